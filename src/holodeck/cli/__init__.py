@@ -1,0 +1,1 @@
+"""The command line: one command a file; they parse, call and print."""

@@ -1,0 +1,1 @@
+"""From files and variables to models."""

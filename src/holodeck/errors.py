@@ -1,0 +1,144 @@
+"""Every error holodeck raises on purpose: one tree, and each class knows its exit code.
+
+HoloDeckError
+├── ConfigError              exit 2   the configuration or the command line is wrong
+│   ├── FileNotFoundError    exit 2   a file that the configuration names is not there
+│   ├── MissingExtra         exit 2   an optional library is not installed
+│   └── NotSupportedYet      exit 2   a known key whose behaviour does not exist yet
+├── ValidationError          exit 2   a value breaks a rule of its own type
+├── ModelStoreError          exit 3   a local model's weights cannot be had
+├── ExecutionError           exit 3   the agent could not be run
+│   ├── BackendError         ← BackendInitError, BackendSessionError, BackendTimeoutError
+│   ├── AgentFactoryError
+│   └── ReportError                   a report could not be written
+├── EvaluationError          exit 4   a metric or its judge could not be run
+└── NothingSelected          exit 5   there was nothing to test
+"""
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What `holodeck` tells the shell."""
+
+    PASSED = 0
+    TEST_FAILED = 1
+    CONFIG = 2
+    EXECUTION = 3
+    EVALUATION = 4
+    NOTHING_SELECTED = 5
+    INTERRUPTED = 130
+
+
+class HoloDeckError(Exception):
+    """The root of the tree; catching it catches everything holodeck raises on purpose."""
+
+    exit_code: ClassVar[ExitCode] = ExitCode.EXECUTION
+    label: ClassVar[str] = "Error"
+
+
+class ConfigError(HoloDeckError):
+    """The configuration is wrong: `field` says where, `message` what was found and what to write."""
+
+    exit_code = ExitCode.CONFIG
+    label = "Configuration Error"
+
+    def __init__(self, field: str, message: str) -> None:
+        self.field = field
+        self.message = message
+        super().__init__(f"{field}: {message}")
+
+
+class FileNotFoundError(ConfigError):  # noqa: A001 - the name is public API
+    """A file that the configuration or the command line names is not there."""
+
+    def __init__(self, path: str, message: str) -> None:
+        self.path = path
+        super().__init__(path, message)
+
+
+class MissingExtra(ConfigError):
+    """An optional library is needed and not installed."""
+
+    def __init__(self, extra: str, needed_by: str) -> None:
+        self.extra = extra
+        super().__init__(
+            needed_by,
+            f"needs an optional library; install it with: pip install 'holodeck[{extra}]'",
+        )
+
+
+class NotSupportedYet(ConfigError):
+    """A key that belongs to the format but does nothing in this version."""
+
+    def __init__(self, field: str, why: str = "") -> None:
+        super().__init__(field, f"not supported yet{': ' + why if why else ''}; remove it")
+
+
+class ValidationError(HoloDeckError):
+    """A value breaks a rule of its own type."""
+
+    exit_code = ExitCode.CONFIG
+    label = "Configuration Error"
+
+    def __init__(
+        self, field: str, message: str, expected: str | None = None, actual: str | None = None
+    ) -> None:
+        self.field = field
+        self.message = message
+        self.expected = expected
+        self.actual = actual
+        super().__init__(f"{field}: {message}")
+
+
+class ModelStoreError(HoloDeckError):
+    """A local model's weights are missing, damaged, or cannot be fetched."""
+
+    exit_code = ExitCode.EXECUTION
+    label = "Model Error"
+
+
+class ExecutionError(HoloDeckError):
+    """The run could not be carried out."""
+
+    exit_code = ExitCode.EXECUTION
+    label = "Execution Error"
+
+
+class BackendError(ExecutionError):
+    """Something went wrong on the way to the agent."""
+
+
+class BackendInitError(BackendError):
+    """The agent could not be built or reached at all, so no case can run."""
+
+
+class BackendSessionError(BackendError):
+    """One conversation with the agent failed."""
+
+
+class BackendTimeoutError(BackendError):
+    """The agent did not answer within its time limit."""
+
+
+class AgentFactoryError(BackendError):
+    """Building or invoking the Semantic Kernel agent failed."""
+
+
+class ReportError(ExecutionError):
+    """A report could not be written."""
+
+
+class EvaluationError(HoloDeckError):
+    """A metric could not be computed; this says nothing about the agent."""
+
+    exit_code = ExitCode.EVALUATION
+    label = "Evaluation Error"
+
+
+class NothingSelected(HoloDeckError):
+    """There is no test case to run, which is not success."""
+
+    exit_code = ExitCode.NOTHING_SELECTED
+    label = "Nothing to test"

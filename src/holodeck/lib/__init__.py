@@ -1,0 +1,1 @@
+"""What the commands and the public APIs are made of."""

@@ -1,0 +1,1 @@
+"""Checks: each turns what was observed into a score."""

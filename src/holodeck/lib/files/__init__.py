@@ -1,0 +1,1 @@
+"""Files of a test case, as text."""

@@ -1,0 +1,1 @@
+"""Small models in the process: fetching, checking and running their weights."""

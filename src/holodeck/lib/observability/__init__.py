@@ -1,0 +1,1 @@
+"""Tracing: `span()` everywhere, exporters on request."""

@@ -1,0 +1,1 @@
+"""Run every test case, grade it, report it."""

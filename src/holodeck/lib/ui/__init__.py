@@ -1,0 +1,1 @@
+"""The terminal: colours, spinner, what is safe to print."""
