@@ -15,6 +15,7 @@ HoloDeckError
 └── NothingSelected          exit 5   there was nothing to test
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar
 
@@ -39,7 +40,7 @@ class HoloDeckError(Exception):
 
 
 class ConfigError(HoloDeckError):
-    """The configuration is wrong: `field` says where, `message` what was found and what to write."""
+    """The configuration is wrong: `field` says where, `message` what was found and wanted."""
 
     exit_code = ExitCode.CONFIG
     label = "Configuration Error"
@@ -107,7 +108,11 @@ class ExecutionError(HoloDeckError):
 
 
 class BackendError(ExecutionError):
-    """Something went wrong on the way to the agent."""
+    """Something went wrong on the way to the agent; `attempts` are the tries made until then."""
+
+    def __init__(self, message: str, attempts: Sequence[object] = ()) -> None:
+        self.attempts = tuple(attempts)
+        super().__init__(message)
 
 
 class BackendInitError(BackendError):

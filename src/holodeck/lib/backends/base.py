@@ -1,0 +1,99 @@
+"""The one protocol through which an agent is reached, whatever stands behind it."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypedDict, runtime_checkable
+
+from holodeck.models.test_result import Attempt
+from holodeck.models.token_usage import TokenUsage
+
+
+class _Named(TypedDict):
+    name: str
+
+
+class ToolCall(_Named, total=False):
+    """A tool call as the agent made it."""
+
+    arguments: dict[str, Any]
+    call_id: str
+    error: str
+    """Why the arguments could not be read."""
+
+
+class ToolResult(_Named, total=False):
+    """What a tool gave back."""
+
+    result: Any
+    call_id: str
+    is_error: bool
+    duration_ms: int
+
+
+class Message(TypedDict):
+    """One earlier message of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass
+class ExecutionResult:
+    """What one exchange with an agent gave.
+
+    `is_error` says that the agent answered, but with a failure (`error_reason`); a backend that
+    could not reach its agent raises instead. `attempts` holds the tries that did not work.
+    """
+
+    response: str
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_results: list[ToolResult] = field(default_factory=list)
+    token_usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    structured_output: Any | None = None
+    num_turns: int = 1
+    is_error: bool = False
+    error_reason: str | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+
+
+@runtime_checkable
+class AgentSession(Protocol):
+    """One conversation that remembers what was said."""
+
+    async def send(self, message: str) -> ExecutionResult:
+        """The agent's answer. Raises BackendError."""
+        ...
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """The agent's answer in pieces. Raises BackendError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what the conversation holds; may be called twice."""
+        ...
+
+
+@runtime_checkable
+class AgentBackend(Protocol):
+    """A way to reach an agent; every `invoke_once` and every session is isolated from the others."""
+
+    async def initialize(self) -> None:
+        """Make ready; may be called twice. Raises BackendInitError."""
+        ...
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        """The answer to one message, after the earlier messages of `context`.
+
+        Raises BackendError; its `attempts` attribute, where present, holds the tries made.
+        """
+        ...
+
+    async def create_session(self) -> AgentSession:
+        """A new conversation."""
+        ...
+
+    async def teardown(self) -> None:
+        """Let go of everything; may be called twice, and without `initialize`."""
+        ...

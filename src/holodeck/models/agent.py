@@ -1,0 +1,114 @@
+"""The agent.yaml as a whole."""
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
+
+from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.evaluation import EvaluationConfig
+from holodeck.models.llm import LLMProvider
+from holodeck.models.observability import ObservabilityConfig
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.tool import ToolUnion
+
+
+class Instructions(Model):
+    """What the agent is told: a file or the text itself."""
+
+    file: NonBlank | None = None
+    """Relative to the agent.yaml."""
+    inline: NonBlank | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_both(self) -> "Instructions":
+        if (self.file is None) == (self.inline is None):
+            raise ValueError("write exactly one of 'file' and 'inline'")
+        return self
+
+
+class HttpAnswerPaths(Model):
+    """Where the parts of the answer stand in the JSON that comes back, as `a.b[0].c`."""
+
+    text: NonBlank = "response"
+    tool_calls: NonBlank | None = None
+    """A list of {name, arguments, result?}."""
+    prompt_tokens: NonBlank | None = None
+    completion_tokens: NonBlank | None = None
+
+
+class HttpBackendConfig(Model):
+    """An agent behind a URL: POST per input."""
+
+    type: Literal["http"]
+    url: NonBlank
+    headers: dict[str, SecretStr] = {}
+    request: dict[str, Json] = {"input": "{input}"}
+    """The JSON body; the text `{input}` anywhere in its strings becomes the user's input."""
+    answer: HttpAnswerPaths = HttpAnswerPaths()
+
+
+class Agent(Model):
+    """An agent, its tests and its settings."""
+
+    not_yet: ClassVar = {
+        "tool_filtering": "tool filtering",
+        "deployment": "deployment",
+        "embedding_provider": "vector stores",
+        "claude": "the Claude agent backend",
+        "test_cases_file": "suites",
+        "suites": "suites",
+    }
+
+    name: NonBlank
+    description: NonBlank | None = None
+    author: NonBlank | None = None
+    model: LLMProvider | None = None
+    instructions: Instructions | None = None
+    backend: NonBlank | HttpBackendConfig | None = None
+    """How to reach the agent: nothing (Semantic Kernel), `module:attribute`, or an HTTP mapping."""
+    response_format: dict[str, Json] | NonBlank | None = None
+    """A JSON schema for the answer, or the path of a JSON file that holds one."""
+    tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
+    evaluations: EvaluationConfig | None = None
+    test_cases: list[TestCaseModel] | None = None
+    execution: ExecutionConfig | None = None
+    observability: ObservabilityConfig | None = None
+
+    _base_dir: Path | None = PrivateAttr(default=None)
+
+    @property
+    def base_dir(self) -> Path:
+        """Where relative paths start: the folder of the agent.yaml, else the working one."""
+        return self._base_dir or Path.cwd()
+
+    def placed_in(self, folder: Path) -> "Agent":
+        """The same agent, its relative paths starting from `folder`."""
+        copy = self.model_copy()
+        copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
+        return copy
+
+    @model_validator(mode="after")
+    def _has_what_semantic_kernel_needs(self) -> "Agent":
+        if self.backend is None and self.model is None:
+            raise ValueError("'model' is missing: write 'model: {provider: local}', say")
+        if self.backend is None and self.instructions is None:
+            raise ValueError("'instructions' is missing: write 'instructions: {inline: …}', say")
+        if self.backend is not None and self.tools:
+            raise ValueError("'tools' belong to the built-in agent; a 'backend' brings its own")
+        return self
+
+    @model_validator(mode="after")
+    def _names_are_unique(self) -> "Agent":
+        _refuse_twins("tools", [tool.name for tool in self.tools or []])
+        _refuse_twins("test_cases", [case.name for case in self.test_cases or [] if case.name])
+        return self
+
+
+def _refuse_twins(where: str, names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"two {where} are called {name!r}; give each its own name")
+        seen.add(name)

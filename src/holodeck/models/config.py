@@ -1,0 +1,89 @@
+"""Settings of a run, and what the configuration files may hold."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, PrivateAttr
+
+from holodeck.models.base import Count, Model, Seconds
+from holodeck.models.llm import LLMProvider
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a setting is reached besides its YAML key; its variable is HOLODECK_<NAME>."""
+
+    default: Any
+    help: str
+    flags: tuple[str, ...] = ()
+
+    @staticmethod
+    def variable(field: str) -> str:
+        """The environment variable of a field."""
+        return f"HOLODECK_{field.upper()}"
+
+
+class ExecutionConfig(Model):
+    """Settings of a run. A field that is None was not set at this level; see `config.settings`."""
+
+    not_yet: ClassVar = {
+        "cache_enabled": "remote files",
+        "cache_dir": "remote files",
+        "download_timeout": "remote files",
+    }
+
+    llm_timeout: Annotated[
+        Seconds | None,
+        Setting(60.0, "Seconds one agent call may take, retries included.", ("--timeout",)),
+    ] = None
+    attempt_timeout: Annotated[
+        Seconds | None,
+        Setting(None, "Seconds one attempt of an agent call may take.", ("--attempt-timeout",)),
+    ] = None
+    max_retries: Annotated[
+        Annotated[int, Field(ge=0, le=20)] | None,
+        Setting(3, "How often a transient failure of the agent is tried again.", ("--retries",)),
+    ] = None
+    retry_delay: Annotated[
+        Annotated[float, Field(ge=0, le=60)] | None,
+        Setting(2.0, "Seconds before the first retry; doubles with each one, up to 60."),
+    ] = None
+    file_timeout: Annotated[
+        Seconds | None, Setting(30.0, "Seconds the conversion of one file may take.")
+    ] = None
+    parallel_test_cases: Annotated[
+        Annotated[int, Field(ge=1, le=1000)] | None,
+        Setting(1, "How many test cases run at the same time.", ("--parallel", "-j")),
+    ] = None
+    verbose: Annotated[
+        bool | None, Setting(False, "Show every metric of every test.", ("--verbose", "-v"))
+    ] = None
+    quiet: Annotated[bool | None, Setting(False, "Show only the summary.", ("--quiet", "-q"))] = (
+        None
+    )
+    offline: Annotated[
+        bool | None, Setting(False, "Never fetch a model's weights.", ("--offline",))
+    ] = None
+
+    _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    def source_of(self, field: str) -> str:
+        """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""
+        return self._sources.get(field, "given")
+
+
+class GlobalConfig(Model):
+    """A project's or a user's `config.yaml`."""
+
+    not_yet: ClassVar = {
+        "vectorstores": "vector stores",
+        "deployment": "deployment",
+        "mcp_servers": "MCP tools",
+    }
+
+    providers: dict[str, LLMProvider] | None = None
+    """Fills keys that the agent's `model` leaves out, by provider name."""
+    execution: ExecutionConfig | None = None
+
+
+Retries = Count

@@ -1,0 +1,60 @@
+"""The model behind an agent: provider, name, sampling and how to reach it."""
+
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, SecretStr, model_validator
+
+from holodeck.models.base import Model, NonBlank, Ratio
+
+DEFAULT_LOCAL_MODEL = "smollm2-135m-instruct"
+
+
+class ProviderEnum(StrEnum):
+    """Who serves the model; `local` runs it in the process, without key or server."""
+
+    OPENAI = "openai"
+    AZURE_OPENAI = "azure_openai"
+    ANTHROPIC = "anthropic"
+    OLLAMA = "ollama"
+    LOCAL = "local"
+
+
+class LLMProvider(Model):
+    """One model and the way to it."""
+
+    not_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
+
+    provider: ProviderEnum
+    """Who serves the model."""
+    name: NonBlank = ""
+    """Model name; the deployment for Azure; for `local` a known model or a path to a GGUF file."""
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.3
+    """Sampling temperature, 0 to 2; null leaves it to the provider."""
+    max_tokens: Annotated[int, Field(gt=0)] | None = 1000
+    """Most tokens of one answer; null leaves it to the provider."""
+    top_p: Ratio | None = None
+    """Nucleus sampling, 0 to 1."""
+    endpoint: NonBlank | None = None
+    """Base URL; required for Azure. Any OpenAI-compatible server works with `provider: openai`."""
+    api_key: SecretStr | None = None
+    """The key; else the provider's own variable (OPENAI_API_KEY, …) is used."""
+    api_version: NonBlank | None = None
+    """Azure API version."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_the_default_local_model(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("provider") == "local" and "name" not in data:
+            return {**data, "name": DEFAULT_LOCAL_MODEL}
+        return data
+
+    @model_validator(mode="after")
+    def _has_what_its_provider_needs(self) -> "LLMProvider":
+        if not self.name:
+            raise ValueError("'name' is missing: write the model's name")
+        if self.provider is ProviderEnum.AZURE_OPENAI and not self.endpoint:
+            raise ValueError("azure_openai needs 'endpoint: https://<resource>.openai.azure.com'")
+        if self.provider is ProviderEnum.LOCAL and (self.endpoint or self.api_key):
+            raise ValueError("a local model has no 'endpoint' and no 'api_key'; remove them")
+        return self

@@ -1,0 +1,135 @@
+"""A test case: what is said to the agent and what is expected of it."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.evaluation import Metric
+
+MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
+
+
+class NumberMatcher(Model):
+    """A number within a tolerance."""
+
+    value: float
+    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-9
+    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
+
+
+class ArgMatcher(Model):
+    """How one argument of a tool call must look; exactly one key is given."""
+
+    equals: Json = None
+    """The very value; needed only where a literal would itself look like a matcher."""
+    regex: NonBlank | None = None
+    """The whole text must match."""
+    number: NumberMatcher | None = None
+    """Numerically equal within a tolerance; text that holds a number counts."""
+    fuzzy: NonBlank | None = None
+    """Equal but for case, surrounding white space, thousands separators and percent signs."""
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> "ArgMatcher":
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"a matcher has exactly one of {', '.join(MATCHER_KEYS)}")
+        return self
+
+
+class ExpectedTool(Model):
+    """A strict expectation about one tool."""
+
+    name: NonBlank
+    args: dict[str, Json] = {}
+    """Argument name → literal or matcher; arguments not named here are not looked at."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    """Exactly so many matching calls; null means one or more."""
+    match: Literal["exact", "substring"] = "exact"
+    """How the tool's name is compared."""
+
+    def matchers(self) -> dict[str, ArgMatcher]:
+        """`args` with every literal made a matcher."""
+        return {key: _as_matcher(value) for key, value in self.args.items()}
+
+    @model_validator(mode="after")
+    def _matchers_are_well_formed(self) -> "ExpectedTool":
+        self.matchers()
+        return self
+
+
+def _as_matcher(value: Json) -> ArgMatcher:
+    if isinstance(value, dict) and value and set(value) <= set(MATCHER_KEYS):
+        number = value.get("number")
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return ArgMatcher.model_validate({**value, "number": {"value": number}})
+        return ArgMatcher.model_validate(value)
+    return ArgMatcher(equals=value)
+
+
+FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
+
+
+class FileInput(Model):
+    """A file whose text goes to the agent before the input."""
+
+    not_yet: ClassVar = {
+        "url": "remote files",
+        "pages": "page ranges",
+        "sheet": "spreadsheet ranges",
+        "range": "spreadsheet ranges",
+        "cache": "remote files",
+    }
+
+    path: NonBlank
+    """Relative to the agent.yaml."""
+    type: FileType
+    description: str | None = None
+    """Said to the agent above the file's text."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_of_a_type_that_works(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("type") == "image":
+            raise ValueError("'type: image' is not supported yet; remove the file")
+        return data
+
+
+class TestCaseModel(Model):
+    """One input, its expectations and its metrics."""
+
+    __test__: ClassVar[bool] = False
+    not_yet: ClassVar = {
+        "turns": "conversations",
+        "script": "conversations",
+        "simulate": "conversations",
+    }
+
+    name: NonBlank | None = None
+    """Unique within the file."""
+    input: NonBlank
+    """What the user says."""
+    expected_tools: list[NonBlank | ExpectedTool] | None = None
+    """Tools that must be called; [] means that no tool may be called; absent: not looked at."""
+    forbidden_tools: list[NonBlank] | None = None
+    """Tools that must not be called (exact names)."""
+    tool_order: bool = False
+    """Whether expected_tools must be called in the order written."""
+    ground_truth: NonBlank | None = None
+    """The right answer; text metrics compare with it."""
+    files: Annotated[list[FileInput], Field(max_length=10)] | None = None
+    retrieval_context: list[str] | None = None
+    """Retrieved passages, given by hand instead of taken from tool results."""
+    evaluations: list[Metric] | None = None
+    """Metrics of this case, instead of (not besides) the global ones."""
+
+    @model_validator(mode="after")
+    def _order_has_something_to_order(self) -> "TestCaseModel":
+        if self.tool_order and not self.expected_tools:
+            raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
+        if self.forbidden_tools is not None and not self.forbidden_tools:
+            raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
+        return self
+
+
+TestCase = TestCaseModel

@@ -1,0 +1,187 @@
+"""What a run found out: metric rows, test results, the report."""
+
+from enum import StrEnum
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from holodeck.models.base import Count, Json, Model
+from holodeck.models.test_case import ExpectedTool, FileInput
+from holodeck.models.token_usage import TokenUsage
+
+
+class Outcome(StrEnum):
+    """How a test ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    AGENT_ERROR = "agent_error"
+    """The agent could not be run, so nothing was decided."""
+    METRIC_ERROR = "metric_error"
+    """A metric could not be computed, so nothing was decided."""
+    UNCHECKED = "unchecked"
+    """The agent answered, but the case has no check that could fail."""
+
+
+class ProcessedFileInput(Model):
+    """A file as the agent saw it."""
+
+    original: FileInput
+    markdown_content: str
+    metadata: dict[str, Json] | None = None
+    cached_path: str | None = None
+    processing_time_ms: int | None = None
+    error: str | None = None
+
+
+class MetricResult(Model):
+    """One row per metric and test: scored, or an error with its reason."""
+
+    metric_name: str
+    kind: Literal["standard", "rag", "geval", "code"] = "standard"
+    score: float | None = None
+    """None where the metric could not be computed."""
+    threshold: float | None = None
+    passed: bool | None = None
+    """None: the metric is reported only, it has neither threshold nor verdict of its own."""
+    scale: str | None = "0-1"
+    error: str | None = None
+    retry_count: Count = 0
+    evaluation_time_ms: int | None = None
+    model_used: str | None = None
+    reasoning: str | None = None
+
+
+class ToolInvocation(Model):
+    """One tool call, paired with its result."""
+
+    name: str
+    args: dict[str, Json] = {}
+    result: Json = None
+    bytes: Count = 0
+    """Size of the result as JSON."""
+    duration_ms: int | None = None
+    error: str | None = None
+
+
+class ToolCheck(Model):
+    """One expectation about tools and whether it held."""
+
+    expectation: str
+    passed: bool
+    reason: str | None = None
+
+
+class Attempt(Model):
+    """One try of an agent call that did not work, and what was done about it."""
+
+    number: Count
+    error: str
+    retry_after_ms: int | None = None
+    """How long was waited before the next try; None where none followed."""
+
+
+class TestResult(Model):
+    """One test case, as it went."""
+
+    __test__: ClassVar[bool] = False
+
+    test_name: str | None = None
+    test_input: str
+    processed_files: list[ProcessedFileInput] = []
+    agent_response: str | None = None
+    tool_calls: list[str] = []
+    tool_invocations: list[ToolInvocation] = []
+    expected_tools: list[str | ExpectedTool] | None = None
+    tools_matched: bool | None = None
+    tool_checks: list[ToolCheck] = []
+    metric_results: list[MetricResult] = []
+    ground_truth: str | None = None
+    passed: bool
+    outcome: Outcome
+    execution_time_ms: int
+    agent_time_ms: int | None = None
+    errors: list[str] = []
+    attempts: list[Attempt] = []
+    timestamp: str
+    token_usage: TokenUsage | None = None
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> "TestResult":
+        if self.passed != (self.outcome is Outcome.PASSED):
+            raise ValueError(f"passed={self.passed} contradicts outcome={self.outcome}")
+        return self
+
+    def reasons(self) -> list[str]:
+        """Why the test did not pass, one line each; empty for one that did."""
+        if self.passed:
+            return []
+        lines = [*self.errors]
+        lines += [
+            check.reason or check.expectation for check in self.tool_checks if not check.passed
+        ]
+        lines += [
+            _row_reason(row) for row in self.metric_results if row.error or row.passed is False
+        ]
+        if self.outcome is Outcome.UNCHECKED:
+            lines.append("nothing is checked: add evaluations, expected_tools or forbidden_tools")
+        return lines
+
+
+def _row_reason(row: MetricResult) -> str:
+    if row.error:
+        return f"{row.metric_name}: {row.error}"
+    score = "no score" if row.score is None else f"{row.score:.2f}"
+    limit = "" if row.threshold is None else f" (threshold {row.threshold:.2f})"
+    return f"{row.metric_name}: {score}{limit}" + (f": {row.reasoning}" if row.reasoning else "")
+
+
+class ReportSummary(Model):
+    """The run in numbers."""
+
+    total_tests: Count
+    passed: Count
+    failed: Count
+    """Every test that did not pass; `outcomes` says why."""
+    pass_rate: float = Field(ge=0, le=100)
+    total_duration_ms: Count
+    """Sum over the tests."""
+    wall_time_ms: Count = 0
+    outcomes: dict[str, int] = {}
+    metrics_evaluated: dict[str, int] = {}
+    """Metric → rows with a score."""
+    metrics_errored: dict[str, int] = {}
+    average_scores: dict[str, float] = {}
+    """Metric → mean over its rows with a score, zeros included."""
+    token_usage: TokenUsage = TokenUsage()
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> "ReportSummary":
+        if self.passed + self.failed != self.total_tests:
+            raise ValueError("passed + failed is not total_tests")
+        return self
+
+
+class TestReport(Model):
+    """Every result of a run and its summary."""
+
+    __test__: ClassVar[bool] = False
+
+    schema_version: Literal[1] = 1
+    agent_name: str
+    agent_config_path: str
+    results: list[TestResult]
+    summary: ReportSummary
+    timestamp: str
+    holodeck_version: str
+    environment: dict[str, str] = {}
+    interrupted: bool = False
+    """Whether the run was stopped before every case had run."""
+    planned_tests: Count | None = None
+    """How many cases the run set out to run."""
+
+    @model_validator(mode="after")
+    def _counts_its_results(self) -> "TestReport":
+        if self.summary.total_tests != len(self.results):
+            raise ValueError("the summary does not count the results")
+        return self

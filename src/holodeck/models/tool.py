@@ -1,0 +1,41 @@
+"""Tools an agent may call."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import StringConstraints, model_validator
+
+from holodeck.models.base import Json, Model, NonBlank, Seconds
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_]+$", max_length=64)]
+TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "prompt", "hierarchical_document")
+
+
+class FunctionTool(Model):
+    """A Python function beside the agent.yaml."""
+
+    not_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
+
+    type: Literal["function"]
+    name: ToolName
+    """What the model calls it; letters, digits and underscores."""
+    file: NonBlank
+    """Path of the Python file, relative to the agent.yaml."""
+    function: NonBlank
+    """Name of the function in the file; it may be async."""
+    description: NonBlank | None = None
+    """What the model is told; else the first paragraph of the docstring."""
+    parameters: dict[str, dict[str, Json]] | None = None
+    """JSON Schema by parameter name; else derived from the signature and docstring."""
+    timeout: Seconds | None = None
+    """Seconds one call may take; null leaves it to the agent's own time limit."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_of_a_type_that_works(cls, data: Any) -> Any:
+        found = data.get("type") if isinstance(data, dict) else None
+        if found in TOOL_TYPES_TO_COME:
+            raise ValueError(f"tool type {found!r} is not supported yet; use 'function'")
+        return data
+
+
+ToolUnion = FunctionTool
