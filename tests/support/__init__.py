@@ -1,0 +1,1 @@
+"""The parts behind `fakes`: a fake model server, a scripted backend and the real command line."""
