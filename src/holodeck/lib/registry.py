@@ -1,0 +1,185 @@
+"""Tables of names whose values are imported on first use; a user may write `module:attribute`."""
+
+import difflib
+import hashlib
+import importlib
+import importlib.metadata
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from holodeck.errors import ConfigError, HoloDeckError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Name → "module:attribute", imported when asked for.
+
+    `kind` is the word for one entry ("metric") and names the entry point group `holodeck.<kind>`,
+    through which installed packages add entries; a name of the table always wins over those.
+    """
+
+    def __init__(self, kind: str, table: Mapping[str, str]) -> None:
+        self.kind = kind
+        self._table = dict(table)
+
+    def names(self) -> tuple[str, ...]:
+        """The names of the table, in its order."""
+        return tuple(self._table)
+
+    def load(self, name: str, *, where: str = "", base_dir: Path | None = None) -> T:
+        """What `name` stands for: a name of the table, an entry point, or `module:attribute`.
+
+        `where` is the place of the name in the configuration and opens the error's text. A module
+        file in `base_dir` wins over an installed module of the same name. Raises ConfigError.
+        """
+        where = where or self.kind
+        target = self._table.get(name)
+        if target is not None:
+            return cast(T, _attribute_of_ours(target))
+        if ":" in name:
+            return cast(T, load_attribute(name, base_dir, where=where))
+        for entry in importlib.metadata.entry_points(group=f"holodeck.{self.kind}", name=name):
+            return cast(T, _from_entry_point(entry, where))
+        raise ConfigError(where, unknown_name(self.kind, name, self._table))
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """What to tell someone who wrote a name that is not in the table."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"{kind} {name!r} is not known{hint} known: {', '.join(known)}, or 'module:attribute'"
+
+
+def load_callable(
+    target: str, base_dir: Path | None = None, *, where: str = "callable"
+) -> Callable[..., Any]:
+    """The callable that `module:attribute` names. Raises ConfigError."""
+    value = load_attribute(target, base_dir, where=where)
+    if not callable(value):
+        raise ConfigError(where, f"{target!r} is a {type(value).__name__} and cannot be called")
+    return cast(Callable[..., Any], value)
+
+
+def load_attribute(target: str, base_dir: Path | None = None, *, where: str = "import") -> Any:
+    """The object that `module:attribute` names.
+
+    `a.b:c` is first looked for in `base_dir` as a/b.py or a/b/__init__.py, then among the
+    installed modules. A file of `base_dir` is imported under a name made from its folder, so the
+    `graders.py` of two agents are two modules. Raises ConfigError.
+    """
+    module_name, _, attribute = target.partition(":")
+    if not _is_dotted(module_name) or not _is_dotted(attribute):
+        raise ConfigError(
+            where, f"{target!r} is not 'module:attribute', such as 'graders:check' for graders.py"
+        )
+    module = _import(module_name, base_dir, where)
+    return _walk(module, attribute, target, where)
+
+
+def _is_dotted(text: str) -> bool:
+    return all(part.isidentifier() for part in text.split("."))
+
+
+def _attribute_of_ours(target: str) -> Any:
+    module_name, _, attribute = target.partition(":")
+    return getattr(importlib.import_module(module_name), attribute)
+
+
+def _from_entry_point(entry: importlib.metadata.EntryPoint, where: str) -> Any:
+    with _failures_named(f"entry point {entry.value!r}", where):
+        return entry.load()
+
+
+def _import(module_name: str, base_dir: Path | None, where: str) -> types.ModuleType:
+    if base_dir is not None and _file_in(base_dir, module_name, where) is not None:
+        name = f"{_package_of(base_dir)}.{module_name}"
+        with _failures_named(f"module {module_name!r}", where), _importable(base_dir):
+            return importlib.import_module(name)
+    with _failures_named(f"module {module_name!r}", where, looked_in=base_dir):
+        return importlib.import_module(module_name)
+
+
+def _file_in(base_dir: Path, module_name: str, where: str) -> Path | None:
+    """The module's file below `base_dir`; None if there is none. Raises ConfigError if outside."""
+    stem = base_dir.joinpath(*module_name.split("."))
+    candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
+    found = next((path for path in candidates if path.is_file()), None)
+    if found is not None and not found.resolve().is_relative_to(base_dir.resolve()):
+        raise ConfigError(
+            where, f"{found} leads outside of the agent's folder {base_dir}; copy it inside"
+        )
+    return found
+
+
+def _package_of(base_dir: Path) -> str:
+    """The name of a package whose only folder is `base_dir`; made on first use."""
+    folder = str(base_dir.resolve())
+    name = "_holodeck_user_" + hashlib.sha256(folder.encode()).hexdigest()[:16]
+    if name not in sys.modules:
+        package = types.ModuleType(name, f"Modules in {folder}.")
+        package.__path__ = [folder]
+        sys.modules[name] = package
+    importlib.invalidate_caches()
+    return name
+
+
+@contextmanager
+def _importable(base_dir: Path) -> Iterator[None]:
+    """Let a user's module import its neighbours by plain name while it loads.
+
+    The neighbours stay with the module that imported them and leave `sys.modules` afterwards, so
+    that another agent's module of the same name is not mistaken for them.
+    """
+    folder = base_dir.resolve()
+    if any(Path(entry).resolve() == folder for entry in sys.path):
+        yield
+        return
+    before = set(sys.modules)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        for name in set(sys.modules) - before:
+            if _lies_directly_in(sys.modules[name], name.partition(".")[0], folder):
+                del sys.modules[name]
+
+
+def _lies_directly_in(module: types.ModuleType, top_name: str, folder: Path) -> bool:
+    """Whether the module was found through `folder` itself, not through a folder below it."""
+    spec = module.__spec__
+    if spec is None:
+        return False
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
+    own = (folder / top_name, folder / f"{top_name}.py")
+    return any(Path(place).resolve().is_relative_to(one) for place in places for one in own)
+
+
+@contextmanager
+def _failures_named(what: str, where: str, looked_in: Path | None = None) -> Iterator[None]:
+    """Turn whatever importing a user's module raises into a ConfigError."""
+    try:
+        yield
+    except HoloDeckError:
+        raise
+    except (Exception, SystemExit) as error:
+        beside = f" (there is no such file in {looked_in} either)" if looked_in else ""
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(where, f"{what} cannot be imported: {reason}{beside}") from error
+
+
+def _walk(module: types.ModuleType, attribute: str, target: str, where: str) -> Any:
+    value: Any = module
+    for part in attribute.split("."):
+        if not hasattr(value, part):
+            near = difflib.get_close_matches(part, dir(value), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigError(where, f"{target!r}: there is no {part!r} in it{hint}")
+        value = getattr(value, part)
+    return value
