@@ -1,0 +1,118 @@
+"""Importing a user's Python file by its path.
+
+While a file loads, and later when its functions import something, a plain `from helpers import x`
+finds `helpers.py` or `helpers/` in the file's own folder. Modules of the standard library always
+win over such neighbours, so a `calendar.py` there breaks nothing; and `sys.path` stays as it is.
+Neighbours of another folder are forgotten first: the `helpers` of two agents are two modules.
+"""
+
+import hashlib
+import importlib
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+from holodeck.errors import ConfigError
+from holodeck.lib.paths import file_inside
+
+_lock = threading.RLock()
+_loaded: dict[tuple[Path, int], ModuleType] = {}
+_finders: dict[Path, "_Neighbours"] = {}
+
+
+def import_file(path: Path, within: Path) -> ModuleType:
+    """The module that a Python file makes; the same one until the file changes.
+
+    A relative path starts from `within`, and the file must lie in that folder. Raises ConfigError,
+    which names the line of the file where the import failed.
+    """
+    file = file_inside(path, within)
+    with _lock:
+        key = (file, file.stat().st_mtime_ns)
+        if key not in _loaded:
+            _loaded[key] = _import(file, _unique_name(*key), shown=str(path))
+        return _loaded[key]
+
+
+def _unique_name(file: Path, mtime_ns: int) -> str:
+    digest = hashlib.sha256(f"{file}\0{mtime_ns}".encode()).hexdigest()
+    return f"_holodeck_file_{digest[:16]}"
+
+
+def _import(file: Path, name: str, shown: str) -> ModuleType:
+    loader = SourceFileLoader(name, str(file))
+    spec = spec_from_file_location(name, file, loader=loader)
+    if spec is None:
+        raise ConfigError(shown, "is not a Python file")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with _neighbours_first(file.parent):
+            loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        place = _line_in(file, error)
+        raise ConfigError(
+            f"{shown}:{place}" if place else shown,
+            f"cannot be imported: {type(error).__name__}: {error}",
+        ) from error
+    return module
+
+
+def _line_in(file: Path, error: BaseException) -> int | None:
+    """The line of the file that failed; None if the failure names none."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(file)]
+    return lines[-1] if lines else None
+
+
+class _Neighbours:
+    """Finds top-level modules in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._found: dict[str, ModuleSpec] = {}
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if path is not None or name in sys.stdlib_module_names:
+            return None
+        spec = PathFinder.find_spec(name, [str(self._folder)], target)
+        if spec is not None:
+            self._found[name] = spec
+        return spec
+
+    def forget(self) -> None:
+        """Take what was found out of `sys.modules`; who imported it keeps it."""
+        for name, spec in self._found.items():
+            if getattr(sys.modules.get(name), "__spec__", None) is spec:
+                for loaded in [key for key in sys.modules if f"{key}.".startswith(f"{name}.")]:
+                    del sys.modules[loaded]
+        self._found.clear()
+
+
+@contextmanager
+def _neighbours_first(folder: Path) -> Iterator[None]:
+    """Ask the folder before everything else; afterwards, after everything else."""
+    for other, finder in _finders.items():
+        if other != folder:
+            finder.forget()
+    importlib.invalidate_caches()
+    own = _finders.setdefault(folder, _Neighbours(folder))
+    if own in sys.meta_path:
+        sys.meta_path.remove(own)
+    sys.meta_path.insert(0, own)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(own)
+        sys.meta_path.append(own)

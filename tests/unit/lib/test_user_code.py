@@ -1,0 +1,108 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from holodeck.errors import ConfigError
+from holodeck.lib.user_code import import_file
+
+
+def written(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+def test_a_file_is_imported_once(tmp_path):
+    written(tmp_path, tool="value = object()")
+
+    assert import_file(Path("tool.py"), tmp_path) is import_file(tmp_path / "tool.py", tmp_path)
+
+
+def test_a_changed_file_is_imported_anew(tmp_path):
+    written(tmp_path, tool="value = 1")
+    before = import_file(Path("tool.py"), tmp_path)
+
+    written(tmp_path, tool="value = 1 + 1")
+
+    assert (before.value, import_file(Path("tool.py"), tmp_path).value) == (1, 2)
+
+
+def test_a_file_imports_its_neighbours_by_plain_name(tmp_path):
+    written(tmp_path / "tools", tool="from helpers import x", helpers="x = 7")
+
+    assert import_file(Path("tools/tool.py"), tmp_path).x == 7
+
+
+def test_a_function_may_import_a_neighbour_when_it_is_called(tmp_path):
+    written(tmp_path, tool="def f():\n    from late_one import x\n    return x", late_one="x = 7")
+
+    assert import_file(Path("tool.py"), tmp_path).f() == 7
+
+
+def test_neighbours_of_two_folders_are_two_modules(tmp_path):
+    one = written(tmp_path / "one", tool="from helpers import x", helpers="x = 1")
+    two = written(tmp_path / "two", tool="from helpers import x", helpers="x = 2")
+
+    assert [import_file(Path("tool.py"), folder).x for folder in (one, two)] == [1, 2]
+
+
+def test_neighbours_keep_their_module_so_that_types_resolve(tmp_path):
+    shape = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    shape += "@dataclass\nclass A:\n    b: B\n@dataclass\nclass B:\n    n: int\n"
+    written(tmp_path, tool="from shapes_here import A", shapes_here=shape)
+    from pydantic import TypeAdapter
+
+    adapter = TypeAdapter(import_file(Path("tool.py"), tmp_path).A)
+
+    assert adapter.validate_python({"b": {"n": "3"}}).b.n == 3
+
+
+def test_a_neighbour_does_not_hide_the_standard_library(tmp_path):
+    written(tmp_path, tool="import calendar\nx = calendar.isleap(2000)", calendar="raise OSError")
+
+    assert import_file(Path("tool.py"), tmp_path).x is True
+
+
+def test_importing_leaves_sys_path_alone(tmp_path):
+    written(tmp_path, tool="x = 1")
+    before = list(sys.path)
+
+    import_file(Path("tool.py"), tmp_path)
+
+    assert sys.path == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ny = nope\n", r"tool\.py:2: cannot be imported: NameError: name 'nope'"),
+        ("x = 1\n\ndef f(:\n", r"tool\.py:3: cannot be imported: SyntaxError"),
+        ("import sys\nsys.exit(3)\n", r"tool\.py:2: cannot be imported: SystemExit: 3"),
+        ("import no_such_module_at_all", r"tool\.py:1: .*No module named 'no_such_module_at_all'"),
+    ],
+    ids=["exception", "syntax", "exit", "missing module"],
+)
+def test_a_file_that_cannot_be_imported_names_its_line(tmp_path, text, said):
+    written(tmp_path, tool=text)
+
+    with pytest.raises(ConfigError, match=said):
+        import_file(Path("tool.py"), tmp_path)
+
+
+def test_a_failed_import_leaves_no_module_behind(tmp_path):
+    written(tmp_path, tool="raise ValueError")
+    before = set(sys.modules)
+
+    with pytest.raises(ConfigError):
+        import_file(Path("tool.py"), tmp_path)
+
+    assert set(sys.modules) == before
+
+
+def test_a_file_outside_of_the_folder_is_refused(tmp_path):
+    written(tmp_path, secret="x = 1")
+
+    with pytest.raises(ConfigError, match="outside of the agent's folder"):
+        import_file(Path("../secret.py"), written(tmp_path / "agent"))
