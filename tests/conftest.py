@@ -1,0 +1,54 @@
+"""Fixtures for every test, and the watch over threads and tasks that outlive one."""
+
+import asyncio
+import inspect
+import threading
+
+import pytest
+
+from fakes import AgentFolder, FakeOpenAI
+
+
+@pytest.fixture
+def fake_openai():
+    """A running server without a script: it echoes the prompt."""
+    with FakeOpenAI() as server:
+        yield server
+
+
+@pytest.fixture
+def agent_dir(tmp_path, fake_openai):
+    """An empty folder whose `write_agent` points at the server."""
+    path = tmp_path / "agent"
+    path.mkdir()
+    return AgentFolder(path, fake_openai)
+
+
+@pytest.fixture
+async def _no_task_left():
+    """Set up first and torn down last inside the loop, so only leaked tasks are left to see."""
+    yield
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:  # the loop closes abandoned async generators in tasks of its own; they end at once
+        _, left = await asyncio.wait(left, timeout=0.2)
+    assert not left, f"tasks outlived the test: {left}"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_the_test(request):
+    """Fails a test whose threads (other than daemons) or asyncio tasks outlive it."""
+    before = set(threading.enumerate())
+    yield
+    started = [t for t in threading.enumerate() if t not in before and not t.daemon]
+    for thread in started:
+        thread.join(timeout=2)
+    left = [t.name for t in started if t.is_alive()]
+    assert not left, f"threads outlived the test: {left}"
+
+
+def pytest_collection_modifyitems(items):
+    """Every async test is watched for tasks; sync tests need no loop for that."""
+    for item in items:
+        if inspect.iscoroutinefunction(getattr(item, "function", None)):
+            names = item.fixturenames
+            names.insert(names.index("_nothing_outlives_the_test") + 1, "_no_task_left")

@@ -1,0 +1,274 @@
+"""Runs the real `holodeck` command as a child: to its end, to be interrupted, or on a terminal."""
+
+import errno
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import platformdirs
+
+from support.screen import render
+
+Environment = Mapping[str, str | None]
+"""Variables to set for the child; None removes one."""
+
+COMMAND = (sys.executable, "-P", "-m", "holodeck")
+"""As the console script does, this keeps the working folder off the import path (`-P`)."""
+
+KEPT = {
+    "PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    "HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a run of the command ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RanInTerminal:
+    """How a run on a terminal ended: what was written, and what is to be seen at the end."""
+
+    code: int
+    raw: bytes
+    screen: str
+
+
+def clean_environment(home: Path, changes: Environment | None = None) -> dict[str, str]:
+    """Nothing of the user's own but the path, the certificates, pip's configuration and the cache.
+
+    The cache of models stays the user's, so that no test downloads one again.
+    """
+    env = {k: v for k, v in os.environ.items() if k in KEPT or k.startswith("PIP_")}
+    env |= {"HOME": str(home), "LANG": "C.UTF-8", "NO_PROXY": "127.0.0.1,localhost"}
+    env["HOLODECK_CACHE_DIR"] = os.environ.get("HOLODECK_CACHE_DIR") or cache_dir()
+    env |= pip_configuration()
+    for name, value in (changes or {}).items():
+        env.pop(name, None)
+        if value is not None:
+            env[name] = value
+    return env
+
+
+def cache_dir() -> str:
+    return platformdirs.user_cache_dir("holodeck", appauthor=False)
+
+
+def pip_configuration() -> dict[str, str]:
+    """Leads pip to the user's configuration, which it would not find in another home."""
+    known = [Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf"]
+    found = [str(path) for path in known if path.is_file()]
+    return {"PIP_CONFIG_FILE": found[0]} if found and "PIP_CONFIG_FILE" not in os.environ else {}
+
+
+def home_for(cwd: Path) -> Path:
+    """An empty home beside the working folder, so that it does not show up in it."""
+    home = cwd.parent / f"{cwd.name}-home"
+    home.mkdir(exist_ok=True)
+    return home
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """A child started here can be interrupted even when this process ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class RunningCli:
+    """A started command in a process group of its own; leaving the block ends the group."""
+
+    def __init__(
+        self, args: tuple[str, ...], *, cwd: Path, env: Environment | None, stdin: str | None
+    ) -> None:
+        self._stdin = stdin
+        self.started_at = time.monotonic()
+        with interruptible():
+            self.process = subprocess.Popen(
+                [*COMMAND, *args],
+                cwd=cwd,
+                env=clean_environment(home_for(cwd), env),
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+
+    def interrupt(self) -> None:
+        """Ctrl-C: SIGINT to the command and its children."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def finish(self, timeout: float = 60.0) -> Ran:
+        """Wait for the end; a command that does not end in time fails the test with its output."""
+        sent = None if self._stdin is None else self._stdin.encode()
+        try:
+            out, err = self.process.communicate(sent, timeout)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            out, err = self.process.communicate()
+            raise AssertionError(
+                f"still running after {timeout} s\n{readable(out)}\n{readable(err)}"
+            ) from error
+        seconds = time.monotonic() - self.started_at
+        return Ran(self.process.returncode, readable(out), readable(err), seconds)
+
+    def kill(self) -> None:
+        """End the whole group, the command and what it may have left behind."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def readable(output: bytes) -> str:
+    return output.decode("utf-8", "backslashreplace")
+
+
+def start_cli(
+    *args: str | Path, cwd: Path, env: Environment | None = None, stdin: str | None = None
+) -> RunningCli:
+    """Start `holodeck args...`; use as `with start_cli(...) as run: ... run.finish()`."""
+    return RunningCli(tuple(map(str, args)), cwd=cwd, env=env, stdin=stdin)
+
+
+def run_cli(
+    *args: str | Path,
+    cwd: Path,
+    env: Environment | None = None,
+    stdin: str | None = None,
+    timeout: float = 60.0,
+) -> Ran:
+    """Run `holodeck args...` to its end, without a terminal."""
+    with start_cli(*args, cwd=cwd, env=env, stdin=stdin) as run:
+        return run.finish(timeout)
+
+
+class RunningInTerminal:
+    """A started command whose three streams are a terminal; leaving the block ends it."""
+
+    def __init__(
+        self, args: tuple[str, ...], *, cwd: Path, env: Environment | None, size: tuple[int, int]
+    ) -> None:
+        self.size = size
+        self.raw = bytearray()
+        self._master, slave = pty.openpty()
+        columns, rows = size
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        with interruptible():
+            self.process = subprocess.Popen(
+                [*COMMAND, *args],
+                cwd=cwd,
+                env=clean_environment(home_for(cwd), {"TERM": "xterm-256color", **(env or {})}),
+                stdin=slave,
+                stdout=slave,
+                stderr=slave,
+                start_new_session=True,
+            )
+        os.close(slave)
+
+    def interrupt(self) -> None:
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def read_until(self, text: str, timeout: float = 30.0) -> None:
+        """Return once the terminal got the text; AssertionError shows what it got instead."""
+        wanted = text.encode()
+        deadline = time.monotonic() + timeout
+        while wanted not in self.raw:
+            if not self._read(deadline):
+                raise AssertionError(f"{text!r} never came:\n{readable(bytes(self.raw))}")
+
+    def finish(self, timeout: float = 60.0) -> RanInTerminal:
+        """Read to the end; a command that does not end in time fails the test with its output."""
+        deadline = time.monotonic() + timeout
+        while self._read(deadline):
+            pass
+        try:
+            code = self.process.wait(max(0.1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired as error:
+            shown = readable(bytes(self.raw))
+            raise AssertionError(f"still running after {timeout} s\n{shown}") from error
+        return RanInTerminal(code, bytes(self.raw), render(bytes(self.raw), *self.size))
+
+    def _read(self, deadline: float) -> bool:
+        """Take what the terminal got; False once the command closed it or time is up."""
+        left = deadline - time.monotonic()
+        ready, _, _ = select.select([self._master], [], [], max(0.0, left))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError as error:
+            if error.errno == errno.EIO:  # Linux says so when the other side is closed
+                return False
+            raise
+        self.raw += data
+        return bool(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        os.close(self._master)
+
+
+def start_in_pty(
+    *args: str | Path, cwd: Path, env: Environment | None = None, cols: int = 80, rows: int = 24
+) -> RunningInTerminal:
+    """Start `holodeck args...` on a terminal of that size."""
+    return RunningInTerminal(tuple(map(str, args)), cwd=cwd, env=env, size=(cols, rows))
+
+
+def run_in_pty(
+    *args: str | Path,
+    cwd: Path,
+    env: Environment | None = None,
+    cols: int = 80,
+    rows: int = 24,
+    timeout: float = 60.0,
+) -> RanInTerminal:
+    """Run `holodeck args...` to its end on a terminal of that size."""
+    with start_in_pty(*args, cwd=cwd, env=env, cols=cols, rows=rows) as run:
+        return run.finish(timeout)
