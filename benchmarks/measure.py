@@ -1,0 +1,84 @@
+"""Runs a command as a child and measures the whole process: wall, CPU, memory, disturbance."""
+
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run of one command."""
+
+    code: int
+    started_at: float
+    """On `time.monotonic`, which all processes of a machine share."""
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    others: float
+    """Cores taken by other processes meanwhile; above 0.25, distrust the wall time."""
+    output: str
+
+
+def busy_s() -> float:
+    """CPU seconds that the whole machine spent working since it started; 0 where unknown."""
+    stat = Path("/proc/stat")
+    if not stat.exists():
+        return 0.0
+    user, nice, system, _idle, _wait, irq, softirq, steal = map(
+        int, stat.read_text().split("\n", 1)[0].split()[1:9]
+    )
+    return (user + nice + system + irq + softirq + steal) / TICKS
+
+
+def measure(
+    command: Sequence[str], cwd: Path, env: dict[str, str], timeout: float = 600
+) -> Measured:
+    """Run to the end; stdout and stderr go to a file, so that no pipe holds the child back."""
+    out = cwd / "output.txt"
+    with out.open("wb") as sink:
+        own, machine, started = time.process_time(), busy_s(), time.monotonic()
+        child = subprocess.Popen(
+            command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
+        )
+        killer = threading.Timer(timeout, child.kill)
+        killer.start()
+        _, status, usage = os.wait4(child.pid, 0)
+        wall = time.monotonic() - started
+        killer.cancel()
+    child.returncode = os.waitstatus_to_exitcode(status)
+    cpu = usage.ru_utime + usage.ru_stime
+    others = max(0.0, busy_s() - machine - cpu - (time.process_time() - own)) / wall
+    kilo = 1024 * 1024 if sys.platform == "darwin" else 1024
+    text = out.read_text("utf-8", "replace")
+    peak = usage.ru_maxrss / kilo
+    return Measured(child.returncode, started, wall, cpu, peak, others, text)
+
+
+def middle(runs: Sequence[Measured]) -> Measured:
+    """The run whose wall time is the median one (the lower of two)."""
+    return sorted(runs, key=lambda run: run.wall_s)[(len(runs) - 1) // 2]
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two commands run in turn, so that both met the same machine."""
+
+    ratio: float
+    """Median of the ratios of neighbours."""
+    ours_s: float
+    theirs_s: float
+
+    @classmethod
+    def of(cls, ours: Sequence[Measured], theirs: Sequence[Measured]) -> Self:
+        ratios = [a.wall_s / b.wall_s for a, b in zip(ours, theirs, strict=True)]
+        return cls(statistics.median(ratios), middle(ours).wall_s, middle(theirs).wall_s)

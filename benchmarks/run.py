@@ -1,0 +1,234 @@
+"""How fast holodeck is against what is possible on this machine, in ratios.
+
+    python benchmarks/run.py [--n 1,10,100,1000] [--parallel 100] [--runs 3] [--check]
+
+A server with a fixed latency answers; the limit of N cases is the time no harness can beat:
+`ceil(N / parallel) × latency`, and the start of Python with click. A run counts only when it
+exits with 0, asks exactly N times and mixes up no two cases. `--check` exits with 1 when a goal
+is missed; noise only ever makes a number worse, so a goal that is met is met.
+"""
+
+import argparse
+import json
+import math
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import Measured, Paired, measure, middle
+
+GOALS = {"startup": 1.3, "first request": 1.5}
+CLICK = [sys.executable, "-c", "import click"]
+CASE = """\
+  - name: case-{i:05}
+    input: Say case-{i:05} please
+    evaluations:
+      - type: standard
+        metric: contains
+        value: case-{i:05}
+"""
+AGENT = """\
+name: benchmark
+model: {{provider: openai, name: fake, endpoint: "{url}", api_key: x}}
+instructions: {{inline: "Do what the user says."}}
+test_cases:
+"""
+
+
+class NotCounted(Exception):
+    """A run that says nothing about speed, because it did not do the work."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """N cases run once: the process, and what the server saw of it."""
+
+    cases: int
+    run: Measured
+    peak: int
+    first_request_s: float
+    """From the start of the process."""
+    others: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Everything that stays the same over the runs."""
+
+    command: list[str]
+    parallel: int
+    runs: int
+    latency_s: float
+    url: str
+    folder: Path
+    env: dict[str, str]
+
+    def limit_s(self, cases: int, python_s: float) -> float:
+        return math.ceil(cases / self.parallel) * self.latency_s + python_s
+
+    def run(self, *args: str) -> Measured:
+        return measure([*self.command, *args], self.folder, self.env)
+
+    def python(self) -> Measured:
+        return measure(CLICK, self.folder, self.env)
+
+    def suite(self, cases: int) -> Suite:
+        """Run N cases once; raises NotCounted."""
+        ask(self.url, "_reset")
+        cpu = ask(self.url, "_stats")["cpu_s"]
+        agent = self.folder / f"agent-{cases}.yaml"
+        run = self.run("test", agent.name, "--parallel", str(self.parallel), "--quiet")
+        seen = ask(self.url, "_stats")
+        if run.code != 0 or seen["requests"] != cases or seen["bleed"]:
+            raise NotCounted(
+                f"{cases} cases: exit {run.code}, {seen['requests']} requests,"
+                f" {seen['bleed']} mixed up\n{run.output[-2000:]}"
+            )
+        first = seen["first_request_at"] - run.started_at
+        others = max(0.0, run.others - (seen["cpu_s"] - cpu) / run.wall_s)
+        return Suite(cases, run, seen["peak"], first, others)
+
+
+def ask(url: str, path: str) -> dict[str, Any]:
+    root = url.removesuffix("/v1")
+    with urllib.request.urlopen(f"{root}/{path}", timeout=10) as answer:
+        return dict(json.load(answer))
+
+
+def write_agent(folder: Path, url: str, cases: int) -> None:
+    text = AGENT.format(url=url) + "".join(CASE.format(i=i) for i in range(cases))
+    (folder / f"agent-{cases}.yaml").write_text(text, "utf-8")
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A user's plain environment: byte code is kept, no keys, loopback without a proxy."""
+    kept = {k: v for k, v in os.environ.items() if k in {"PATH", "TMPDIR", "PYTHONPATH"}}
+    return kept | {"HOME": str(home), "LANG": "C.UTF-8", "NO_PROXY": "127.0.0.1"}
+
+
+@contextmanager
+def server(latency_ms: float) -> Iterator[str]:
+    """The fake server's base URL, while it runs."""
+    script = Path(__file__).with_name("fake_llm.py")
+    command = [sys.executable, str(script), "--port", "0", "--latency-ms", str(latency_ms)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            port = process.stdout.readline().removeprefix("READY ").strip()
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+def verdict(value: float, goal: float) -> str:
+    return f"goal <= {goal:g}  {'ok' if value <= goal else 'MISSED'}"
+
+
+def startup_rows(bench: Bench) -> tuple[bool, float]:
+    """Print how long `--help` and `--version` take; whether the goal is met, and Python's start."""
+    met, python = True, []
+    for flag in ("--help", "--version"):
+        bench.run(flag)
+        ours, theirs = [], []
+        for _ in range(max(5, bench.runs * 5)):
+            ours.append(bench.run(flag))
+            theirs.append(bench.python())
+        if wrong := next((run for run in ours if run.code != 0), None):
+            raise NotCounted(f"{flag}: exit {wrong.code}\n{wrong.output[-2000:]}")
+        paired = Paired.of(ours, theirs)
+        python += theirs
+        met &= paired.ratio <= GOALS["startup"]
+        print(
+            f"startup  {flag:9} / import click  {paired.ratio:5.2f}x  "
+            f"{verdict(paired.ratio, GOALS['startup'])}   "
+            f"({paired.ours_s * 1000:.0f} ms vs {paired.theirs_s * 1000:.0f} ms)"
+        )
+    return met, statistics.median(run.wall_s for run in python)
+
+
+def suite_rows(bench: Bench, sizes: Sequence[int], python_s: float) -> bool:
+    """Print one row per number of cases; whether the first request came in time."""
+    print(f"\n{'cases':>7}{'wall':>9}{'limit':>9}{'ratio':>8}", end="")
+    print(f"{'CPU/case':>12}{'peak':>9}{'at once':>9}{'others':>8}")
+    bench.suite(min(sizes))
+    first: list[float] = []
+    for cases in sizes:
+        suites = [bench.suite(cases) for _ in range(bench.runs)]
+        first += [suite.first_request_s for suite in suites]
+        print(row(bench, suites, python_s))
+    seconds = statistics.median(first)
+    goal = GOALS["first request"]
+    print(f"\nfirst request after {seconds:.2f} s  {verdict(seconds, goal)}")
+    return seconds <= goal
+
+
+def row(bench: Bench, suites: Sequence[Suite], python_s: float) -> str:
+    """The median run of one size."""
+    run = middle([suite.run for suite in suites])
+    suite = next(suite for suite in suites if suite.run is run)
+    limit = bench.limit_s(suite.cases, python_s)
+    return (
+        f"{suite.cases:7}{run.wall_s:7.2f} s{limit:7.2f} s{run.wall_s / limit:7.2f}x"
+        f"{run.cpu_s * 1000 / suite.cases:9.1f} ms{run.peak_mb:6.0f} MB"
+        f"{suite.peak:9}{suite.others:8.2f}"
+    )
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--n", default="1,10,100,1000", help="numbers of cases")
+    parser.add_argument("--parallel", type=int, default=100)
+    parser.add_argument("--runs", type=int, default=3, help="runs of each row; the median counts")
+    parser.add_argument("--latency-ms", type=float, default=200)
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a goal is missed")
+    parser.add_argument("--command", default=f"{shlex.quote(sys.executable)} -P -m holodeck")
+    return parser.parse_args()
+
+
+def benchmark(given: argparse.Namespace) -> bool:
+    """Print all rows; whether every goal was met."""
+    sizes = [int(n) for n in given.n.split(",")]
+    load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
+    python = ".".join(map(str, sys.version_info[:3]))
+    print(f"Python {python}, {os.cpu_count()} cores, load {load}; others = cores taken by others\n")
+    with server(given.latency_ms) as url, tempfile.TemporaryDirectory() as name:
+        folder, home = Path(name, "work"), Path(name, "home")
+        folder.mkdir()
+        home.mkdir()
+        for cases in sizes:
+            write_agent(folder, url, cases)
+        bench = Bench(
+            shlex.split(given.command),
+            given.parallel,
+            given.runs,
+            given.latency_ms / 1000,
+            url,
+            folder,
+            environment(home),
+        )
+        started, python_s = startup_rows(bench)
+        return suite_rows(bench, sizes, python_s) and started
+
+
+def main() -> int:
+    given = options()
+    try:
+        met = benchmark(given)
+    except NotCounted as error:
+        print(f"not counted: {error}", file=sys.stderr)
+        return 1
+    return 1 if given.check and not met else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
