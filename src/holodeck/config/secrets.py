@@ -1,0 +1,39 @@
+"""Which values must never be shown: the agent's secrets and what the environment calls one."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+_SECRET_VARIABLE = re.compile(
+    r"SECRET|PASSW(?:OR)?D|PASSPHRASE|APIKEY|CREDENTIAL|(?:KEY|TOKEN)(?:_|\d|$)|_(?:PAT|PWD)$"
+)
+_NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|HOME|URL|ENDPOINT)$")
+
+
+def collect(agent: BaseModel | None, env: Mapping[str, str]) -> list[str]:
+    """Every secret of `agent` (None: there is no agent yet) and of the variables in `env`."""
+    found = list(_secrets_in(agent))
+    found += [value for name, value in env.items() if names_a_secret(name)]
+    return list(dict.fromkeys(value for value in found if value.strip()))
+
+
+def names_a_secret(variable: str) -> bool:
+    """Whether a variable of this name holds something that must not be shown."""
+    name = variable.upper()
+    return bool(_SECRET_VARIABLE.search(name)) and not _NAMES_A_PLACE.search(name)
+
+
+def _secrets_in(value: Any) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _secrets_in(getattr(value, name))
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from _secrets_in(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _secrets_in(item)

@@ -1,0 +1,131 @@
+"""Keeps secrets out of everything shown: known values in any spelling, and what looks like one."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, TypeVar, cast
+from urllib.parse import quote, quote_plus
+
+from pydantic import BaseModel
+
+SHORTEST_SECRET = 6
+"""Shorter values are words of everyday text; hiding them would garble reports."""
+_LONG_ENOUGH_TO_HINT = 12
+_STAND_INS = frozenset(
+    ("ollama", "lm-studio", "not-needed", "no-key", "no-key-required", "sk-no-key-required")
+    + ("dummy-key", "placeholder", "changeme", "change-me", "your-api-key")
+)
+"""What people write where a server wants some key; these protect nothing and are everyday words."""
+
+_PATTERNS = tuple(
+    re.compile(pattern, flags)
+    for pattern, flags in (
+        (r"\bsk-[A-Za-z0-9_-]{12,}", 0),
+        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", 0),
+        (r"\bgh[pousr]_[A-Za-z0-9]{16,}", 0),
+        (r"\bgithub_pat_[A-Za-z0-9_]{20,}", 0),
+        (r"\bglpat-[A-Za-z0-9_-]{16,}", 0),
+        (r"\bxox[abeprs]-[A-Za-z0-9-]{10,}", 0),
+        (r"\bhf_[A-Za-z0-9]{24,}", 0),
+        (r"\bAIza[0-9A-Za-z_-]{35}", 0),
+        (r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+", 0),
+        (r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?", 0),
+        (r"(?<=://)[^\s/?#@]{1,512}(?=@)", 0),
+        # A scheme word in prose ("a bearer certificate") is not followed by a token with a digit.
+        (r"(?i)(?<=\bbearer )\s*(?=[^\s\"',;]*[\d=])[A-Za-z0-9._~+/=-]{8,}", 0),
+        (r"(?i)(?<=\bbasic )\s*(?=[^\s\"',;]*[\d=])[A-Za-z0-9+/=]{8,}", 0),
+    )
+)
+_NAME = (
+    r"(?:x[_-])?api[_-]?key|access[_-]?token|auth[_-]?token|client[_-]?secret|"
+    r"secret[_-]?(?:access[_-]?)?key|password|passwd"
+)
+_ASSIGNED = re.compile(
+    rf"(?i)((?:{_NAME})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
+)
+_KEY_COLON = re.compile(r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3})([A-Za-z0-9_.+/=-]{6,})")
+_SECRET_KEY = re.compile(rf"(?i)(?:{_NAME}|secret|authorization)")
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class Redactor:
+    """Replaces secrets by `***`; of a long one the last four characters stay, to tell which."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._stands_for: dict[str, str] = {}
+        for value in {secret.strip() for secret in secrets}:
+            if len(value) >= SHORTEST_SECRET and value.lower() not in _STAND_INS:
+                self._stands_for.update((form, _mask(value)) for form in _spellings(value))
+        longest_first = sorted(self._stands_for, key=len, reverse=True)
+        known = "|".join(map(re.escape, longest_first))
+        self._known = re.compile(known) if known else None
+
+    def redact(self, text: str) -> str:
+        """`text` without secrets."""
+        if self._known is not None:
+            text = self._known.sub(lambda match: self._stands_for[match[0]], text)
+        for pattern in _PATTERNS:
+            text = pattern.sub(lambda match: _mask(match[0]), text)
+        text = _ASSIGNED.sub(_mask_value, text)
+        return _KEY_COLON.sub(_mask_value, text)
+
+    def redact_report(self, report: ModelT) -> ModelT:
+        """The same report, or any part of one, without secrets; its verdicts stay as they are."""
+        return cast(ModelT, self._walk(report))
+
+    def _walk(self, value: Any) -> Any:
+        if isinstance(value, Enum):
+            return value
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, BaseModel):
+            fields = type(value).model_fields
+            return value.model_copy(
+                update={name: self._walk(getattr(value, name)) for name in fields}
+            )
+        if isinstance(value, dict):
+            return {self._walk(key): self._entry(key, item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(self._walk, value))
+        return value
+
+    def _entry(self, key: Any, value: Any) -> Any:
+        if isinstance(key, str) and isinstance(value, str) and _SECRET_KEY.fullmatch(key):
+            return _mask(value) if value else value
+        return self._walk(value)
+
+
+def _mask(secret: str) -> str:
+    if secret.startswith("***"):  # masked already, by value before by pattern
+        return secret
+    return "***" + (secret[-4:] if len(secret) >= _LONG_ENOUGH_TO_HINT else "")
+
+
+def _mask_value(match: re.Match[str]) -> str:
+    return match[1] + _mask(match[2])
+
+
+def _spellings(value: str) -> Iterator[str]:
+    """The forms in which a value turns up in URLs, JSON, logs and headers."""
+    yield value
+    yield quote(value, safe="")
+    yield quote_plus(value)
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield repr(value)[1:-1]
+    yield from _base64_of(value.encode("utf-8", "surrogateescape"))
+
+
+def _base64_of(raw: bytes) -> Iterator[str]:
+    """What base64 of any text around `raw` must contain, for each way `raw` can be aligned."""
+    for before in range(3):
+        encoded = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
+        start = (0, 2, 3)[before]
+        end = len(encoded) - bool((before + len(raw)) % 3)
+        core = encoded[start:end]
+        if len(core) >= SHORTEST_SECRET + 2:
+            yield core
+            yield core.translate(str.maketrans("+/", "-_"))

@@ -1,0 +1,68 @@
+"""From results to the numbers of a run, and from the report to the exit code."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from statistics import fmean
+
+from holodeck.errors import ExitCode
+from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
+from holodeck.models.token_usage import TokenUsage
+
+
+def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary:
+    """The run in numbers.
+
+    An average is over the rows that have a score, zeros included; the rows that could not be
+    computed are counted beside it in `metrics_errored`.
+    """
+    passed = sum(result.passed for result in results)
+    rows = [row for result in results for row in result.metric_results]
+    scores = _scores_by_metric(rows)
+    return ReportSummary(
+        total_tests=len(results),
+        passed=passed,
+        failed=len(results) - passed,
+        pass_rate=100 * passed / len(results) if results else 0,
+        total_duration_ms=sum(result.execution_time_ms for result in results),
+        wall_time_ms=wall_time_ms,
+        outcomes=dict(Counter(str(result.outcome) for result in results)),
+        metrics_evaluated={name: len(found) for name, found in scores.items()},
+        metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
+        average_scores={name: fmean(found) for name, found in scores.items()},
+        token_usage=_tokens(results),
+    )
+
+
+def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:
+    scores: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.score is not None:
+            scores[row.metric_name].append(row.score)
+    return scores
+
+
+def _tokens(results: Sequence[TestResult]) -> TokenUsage:
+    spent = [result.token_usage for result in results if result.token_usage is not None]
+    return sum(spent, TokenUsage())
+
+
+_WORST_FIRST = (
+    (Outcome.AGENT_ERROR, ExitCode.EXECUTION),
+    (Outcome.METRIC_ERROR, ExitCode.EVALUATION),
+    (Outcome.FAILED, ExitCode.TEST_FAILED),
+    (Outcome.UNCHECKED, ExitCode.NOTHING_SELECTED),
+)
+
+
+def exit_code(report: TestReport) -> ExitCode:
+    """What the run tells the shell: 130, 3, 4, 1, 5 or 0, and the first that applies wins.
+
+    What could not be decided outranks what failed: as long as agents or metrics break, the number
+    of failures is not known. 5 is for a run that tested nothing or left a case unchecked.
+    """
+    if report.interrupted:
+        return ExitCode.INTERRUPTED
+    if not report.results:
+        return ExitCode.NOTHING_SELECTED
+    seen = {result.outcome for result in report.results}
+    return next((code for outcome, code in _WORST_FIRST if outcome in seen), ExitCode.PASSED)

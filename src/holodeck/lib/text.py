@@ -1,0 +1,85 @@
+"""Text from outside made fit for a terminal or a report: nothing invisible, nothing in control."""
+
+import re
+import unicodedata
+
+# What a terminal obeys, what reorders or hides text, and what no encoder takes. The joiners
+# U+200C and U+200D stay: Persian, Indic scripts and emoji are spelled with them.
+_UNSEEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 and C1 without tab and newline
+    "\xad\u061c\u180e\u200b\u200e\u200f"  # soft hyphen, marks, zero width space
+    "\u2028-\u202e\u2060-\u206f"  # line separators, bidi embeddings and isolates
+    "\u115f\u1160\u3164\uffa0"  # letters that print nothing
+    "\ufeff\ufff0-\ufffb\ufffe\uffff"
+    "\ud800-\udfff"  # halves of a pair
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff"  # tags and the variation selectors that smuggle bytes
+)
+_INVISIBLE = re.compile(f"[{_UNSEEN}]")
+_INVISIBLE_OR_BREAK = re.compile(f"[\t\n{_UNSEEN}]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def printable(text: str, keep_newlines: bool = True) -> str:
+    """`text` with everything unseen or obeyed spelled out, such as `\\x1b` and `\\u202e`.
+
+    Line ends stay (`\\r\\n` as `\\n`) and so do tabs, unless `keep_newlines` is false.
+    """
+    if keep_newlines:
+        return _INVISIBLE.sub(_spelled, text.replace("\r\n", "\n"))
+    return _INVISIBLE_OR_BREAK.sub(_spelled, text)
+
+
+def _spelled(match: re.Match[str]) -> str:
+    char = match[0]
+    code = ord(char)
+    if char in _SHORT:
+        return _SHORT[char]
+    if code <= 0xFF:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most `limit` characters of `text`; `…` stands where something was left out."""
+    return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
+
+
+def one_line(text: str, limit: int) -> str:
+    """`text` on one printable line of at most `limit` characters; runs of white space are one."""
+    # A space longer than any answer shown would be read only to be thrown away.
+    head = " ".join(text[: limit * 4].split())
+    if len(text) > limit * 4:
+        head += "…"
+    return shorten(printable(head, keep_newlines=False), limit)
+
+
+def percent(rate: float, digits: int) -> str:
+    """A rate of 0 to 100, such as `66.7%`; never rounded up to 100 when something is missing."""
+    shown = round(rate, digits)
+    if shown >= 100 > rate:
+        shown = 100 - 10**-digits
+    return f"{shown:.{digits}f}%"
+
+
+def columns_of(text: str) -> int:
+    """How many columns of a terminal `text` takes."""
+    return len(text) if text.isascii() else sum(map(_columns, text))
+
+
+def clip(text: str, columns: int) -> str:
+    """As much of `text` as fits into so many columns, with `…` at the end if that is not all."""
+    if columns_of(text) <= columns:
+        return text
+    room = columns - 1
+    for index, char in enumerate(text):
+        room -= _columns(char)
+        if room < 0:
+            return text[:index] + ("…" if columns > 0 else "")
+    return text
+
+
+def _columns(char: str) -> int:
+    if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e\ufe0f":
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1

@@ -1,0 +1,111 @@
+"""Secrets do not leave, whatever they are wrapped in; the rest of a text stays."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holodeck.lib.redact import Redactor
+from holodeck.lib.test_runner.summary import summarize
+from holodeck.models.test_result import Outcome, TestReport, TestResult, ToolInvocation
+
+KEY = "kz/9+Vq:3 wé\"n'w\\7-end"
+
+
+def test_a_known_secret_is_masked_but_for_its_last_four():
+    assert Redactor([KEY]).redact(f"key {KEY}!") == "key ***-end!"
+
+
+def test_a_short_secret_leaves_no_hint():
+    assert Redactor(["hunter22"]).redact("pw hunter22") == "pw ***"
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [quote(KEY, safe=""), json.dumps(KEY), repr(KEY), json.dumps(KEY, ensure_ascii=False)],
+    ids=["url", "json", "repr", "json-unicode"],
+)
+def test_other_spellings_of_a_secret_are_masked(spelled):
+    shown = Redactor([KEY]).redact(f"x {spelled} y")
+
+    assert "***-end" in shown
+    assert "Vq" not in shown
+
+
+@given(st.binary(max_size=7), st.text("abcdefXYZ0123456789+/_", min_size=12), st.binary(max_size=7))
+def test_base64_of_text_around_a_secret_does_not_show_it(before, secret, after):
+    encoded = base64.b64encode(before + secret.encode() + after).decode()
+
+    shown = Redactor([secret]).redact(encoded)
+
+    assert "***" in shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("sk-proj-abcdefghijkl1234", "***1234"),
+        ("Authorization: Bearer abc.def-123456", "Authorization: Bearer ***3456"),
+        ("Authorization: Basic dXNlcjpwYXNzd29yZA==", "Authorization: Basic ***ZA=="),
+        ("https://joe:pa55@host/x", "https://***@host/x"),
+        ("AKIAIOSFODNN7EXAMPLE", "***MPLE"),
+        ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "***8B4a"),
+        ("xoxb-1234567890-abcdef", "***cdef"),
+        ("GET /?api_key=0123456789abcdef&x=1", "GET /?api_key=***cdef&x=1"),
+        ('{"password": "correct horse"}', '{"password": "*** horse"}'),
+        ("api_key: 0123456789abcdef", "api_key: ***cdef"),
+    ],
+    ids=["sk", "bearer", "basic", "userinfo", "aws", "github", "slack", "query", "json", "yaml"],
+)
+def test_what_looks_like_a_secret_is_masked(text, shown):
+    assert Redactor().redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Each bearer certificate shows the basic understanding required.",
+        "Your password: choose a long one.",
+        "See https://example.com/@user and mail me@example.com",
+        "ollama runs at http://localhost:11434",
+        "ask-me-anything-about-it",
+    ],
+)
+def test_everyday_text_is_left_alone(text):
+    assert Redactor(["ollama", "short"]).redact(text) == text
+
+
+def result(**fields):
+    basis = {
+        "test_input": "hi",
+        "passed": True,
+        "outcome": Outcome.PASSED,
+        "execution_time_ms": 1,
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    return TestResult(**{**basis, **fields})
+
+
+def test_a_report_is_redacted_down_to_tool_arguments_and_keeps_its_verdicts():
+    call = ToolInvocation(
+        name="login", args={"deep": [{"k": KEY}], "password": "tiny"}, result={"token": KEY}
+    )
+    found = result(agent_response=f"your key is {KEY}", tool_invocations=[call], errors=[KEY])
+    report = TestReport(
+        agent_name="a",
+        agent_config_path="agent.yaml",
+        results=[found],
+        summary=summarize([found], wall_time_ms=1),
+        timestamp="2026-01-01T00:00:00Z",
+        holodeck_version="1",
+    )
+
+    shown = Redactor([KEY, "passed"]).redact_report(report)
+
+    assert "Vq" not in shown.model_dump_json()
+    assert shown.results[0].tool_invocations[0].args["password"] == "***"
+    assert shown.results[0].outcome is Outcome.PASSED
+    assert TestReport.model_validate_json(shown.model_dump_json()) == shown

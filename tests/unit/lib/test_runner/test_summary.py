@@ -1,0 +1,99 @@
+"""The numbers of a run and the exit code made from them."""
+
+import pytest
+
+from holodeck.errors import ExitCode
+from holodeck.lib.test_runner.summary import exit_code, summarize
+from holodeck.models.test_result import MetricResult, Outcome, TestReport, TestResult
+from holodeck.models.token_usage import TokenUsage
+
+PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
+
+
+def a_result(outcome=PASSED, **fields):
+    basis = {
+        "test_input": "hi",
+        "passed": outcome is PASSED,
+        "outcome": outcome,
+        "execution_time_ms": 100,
+        "timestamp": "2026-01-01T00:00:00Z",
+    }
+    return TestResult(**{**basis, **fields})
+
+
+def a_report(*outcomes, **fields):
+    results = [a_result(outcome) for outcome in outcomes]
+    return TestReport(
+        agent_name="a",
+        agent_config_path="agent.yaml",
+        results=results,
+        summary=summarize(results, wall_time_ms=1),
+        timestamp="2026-01-01T00:00:00Z",
+        holodeck_version="1",
+        **fields,
+    )
+
+
+def scored(*scores):
+    rows = [
+        MetricResult(metric_name="bleu", score=score, error=None if score is not None else "boom")
+        for score in scores
+    ]
+    return [a_result(metric_results=[row]) for row in rows]
+
+
+def test_averages_count_zeros_and_leave_out_what_was_not_computed():
+    summary = summarize(scored(1.0, 0.0, None), wall_time_ms=1)
+
+    assert summary.average_scores == {"bleu": 0.5}
+    assert summary.metrics_evaluated == {"bleu": 2}
+    assert summary.metrics_errored == {"bleu": 1}
+
+
+def test_a_metric_that_was_never_computed_has_no_average():
+    summary = summarize(scored(None), wall_time_ms=1)
+
+    assert summary.average_scores == {}
+    assert summary.metrics_errored == {"bleu": 1}
+
+
+def test_every_test_is_counted_once_by_its_outcome():
+    summary = summarize(
+        [a_result(), a_result(FAILED), a_result(Outcome.AGENT_ERROR)], wall_time_ms=7
+    )
+
+    assert (summary.total_tests, summary.passed, summary.failed) == (3, 1, 2)
+    assert summary.outcomes == {"passed": 1, "failed": 1, "agent_error": 1}
+    assert summary.pass_rate == pytest.approx(33.333, abs=0.001)
+    assert (summary.total_duration_ms, summary.wall_time_ms) == (300, 7)
+
+
+def test_tokens_of_all_tests_are_added_up():
+    spent = [a_result(token_usage=TokenUsage.of(3, 4)), a_result(), a_result()]
+
+    assert summarize(spent, wall_time_ms=1).token_usage == TokenUsage.of(3, 4)
+
+
+def test_a_run_without_tests_has_a_summary():
+    assert summarize([], wall_time_ms=0).pass_rate == 0
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([], ExitCode.NOTHING_SELECTED),
+        ([PASSED], ExitCode.PASSED),
+        ([PASSED, FAILED], ExitCode.TEST_FAILED),
+        ([FAILED, Outcome.METRIC_ERROR], ExitCode.EVALUATION),
+        ([Outcome.METRIC_ERROR, Outcome.AGENT_ERROR, FAILED], ExitCode.EXECUTION),
+        ([PASSED, Outcome.UNCHECKED], ExitCode.NOTHING_SELECTED),
+        ([Outcome.UNCHECKED, FAILED], ExitCode.TEST_FAILED),
+    ],
+    ids=["none", "passed", "failed", "metric", "agent", "unchecked", "failed-unchecked"],
+)
+def test_the_exit_code_is_that_of_the_worst_outcome(outcomes, code):
+    assert exit_code(a_report(*outcomes)) is code
+
+
+def test_an_interrupted_run_is_never_a_success():
+    assert exit_code(a_report(PASSED, interrupted=True, planned_tests=3)) is ExitCode.INTERRUPTED
