@@ -1,0 +1,44 @@
+"""What spans may say of inputs, answers, tool arguments and results."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from holodeck.errors import ConfigError
+
+MOST_CHARACTERS = 20_000
+MASK = "***"
+
+
+class Content:
+    """Text for spans: masked where a pattern matches, and cut where it is too long."""
+
+    def __init__(self, redaction_patterns: Sequence[str] = ()) -> None:
+        self._patterns = [_compiled(i, text) for i, text in enumerate(redaction_patterns)]
+
+    def shown(self, value: Any) -> str:
+        """The value as text; whatever is not text as JSON."""
+        text = value if isinstance(value, str) else json.dumps(value, default=repr)
+        return self.masked(text)
+
+    def masked(self, text: str) -> str:
+        """The text as a span may hold it."""
+        # Cut before masking, so that a pattern's time is bounded; the margin keeps a secret that
+        # lies across the cut whole, and hence masked.
+        text = text[: 2 * MOST_CHARACTERS]
+        for pattern in self._patterns:
+            text = pattern.sub(MASK, text)
+        if len(text) <= MOST_CHARACTERS:
+            return text
+        return f"{text[:MOST_CHARACTERS]}… (cut)"
+
+
+def _compiled(index: int, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(
+            f"observability.traces.redaction_patterns[{index}]",
+            f"{pattern!r} is not a regular expression: {error}",
+        ) from error

@@ -1,0 +1,80 @@
+"""Names of spans, events and attributes.
+
+Those of generative AI follow the OpenTelemetry conventions of that name, which are still changing
+and whose constants no stable package offers; so they are written here, once.
+"""
+
+SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
+TRACER = "holodeck"
+
+# spans; those that end with a name are built by the functions below
+RUN = "holodeck.run"
+CASE = "holodeck.case"
+
+# operations
+INVOKE_AGENT = "invoke_agent"
+CHAT = "chat"
+EXECUTE_TOOL = "execute_tool"
+
+# test runs
+SUITE_NAME = "test.suite.name"
+SUITE_STATUS = "test.suite.run.status"
+CASE_NAME = "test.case.name"
+CASE_STATUS = "test.case.result.status"
+
+# agents and models
+OPERATION = "gen_ai.operation.name"
+PROVIDER = "gen_ai.provider.name"
+AGENT_NAME = "gen_ai.agent.name"
+CONVERSATION_ID = "gen_ai.conversation.id"
+REQUEST_MODEL = "gen_ai.request.model"
+REQUEST_TEMPERATURE = "gen_ai.request.temperature"
+REQUEST_TOP_P = "gen_ai.request.top_p"
+REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens"
+INPUT_TOKENS = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
+INPUT_MESSAGES = "gen_ai.input.messages"
+OUTPUT_MESSAGES = "gen_ai.output.messages"
+SYSTEM_INSTRUCTIONS = "gen_ai.system_instructions"
+
+# tools
+TOOL_NAME = "gen_ai.tool.name"
+TOOL_TYPE = "gen_ai.tool.type"
+TOOL_DESCRIPTION = "gen_ai.tool.description"
+TOOL_CALL_ID = "gen_ai.tool.call.id"
+TOOL_ARGUMENTS = "gen_ai.tool.call.arguments"
+TOOL_RESULT = "gen_ai.tool.call.result"
+
+# checks
+EVALUATION_RESULT = "gen_ai.evaluation.result"
+EVALUATION_NAME = "gen_ai.evaluation.name"
+EVALUATION_SCORE = "gen_ai.evaluation.score.value"
+EVALUATION_LABEL = "gen_ai.evaluation.score.label"
+EVALUATION_EXPLANATION = "gen_ai.evaluation.explanation"
+
+# anything
+ERROR_TYPE = "error.type"
+ERROR_MESSAGE = "error.message"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+SERVICE_NAME = "service.name"
+
+
+def invoke_agent(agent: str) -> str:
+    """The span of one call of an agent."""
+    return f"{INVOKE_AGENT} {agent}"
+
+
+def chat(model: str) -> str:
+    """The span of one request to a model."""
+    return f"{CHAT} {model}"
+
+
+def execute_tool(tool: str) -> str:
+    """The span of one call of a tool."""
+    return f"{EXECUTE_TOOL} {tool}"
+
+
+def check(metric: str) -> str:
+    """The span of one check of one case."""
+    return f"holodeck.check {metric}"

@@ -1,0 +1,121 @@
+"""The one door to the OpenTelemetry SDK and its exporters."""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from holodeck.errors import ConfigError
+from holodeck.lib.observability import names
+from holodeck.models.observability import (
+    ConsoleExporterConfig,
+    ObservabilityConfig,
+    OTLPExporterConfig,
+    TracingConfig,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry.trace import Tracer
+
+TRACES_PATH = "/v1/traces"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A tracer and what carries its spans away."""
+
+    tracer: "Tracer"
+    shut_down: Callable[[], None]
+    """Blocks until everything is sent."""
+    give_up: Callable[[], None]
+    """Ends the tries to send."""
+
+
+def traced(
+    config: ObservabilityConfig,
+    resource: dict[str, str],
+    chosen: Sequence[ConsoleExporterConfig | OTLPExporterConfig],
+) -> Pipeline:
+    """A pipeline to the chosen exporters; the global tracer provider is left alone."""
+    exporters = [_exporter(one) for one in chosen]
+    provider = _provider(config.traces, resource)
+    for exporter in exporters:
+        provider.add_span_processor(_batches(config.traces, exporter))
+
+    def give_up() -> None:
+        for exporter in exporters:
+            exporter.shutdown()
+
+    tracer = provider.get_tracer(names.TRACER, schema_url=names.SCHEMA_URL)
+    return Pipeline(tracer, provider.shutdown, give_up)
+
+
+def _provider(traces: TracingConfig, resource: dict[str, str]) -> "TracerProvider":
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+    return TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(traces.sample_rate)),
+        resource=Resource.create(resource),
+        shutdown_on_exit=False,
+    )
+
+
+def _batches(traces: TracingConfig, exporter: "SpanExporter") -> "SpanProcessor":
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    return BatchSpanProcessor(
+        exporter,
+        max_queue_size=traces.max_queue_size,
+        max_export_batch_size=traces.max_export_batch_size,
+        schedule_delay_millis=traces.schedule_delay_millis,
+    )
+
+
+def _exporter(config: ConsoleExporterConfig | OTLPExporterConfig) -> "SpanExporter":
+    return _otlp(config) if isinstance(config, OTLPExporterConfig) else _console(config)
+
+
+def _console(config: ConsoleExporterConfig) -> "SpanExporter":
+    from opentelemetry.sdk.trace.export import ConsoleSpanExporter
+
+    return ConsoleSpanExporter(
+        out=sys.stderr, formatter=lambda ended: _as_json(ended, config) + "\n"
+    )
+
+
+def _as_json(ended: "ReadableSpan", config: ConsoleExporterConfig) -> str:
+    document: dict[str, Any] = json.loads(ended.to_json())
+    if not config.include_timestamps:
+        del document["start_time"], document["end_time"]
+        for event in document["events"]:
+            del event["timestamp"]
+    return json.dumps(document, indent=2 if config.pretty_print else None, ensure_ascii=False)
+
+
+def _otlp(config: OTLPExporterConfig) -> "SpanExporter":
+    from opentelemetry.exporter.otlp.proto.http import Compression
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    return OTLPSpanExporter(
+        endpoint=_traces_url(config.endpoint),
+        headers={name: value.get_secret_value() for name, value in config.headers.items()},
+        timeout=config.timeout_ms / 1000,
+        compression=Compression.Gzip if config.compression else Compression.NoCompression,
+    )
+
+
+def _traces_url(endpoint: str) -> str:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigError(
+            "observability.exporters.otlp.endpoint",
+            f"{endpoint!r} is not a URL; write one such as 'http://localhost:4318'",
+        )
+    base = endpoint.rstrip("/")
+    return base if base.endswith(TRACES_PATH) else base + TRACES_PATH

@@ -1,0 +1,79 @@
+"""Starting and ending the traces of a run."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holodeck.errors import ConfigError
+from holodeck.lib.observability import names
+from holodeck.lib.observability.content import Content
+from holodeck.lib.observability.sdk import traced
+from holodeck.lib.observability.spans import Tracing, activate, deactivate
+from holodeck.models.observability import (
+    ConsoleExporterConfig,
+    ExportersConfig,
+    ObservabilityConfig,
+    OTLPExporterConfig,
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ObservabilityContext:
+    """The traces of one run."""
+
+    tracing: Tracing | None = None
+    """None: the run is not traced."""
+    flush: Callable[[], None] = lambda: None
+    """Sends what was not sent yet, and ends; blocks."""
+    give_up: Callable[[], None] = lambda: None
+    """Makes a `flush` that is under way end soon."""
+
+
+def initialize_observability(config: ObservabilityConfig, agent_name: str) -> ObservabilityContext:
+    """Send the spans from now on to the exporters of `config`.
+
+    Without `enabled` nothing happens. Raises ConfigError.
+    """
+    if not (config.enabled and config.traces.enabled):
+        return ObservabilityContext()
+    exporters = _chosen(config.exporters)
+    pipeline = traced(config, _resource(config, agent_name), exporters)
+    content = Content(config.traces.redaction_patterns)
+    tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None)
+    activate(tracing)
+    return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)
+
+
+def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) -> None:
+    """Send what was not sent yet, within `timeout` seconds; may be called twice."""
+    if context.tracing is None:
+        return
+    deactivate(context.tracing)
+    flushing = threading.Thread(target=context.flush, name="holodeck-traces", daemon=True)
+    flushing.start()
+    flushing.join(timeout)
+    if flushing.is_alive():
+        logger.warning("traces could not be delivered within %g s; the rest is dropped", timeout)
+        context.give_up()
+
+
+def _chosen(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
+    named = [exporter for exporter in (config.console, config.otlp) if exporter is not None]
+    if not named:
+        return [ConsoleExporterConfig()]
+    enabled = [exporter for exporter in named if exporter.enabled]
+    if not enabled:
+        raise ConfigError(
+            "observability.exporters",
+            "every exporter is disabled; enable one or write 'observability: {enabled: false}'",
+        )
+    return enabled
+
+
+def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:
+    """What every span says about where it comes from."""
+    described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
+    return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})
