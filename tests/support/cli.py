@@ -89,12 +89,18 @@ def home_for(cwd: Path) -> Path:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """A child started here can be interrupted even when this process ignores SIGINT."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A child started here can be interrupted even when this process ignores SIGINT.
+
+    Background jobs of a shell do, and children inherit it; a caught signal is not inherited.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class RunningCli:

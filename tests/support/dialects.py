@@ -49,9 +49,6 @@ def call_id(request: Request, index: int, call: ToolCall) -> str:
     return call.id if call.id is not None else f"call_{request.number}_{index}"
 
 
-# OpenAI and Azure OpenAI
-
-
 def openai_calls(request: Request, reply: Reply) -> list[Document]:
     return [
         {
@@ -127,9 +124,6 @@ def openai_error(status: int, message: str) -> Document:
     return {"error": {"message": message, "type": "fake_error", "param": None, "code": str(status)}}
 
 
-# Anthropic
-
-
 def anthropic_blocks(request: Request, reply: Reply) -> list[Document]:
     text = [] if reply.content is None else [{"type": "text", "text": reply.content}]
     return text + [
@@ -189,9 +183,6 @@ def anthropic_block_events(index: int, block: Document, raw: list[str]) -> list[
 
 def anthropic_error(status: int, message: str) -> Document:
     return {"type": "error", "error": {"type": f"fake_error_{status}", "message": message}}
-
-
-# Ollama
 
 
 def ollama_message(content: str | None, calls: list[ToolCall]) -> Document:

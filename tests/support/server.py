@@ -87,8 +87,6 @@ class FakeOpenAI:
         self._thread = threading.Thread(target=self._main, name="fake-openai", daemon=True)
         self._port = 0
 
-    # the script
-
     def reply(self, answering: Answering | None = None, **fields: Any) -> Self:
         """Queue one answer: text, a Reply, a callable, or the fields of a Reply."""
         self._scripted = True
@@ -121,8 +119,6 @@ class FakeOpenAI:
             yield
         finally:
             self._loop.call_soon_threadsafe(self._gate.set)
-
-    # what was seen
 
     @property
     def root(self) -> str:
@@ -169,8 +165,6 @@ class FakeOpenAI:
     async def saw(self, count: int) -> list[Request]:
         """As `wait_for_requests`, for tests inside a loop."""
         return await asyncio.to_thread(self.wait_for_requests, count)
-
-    # serving
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -1,6 +1,7 @@
 """The helpers that run the command line, tried on a stand-in for it."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -49,6 +50,14 @@ def env(tmp_path):
     return {"PYTHONPATH": str(tmp_path / "lib")}
 
 
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=["usual", "ignored"])
+def signal_handling(request):
+    """How this process treats SIGINT, which children would inherit."""
+    before = signal.signal(signal.SIGINT, request.param)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_a_run_gives_code_and_both_streams(here, env):
     ran = run_cli("test", here / "x.yaml", cwd=here, env=env)
 
@@ -68,7 +77,7 @@ def test_a_run_that_does_not_end_fails_the_test_with_its_output(here, env):
         run_cli("wait", cwd=here, env=env, timeout=0.5)
 
 
-def test_a_run_can_be_interrupted(here, env):
+def test_a_run_can_be_interrupted(here, env, signal_handling):
     with start_cli("wait", cwd=here, env=env) as run:
         assert run.process.stdout.readline() == b"waiting\n"
         run.interrupt()

@@ -56,9 +56,6 @@ def chat(client, **options):
     return client.chat.completions.create(model="fake", messages=ASK, **options)
 
 
-# OpenAI
-
-
 async def test_without_a_script_the_prompt_is_echoed(client):
     answer = await chat(client)
 
@@ -174,9 +171,6 @@ async def test_azure_paths_are_served(server):
     assert request.headers["api-key"] == "k"
 
 
-# Anthropic and Ollama
-
-
 async def test_anthropic_answers_with_blocks_and_usage(server, anthropic):
     server.reply("Looking.", tool_calls=PARIS, usage=(3, 4))
 
@@ -249,9 +243,6 @@ async def test_ollama_errors_carry_their_message(server, ollama):
 
     with pytest.raises(ResponseError, match="no such model"):
         await ollama.chat(model="fake", messages=ASK)
-
-
-# faults
 
 
 async def test_an_error_status_carries_headers(server, client):
@@ -343,9 +334,6 @@ def test_a_script_that_raises_fails_the_test():
     ):
         urllib.request.urlopen(f"{server.root}/x")
     assert isinstance(caught.value.exceptions[0], LookupError)
-
-
-# counting
 
 
 async def test_concurrency_is_counted(server, client):
