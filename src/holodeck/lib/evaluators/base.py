@@ -1,0 +1,159 @@
+"""What every metric is: inputs checked, one time limit, tries, and a result that is a number."""
+
+import asyncio
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.models.test_result import ToolInvocation
+
+__all__ = ["BaseEvaluator", "EvaluationError", "Grade", "Observation", "RetryConfig"]
+
+logger = logging.getLogger(__name__)
+
+_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""Errors of the operating system that trying again does not mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything that was seen of one test case; a custom metric is called with it."""
+
+    response: str
+    input: str | None = None
+    ground_truth: str | None = None
+    retrieval_context: tuple[str, ...] = ()
+    tool_calls: tuple[ToolInvocation, ...] = ()
+    case_name: str | None = None
+    latency_ms: float | None = None
+    """How long the agent took; None where that was not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """What a metric says of one answer."""
+
+    score: float
+    """From 0 (worst) to 1 (best)."""
+    passed: bool | None = None
+    """The metric's own verdict; None if only a threshold can decide."""
+    reason: str = ""
+
+
+class BaseEvaluator(ABC):
+    """A metric. Subclasses say what they need in PARAM_SPEC and compute in `_evaluate_impl`.
+
+    Args:
+        timeout: Seconds for one evaluation, all its tries included; None for no limit.
+        retry_config: How often an evaluation is tried; three times if not given.
+    """
+
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.RESPONSE}))
+    uses_observation: ClassVar[bool] = False
+    """Whether `evaluate` wants the whole Observation as `observation=`."""
+
+    def __init__(
+        self, timeout: float | None = 60.0, retry_config: RetryConfig | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.retry_config = retry_config or RetryConfig()
+
+    @property
+    def name(self) -> str:
+        """What messages call this metric."""
+        return type(self).__name__
+
+    @classmethod
+    def get_param_spec(cls) -> ParamSpec:
+        """The inputs that metrics of this class take."""
+        return cls.PARAM_SPEC
+
+    def required_params(self) -> frozenset[EvalParam]:
+        """The inputs that this very metric cannot do without."""
+        return self.PARAM_SPEC.required
+
+    async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
+        """The scores of one answer, with `retry_count`. Raises EvaluationError, never a score.
+
+        An empty answer is an answer and is graded; an input that is missing or None is an error.
+        """
+        self._refuse_missing(kwargs)
+        await self._prepare()
+        tried = _Tries(self)
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                result = await tried.run(kwargs)
+        except (EvaluationError, ConfigError):
+            raise
+        except Exception as error:
+            if isinstance(error, TimeoutError) and limit.expired():
+                raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
+            reason = f"{type(error).__name__}: {error}"
+            raise EvaluationError(f"{self.name} failed{tried.as_text()}: {reason}") from error
+        return {"retry_count": tried.retries, **self._checked(result)}
+
+    @abstractmethod
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        """The scores of one answer. What blocks belongs in a thread (`in_thread`)."""
+
+    async def _prepare(self) -> None:  # noqa: B027 - an offer, not a duty
+        """Load what is loaded once; the time it takes is not the metric's."""
+
+    def _refuse_missing(self, kwargs: Mapping[str, Any]) -> None:
+        wanted = [param.value for param in sorted(self.required_params())]
+        if self.uses_observation:
+            wanted.append("observation")
+        missing = [name for name in wanted if kwargs.get(name) is None]
+        if missing:
+            raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
+
+    def _checked(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        score = result.get("score")
+        if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
+            raise EvaluationError(f"{self.name} gave the score {score!r}, which is not a number")
+        for key, value in result.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise EvaluationError(f"{self.name} gave {key} = {value}, which is not a number")
+        return result
+
+
+class _Tries:
+    """The tries of one evaluation, counted."""
+
+    def __init__(self, evaluator: BaseEvaluator) -> None:
+        self._evaluator = evaluator
+        self._config = evaluator.retry_config
+        self.retries = 0
+
+    async def run(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return await retry(
+            lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - one class in two parts
+            attempts=self._config.max_retries,
+            is_transient=self._is_transient,
+            delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
+            on_retry=self._note,
+        )
+
+    def as_text(self) -> str:
+        return f" after {self.retries + 1} tries" if self.retries else ""
+
+    def _is_transient(self, error: Exception) -> bool:
+        if isinstance(error, ConfigError):
+            return False
+        if self._config.every_error:
+            return True
+        passing = isinstance(error, OSError)  # ConnectionError and TimeoutError are among them
+        return passing and not isinstance(error, _LASTING)
+
+    def _note(self, error: Exception, attempt: int, delay: float) -> None:
+        self.retries = attempt
+        logger.info(
+            "%s: try %d failed (%s); next in %.1f s", self._evaluator.name, attempt, error, delay
+        )

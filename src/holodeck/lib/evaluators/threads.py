@@ -1,0 +1,56 @@
+"""Running what blocks beside the event loop."""
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from holodeck.errors import EvaluationError
+
+T = TypeVar("T")
+
+
+async def in_thread(call: Callable[[], T]) -> T:
+    """What `call` gives, computed in a thread of its own.
+
+    A call that is cancelled (a time limit) or never ends is left behind and holds up nobody: unlike
+    a thread of a pool, a daemon thread does not have to end before the program can.
+    """
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Callable[[], T]] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(result: Callable[[], T]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
+    def work() -> None:
+        result = _outcome_of(lambda: context.run(call))
+        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, result)
+
+    threading.Thread(target=work, name="holodeck-metric", daemon=True).start()
+    return (await outcome)()
+
+
+def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
+    """A function that gives or raises again what `call` gave or raised.
+
+    `sys.exit()` and the like end the program when they reach the event loop; they become errors.
+    """
+    try:
+        value = call()
+    except Exception as error:  # noqa: BLE001 - carried over to the one who waits
+        failure = error
+    except BaseException as error:  # noqa: BLE001
+        failure = EvaluationError(f"{type(error).__name__}: {error}")
+        failure.__cause__ = error
+    else:
+        return lambda: value
+
+    def fail() -> T:
+        raise failure
+
+    return fail

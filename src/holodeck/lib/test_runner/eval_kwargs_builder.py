@@ -1,0 +1,104 @@
+"""Gathers for each metric the inputs that it takes, under the names it knows them by."""
+
+import json
+from typing import Any
+
+from holodeck.lib.evaluators.base import BaseEvaluator, Observation
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+
+_RESPONSE = (EvalParam.RESPONSE, EvalParam.ACTUAL_OUTPUT)
+_QUERY = (EvalParam.QUERY, EvalParam.INPUT)
+_GROUND_TRUTH = (EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT)
+
+
+class EvalKwargsBuilder:
+    """The inputs that one test case has to offer to metrics.
+
+    Args:
+        agent_response: What the agent answered; an empty answer is passed on like any other.
+        input_query: What the user said.
+        ground_truth: The right answer.
+        file_content: Text of the case's files.
+        retrieval_context: Retrieved passages.
+        observation: The whole case, for metrics that ask for it.
+    """
+
+    def __init__(
+        self,
+        agent_response: str,
+        input_query: str | None = None,
+        ground_truth: str | None = None,
+        file_content: str | None = None,
+        retrieval_context: list[str] | None = None,
+        *,
+        observation: Observation | None = None,
+    ) -> None:
+        self._agent_response = agent_response
+        self._input_query = input_query
+        self._ground_truth = ground_truth
+        self._file_content = file_content
+        self._retrieval_context = retrieval_context
+        self._observation = observation
+
+    def build_for(self, evaluator: BaseEvaluator) -> dict[str, Any]:
+        """Keyword arguments for `evaluator.evaluate()`.
+
+        Inputs the metric does not take, and those that the case does not have (None), are left out.
+        Metrics in DeepEval's words get `context` as a list, others as one text.
+        """
+        spec = evaluator.get_param_spec()
+        deepeval = spec.uses_deepeval_params()
+        offers = {
+            _QUERY[deepeval]: self._input_query if _takes(spec, *_QUERY) else None,
+            _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
+            EvalParam.CONTEXT: self._context(spec),
+            EvalParam.RETRIEVAL_CONTEXT: self._retrieved(spec),
+        }
+        kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
+        kwargs |= {name.value: value for name, value in offers.items() if value is not None}
+        if evaluator.uses_observation and self._observation is not None:
+            kwargs["observation"] = self._observation
+        return kwargs
+
+    def _context(self, spec: ParamSpec) -> str | list[str] | None:
+        if self._file_content is None or not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
+            return None
+        return [self._file_content] if spec.uses_deepeval_params() else self._file_content
+
+    def _retrieved(self, spec: ParamSpec) -> list[str] | None:
+        wanted = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
+        return self._retrieval_context if wanted else None
+
+
+def _takes(spec: ParamSpec, *params: EvalParam) -> bool:
+    return not (spec.required | spec.optional).isdisjoint(params)
+
+
+def build_retrieval_context_from_tools(
+    tool_results: list[dict[str, Any]],
+    retrieval_tool_names: set[str],
+) -> list[str] | None:
+    """The passages that retrieval tools gave back, in order; None if there are none.
+
+    Args:
+        tool_results: Mappings with `name` and `result`. A list is one passage per item; whatever
+            is not text becomes JSON; None and empty text are no passages.
+        retrieval_tool_names: The tools whose results count.
+    """
+    passages = [
+        passage
+        for result in tool_results
+        if result.get("name") in retrieval_tool_names
+        for passage in _passages(result.get("result"))
+    ]
+    return passages or None
+
+
+def _passages(result: Any) -> list[str]:
+    items = result if isinstance(result, list) else [result]
+    texts = (item if isinstance(item, str) else _as_json(item) for item in items)
+    return [text for text in texts if text]
+
+
+def _as_json(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
