@@ -1,5 +1,6 @@
 """The agent.yaml as a whole."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -77,6 +78,7 @@ class Agent(Model):
     observability: ObservabilityConfig | None = None
 
     _base_dir: Path | None = PrivateAttr(default=None)
+    _locate: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
 
     @property
     def base_dir(self) -> Path:
@@ -88,6 +90,16 @@ class Agent(Model):
         copy = self.model_copy()
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
+
+    def located_by(self, locate: Callable[[tuple[str | int, ...]], str]) -> "Agent":
+        """The same agent, its values knowing their places in the file."""
+        copy = self.model_copy()
+        copy._locate = locate  # noqa: SLF001 - a copy of its own class
+        return copy
+
+    def place(self, *path: str | int) -> str:
+        """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
+        return "agent" if self._locate is None else self._locate(path)
 
     @model_validator(mode="after")
     def _has_what_semantic_kernel_needs(self) -> "Agent":

@@ -1,12 +1,13 @@
 """Settings of a run, and what the configuration files may hold."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PrivateAttr
+from pydantic import Field, PrivateAttr, model_validator
 
 from holodeck.models.base import Count, Model, Seconds
-from holodeck.models.llm import LLMProvider
+from holodeck.models.llm import ProviderEnum, ProviderSettings
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,12 @@ class ExecutionConfig(Model):
         """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""
         return self._sources.get(field, "given")
 
+    def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
+        """The same settings, each knowing where it came from."""
+        copy = self.model_copy()
+        copy._sources = dict(sources)  # noqa: SLF001 - a copy of its own class
+        return copy
+
 
 class GlobalConfig(Model):
     """A project's or a user's `config.yaml`."""
@@ -81,9 +88,20 @@ class GlobalConfig(Model):
         "mcp_servers": "MCP tools",
     }
 
-    providers: dict[str, LLMProvider] | None = None
+    providers: dict[str, ProviderSettings] | None = None
     """Fills keys that the agent's `model` leaves out, by provider name."""
     execution: ExecutionConfig | None = None
+
+    @model_validator(mode="after")
+    def _providers_are_known(self) -> "GlobalConfig":
+        for name, settings in (self.providers or {}).items():
+            if name not in list(ProviderEnum) and settings.provider is None:
+                known = ", ".join(ProviderEnum)
+                raise ValueError(
+                    f"'providers' has {name!r}, which is no provider; known: {known};"
+                    " a name of your own needs a 'provider' in it"
+                )
+        return self
 
 
 Retries = Count

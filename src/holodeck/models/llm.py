@@ -20,12 +20,12 @@ class ProviderEnum(StrEnum):
     LOCAL = "local"
 
 
-class LLMProvider(Model):
-    """One model and the way to it."""
+class ProviderSettings(Model):
+    """What may be said about a provider's models in general."""
 
     not_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
 
-    provider: ProviderEnum
+    provider: ProviderEnum | None = None
     """Who serves the model."""
     name: NonBlank = ""
     """Model name; the deployment for Azure; for `local` a known model or a path to a GGUF file."""
@@ -41,6 +41,13 @@ class LLMProvider(Model):
     """The key; else the provider's own variable (OPENAI_API_KEY, …) is used."""
     api_version: NonBlank | None = None
     """Azure API version."""
+
+
+class LLMProvider(ProviderSettings):
+    """One model and the way to it."""
+
+    provider: ProviderEnum
+    """Who serves the model."""
 
     @model_validator(mode="before")
     @classmethod

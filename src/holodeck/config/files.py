@@ -1,0 +1,53 @@
+"""Paths of the configuration: relative to the agent.yaml, and never outside of its folder."""
+
+import difflib
+import stat
+from pathlib import Path
+
+from holodeck import errors
+from holodeck.config.nodes import short
+from holodeck.config.source import read_bytes
+from holodeck.config.syntax import decode
+from holodeck.errors import ConfigError
+
+
+def inside(path: str | Path, base_dir: Path, where: str) -> Path:
+    """The file that `path` means, seen from `base_dir`; `where` opens the messages.
+
+    Raises FileNotFoundError, and ConfigError for what leads outside or is no regular file.
+    """
+    shown = short(str(path))
+    try:
+        full = base_dir / path
+        resolved = full.resolve()
+        if not resolved.is_relative_to(base_dir.resolve()):
+            raise ConfigError(
+                where, f"{shown} leads outside of the agent's folder; copy the file into it"
+            )
+        if not resolved.exists():
+            raise errors.FileNotFoundError(where, f"there is no file {shown}{nearest(full)}")
+        if not stat.S_ISREG(resolved.stat().st_mode):
+            raise ConfigError(where, f"{shown} is not a regular file")
+    except (OSError, ValueError, RuntimeError) as error:
+        raise ConfigError(where, f"{shown} cannot be a path: {error}") from error
+    return resolved
+
+
+def text_of(path: str | Path, base_dir: Path, where: str) -> str:
+    """The text of a file beside the agent.yaml. Raises ConfigError, FileNotFoundError."""
+    return decode(read_bytes(inside(path, base_dir, where), where), str(path))
+
+
+def nearest(path: Path, *patterns: str) -> str:
+    """`; did you mean 'x'?` for the file whose name is most alike; empty if none is."""
+    folder = path.parent
+    if not folder.is_dir():
+        return ""
+    names = [
+        child.name
+        for pattern in patterns or ("*",)
+        for child in folder.glob(pattern)
+        if child.is_file()
+    ]
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

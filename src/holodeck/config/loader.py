@@ -1,0 +1,214 @@
+"""agent.yaml and config.yaml → models."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from holodeck import errors
+from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
+from holodeck.config.env import Environment, user_folders
+from holodeck.config.files import nearest
+from holodeck.config.problems import config_error
+from holodeck.config.providers import filled
+from holodeck.config.settings import Layer, resolve, settings, unknown_variables
+from holodeck.config.source import Source
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig, GlobalConfig
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=BaseModel)
+CONFIG_NAMES = ("config.yml", "config.yaml")
+DEFAULT_AGENT_FILE = "agent.yaml"
+
+
+class ConfigLoader:
+    """Reads configuration files; project and user configuration are read once per loader."""
+
+    def __init__(self, env: Environment | None = None) -> None:
+        """`env` replaces the real variables and `.env` files, for tests say."""
+        self._env = env
+        self._environments: dict[Path, Environment] = {}
+        self._configs: dict[Path, GlobalConfig | None] = {}
+
+    def environment(self, folder: Path | None = None) -> Environment:
+        """The variables as an agent in `folder` sees them."""
+        if self._env is not None:
+            return self._env
+        folder = (folder or Path.cwd()).absolute()
+        if folder not in self._environments:
+            self._environments[folder] = Environment.beside(folder)
+        return self._environments[folder]
+
+    def load_agent_yaml(self, path: str | Path) -> Agent:
+        """The agent that a file (or the agent.yaml of a folder) describes.
+
+        Raises FileNotFoundError, and ConfigError with a line per problem and its place.
+        """
+        file = agent_file(path)
+        folder = file.parent.absolute()
+        env = self.environment(folder)
+        source = Source.read(file)
+        merged = self.merge_configs(source.data(env.substitute), self._shared(folder))
+        model = merged.get("model")
+        if isinstance(model, dict):
+            merged["model"] = filled(model, env)
+        agent = _validated(Agent, merged, source).placed_in(folder).located_by(source.place)
+        return _with_sources(agent, source)
+
+    def load_global_config(self) -> GlobalConfig | None:
+        """The user's own configuration; None if there is none."""
+        for folder in user_folders(self.environment()):
+            found = self._config_in(folder)
+            if found is not None:
+                return found
+        return None
+
+    def load_project_config(self, project_dir: str | Path) -> GlobalConfig | None:
+        """The configuration beside an agent.yaml; None if there is none."""
+        return self._config_in(Path(project_dir).absolute())
+
+    def merge_configs(
+        self, agent: Mapping[str, Any], shared: GlobalConfig | None
+    ) -> dict[str, Any]:
+        """`agent` as written, the missing keys of its `model` taken from `shared`'s provider."""
+        merged = dict(agent)
+        model = merged.get("model")
+        if not isinstance(model, dict) or shared is None or not shared.providers:
+            return merged
+        name = model.get("provider")
+        fitting = [one for one in shared.providers.values() if one.provider == name]
+        provider = shared.providers.get(str(name)) or next(iter(fitting), None)
+        if provider is not None:
+            known = {key: getattr(provider, key) for key in provider.model_fields_set}
+            merged["model"] = {**known, **model, "provider": name}
+        return merged
+
+    def resolve_execution_config(
+        self,
+        cli_config: ExecutionConfig | None = None,
+        yaml_config: ExecutionConfig | None = None,
+        project_config: ExecutionConfig | None = None,
+        user_config: ExecutionConfig | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> ExecutionConfig:
+        """Every setting with a value: CLI > agent.yaml > project > user > HOLODECK_* > default."""
+        layers = [
+            Layer(cli_config, "command line"),
+            Layer(yaml_config, DEFAULT_AGENT_FILE),
+            Layer(project_config, "project config"),
+            Layer(user_config, "user config"),
+        ]
+        return resolve(layers, self.environment(), defaults or DEFAULT_EXECUTION_CONFIG)
+
+    def parse_yaml(self, path: str | Path) -> dict[str, Any]:
+        """A YAML mapping as plain values, variables substituted. Raises ConfigError."""
+        file = Path(path)
+        return Source.read(file).data(self.environment(file.parent).substitute)
+
+    def resolve_file_path(self, file_path: str | Path, base_dir: str | Path) -> Path:
+        """A path of the configuration as an absolute one. Raises FileNotFoundError."""
+        full = (Path(base_dir) / file_path).resolve()
+        if not full.exists():
+            raise errors.FileNotFoundError(str(file_path), f"is not there: {full}{nearest(full)}")
+        return full
+
+    def settings_of(self, agent: Agent, cli_config: ExecutionConfig | None) -> ExecutionConfig:
+        """The settings of a run of `agent`, each value knowing its source."""
+        project = self.load_project_config(agent.base_dir)
+        user = self.load_global_config()
+        layers = [
+            Layer(cli_config, "command line"),
+            Layer(agent.execution, DEFAULT_AGENT_FILE),
+            Layer(project.execution if project else None, "project config"),
+            Layer(user.execution if user else None, "user config"),
+        ]
+        return resolve(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+
+    def _shared(self, folder: Path) -> GlobalConfig | None:
+        """Project and user configuration as one, the project's keys winning."""
+        project, user = self.load_project_config(folder), self.load_global_config()
+        if project is None or user is None:
+            return project or user
+        return GlobalConfig(providers=_merged_providers(user, project))
+
+    def _config_in(self, folder: Path) -> GlobalConfig | None:
+        if folder not in self._configs:
+            self._configs[folder] = self._read_config(folder)
+        return self._configs[folder]
+
+    def _read_config(self, folder: Path) -> GlobalConfig | None:
+        files = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
+        if not files:
+            return None
+        if len(files) > 1:
+            logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
+        source = Source.read(files[0], _shown(files[0]))
+        data = source.data(self.environment(folder).substitute)
+        return _with_sources(_validated(GlobalConfig, data, source), source)
+
+
+def load_agent_with_config(
+    path: str | Path, cli_config: ExecutionConfig | None = None
+) -> tuple[Agent, ExecutionConfig, ConfigLoader]:
+    """The agent of a file, the settings of a run of it, and the loader that read both."""
+    loader = ConfigLoader()
+    agent = loader.load_agent_yaml(path)
+    for warning in unknown_variables(loader.environment(agent.base_dir)):
+        logger.warning("%s", warning)
+    return agent, loader.settings_of(agent, cli_config), loader
+
+
+def agent_file(path: str | Path) -> Path:
+    """The agent.yaml that `path` means: itself, or the one in it. Raises FileNotFoundError."""
+    file = Path(path)
+    if file.is_dir():
+        file = file / DEFAULT_AGENT_FILE
+    if not file.exists():
+        patterns = ("*.yaml", "*.yml")
+        hint = nearest(file, *patterns) or _only_yaml(file.parent)
+        raise errors.FileNotFoundError(str(file), f"there is no such file{hint}")
+    return file
+
+
+def _only_yaml(folder: Path) -> str:
+    names = sorted(one.name for one in folder.glob("*.y*ml")) if folder.is_dir() else []
+    return f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another"
+
+
+def _shown(path: Path) -> str:
+    """A path as short as it can be said: relative to the working folder, else as it is."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
+def _validated(model: type[M], data: Mapping[str, Any], source: Source) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise config_error(error, source, model) from None
+
+
+def _merged_providers(user: GlobalConfig, project: GlobalConfig) -> dict[str, Any]:
+    merged = dict(user.providers or {})
+    for name, own in (project.providers or {}).items():
+        below = merged.get(name)
+        known = {key: getattr(own, key) for key in own.model_fields_set}
+        merged[name] = own if below is None else below.model_copy(update=known)
+    return merged
+
+
+W = TypeVar("W", Agent, GlobalConfig)
+
+
+def _with_sources(config: W, source: Source) -> W:
+    """The same, its execution settings knowing their places."""
+    if config.execution is None:
+        return config
+    places = {name: source.place(("execution", name)) for name in settings()}
+    return config.model_copy(update={"execution": config.execution.with_sources(places)})

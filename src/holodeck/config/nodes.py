@@ -1,0 +1,251 @@
+"""YAML text → a tree of nodes that know their places, within limits that a bomb cannot pass.
+
+Values follow the core schema of YAML 1.2: only `true` and `false` are booleans (`yes`, `no`, `on`
+and `off` are text), a date is text, `012` is twelve and `1:30` is text. Keys are always text.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import yaml
+
+from holodeck.config.syntax import explain
+from holodeck.errors import ConfigError
+
+MAX_DEPTH = 100
+MAX_KEY_LENGTH = 1024
+MAX_NESTED_ALIASES = 1000
+MAX_ALIASED_NODES = 100_000
+
+Scalar = str | int | float | bool | None
+
+_INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_WORDS: dict[str, Scalar] = {
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+    **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), float("inf")),
+    **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), float("-inf")),
+    **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
+}
+_TAG = "tag:yaml.org,2002:"
+_SCALAR_TAGS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
+_LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Node:
+    """A value and where it stands; lines and columns count from 1."""
+
+    __slots__ = ("aliases", "column", "line", "size", "value")
+
+    def __init__(self, value: "Value", line: int, column: int) -> None:
+        self.value = value
+        self.line = line
+        self.column = column
+        self.size = 1
+        """Nodes in it, every alias expanded."""
+        self.aliases = 0
+        """Aliases in it, every alias expanded."""
+
+
+Value = Scalar | list[Node] | dict[str, tuple[Node, Node]]
+"""A mapping keeps the node of each key beside the node of its value."""
+
+
+def compose(text: str, name: str) -> Node:
+    """The document's root; `name` opens the messages. Raises ConfigError."""
+    loader = _LOADER(text)
+    try:
+        return _Composer(name).document(_events(loader))
+    except yaml.YAMLError as error:
+        raise explain(error, text, name) from error
+    finally:
+        loader.dispose()
+
+
+def _events(loader: Any) -> Iterator[Any]:
+    while loader.check_event():
+        yield loader.get_event()
+
+
+class _Composer:
+    """Builds the tree from events without recursion."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: list[tuple[Node, str | None]] = []
+        """Unfinished collections, each with the anchor that names it."""
+        self._keys: list[Node | None] = []
+        """For each of them: the key that waits for its value."""
+        self._anchors: dict[str, Node | None] = {}
+        """None while the collection is unfinished."""
+        self._nested_aliases = 0
+        self._aliased_nodes = 0
+        self._root: Node | None = None
+        self._done = False
+
+    def document(self, events: Iterator[Any]) -> Node:
+        steps = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.MappingStartEvent: self._start,
+            yaml.SequenceStartEvent: self._start,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+            yaml.DocumentStartEvent: self._document_start,
+        }
+        for event in events:
+            step = steps.get(type(event))
+            if step is not None:
+                step(event)
+        if self._root is None:
+            raise ConfigError(self._name, "the file is empty; write at least 'name:' and 'model:'")
+        return self._root
+
+    def _document_start(self, event: Any) -> None:
+        if self._done:
+            self._refuse(event, "a second document begins here; write one document in a file")
+        self._done = True
+
+    def _scalar(self, event: Any) -> None:
+        node = _at(event, None)
+        is_key = self._expects_key()
+        node.value = event.value if is_key else self._value(event)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = node
+        self._add(node, event)
+
+    def _value(self, event: Any) -> Scalar:
+        tag, text = event.tag, event.value
+        if tag is not None and tag not in _SCALAR_TAGS and tag != "!":
+            self._refuse_tag(event)
+        if tag in (f"{_TAG}str", "!") or not (event.implicit[0] or tag):
+            return str(text)
+        try:
+            return plain_value(text)
+        except ValueError:
+            self._refuse(event, f"a number of {len(text)} digits is too long")
+
+    def _alias(self, event: Any) -> None:
+        if event.anchor not in self._anchors:
+            self._refuse(event, f"*{event.anchor} stands for nothing; no '&{event.anchor}' above")
+        node = self._anchors[event.anchor]
+        if node is None:
+            self._refuse(event, f"*{event.anchor} contains itself")
+        self._nested_aliases += node.aliases
+        self._aliased_nodes += node.size
+        if self._nested_aliases > MAX_NESTED_ALIASES:
+            self._refuse(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
+        if self._aliased_nodes > MAX_ALIASED_NODES:
+            self._refuse(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
+        copy = _at(event, node.value)
+        copy.size, copy.aliases = node.size, node.aliases + 1
+        self._add(copy, event)
+
+    def _start(self, event: Any) -> None:
+        if self._expects_key():
+            self._refuse(event, "a key must be text, not a list or mapping")
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!", f"{_TAG}{'map' if is_mapping else 'seq'}"):
+            self._refuse_tag(event)
+        if len(self._open) >= MAX_DEPTH:
+            self._refuse(event, f"nested more than {MAX_DEPTH} levels deep")
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        self._open.append((_at(event, {} if is_mapping else []), event.anchor))
+        self._keys.append(None)
+
+    def _end(self, event: Any) -> None:
+        node, anchor = self._open.pop()
+        self._keys.pop()
+        if isinstance(node.value, dict):
+            _merge(node.value)
+        if anchor is not None:
+            self._anchors[anchor] = node
+        self._add(node, event)
+
+    def _expects_key(self) -> bool:
+        return (
+            bool(self._open)
+            and isinstance(self._open[-1][0].value, dict)
+            and self._keys[-1] is None
+        )
+
+    def _add(self, node: Node, event: Any) -> None:
+        """Put a finished node where it belongs."""
+        if not self._open:
+            self._root = node
+            return
+        parent = self._open[-1][0]
+        parent.size += node.size
+        parent.aliases += node.aliases
+        if isinstance(parent.value, list):
+            parent.value.append(node)
+        elif isinstance(parent.value, dict):
+            self._add_to_mapping(parent.value, node, event)
+
+    def _add_to_mapping(
+        self, mapping: dict[str, tuple[Node, Node]], node: Node, event: Any
+    ) -> None:
+        key = self._keys[-1]
+        if key is not None:
+            mapping[str(key.value)] = (key, node)
+            self._keys[-1] = None
+            return
+        if isinstance(node.value, list | dict):
+            self._refuse(event, "a key must be text, not a list or mapping")
+        text = str(node.value)
+        if len(text) > MAX_KEY_LENGTH:
+            self._refuse(event, f"a key of {len(text)} characters; {MAX_KEY_LENGTH} are allowed")
+        if text in mapping:
+            first = mapping[text][0]
+            self._refuse(
+                event,
+                f"{short(text)}: this key is already on line {first.line}, column {first.column};"
+                " remove one of them",
+            )
+        self._keys[-1] = node
+
+    def _refuse_tag(self, event: Any) -> NoReturn:
+        tag = short(event.tag.replace(_TAG, "!!"))
+        self._refuse(event, f"the tag {tag} is not allowed; write plain text, numbers or lists")
+
+    def _refuse(self, event: Any, message: str) -> NoReturn:
+        mark = event.start_mark
+        raise ConfigError(f"{self._name}:{mark.line + 1}:{mark.column + 1}", message)
+
+
+def plain_value(text: str) -> Scalar:
+    """What text without quotes means. Raises ValueError for a number of thousands of digits."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INT.fullmatch(text):
+        return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def short(text: str) -> str:
+    """`text` in quotes, cut to what fits in a message."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+
+
+def _at(event: Any, value: Value) -> Node:
+    mark = event.start_mark
+    return Node(value, mark.line + 1, mark.column + 1)
+
+
+def _merge(mapping: dict[str, tuple[Node, Node]]) -> None:
+    """Carry out `<<: *defaults`: keys of the mappings named there that are not written here."""
+    if "<<" not in mapping:
+        return
+    _, source = mapping["<<"]
+    several = source.value if isinstance(source.value, list) else [source]
+    if not all(isinstance(one.value, dict) for one in several):
+        return
+    del mapping["<<"]
+    for one in several:
+        if isinstance(one.value, dict):
+            for key, entry in one.value.items():
+                mapping.setdefault(key, entry)

@@ -1,0 +1,197 @@
+"""What pydantic found wrong, said with the place in the file and the nearest right word."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from holodeck.config.nodes import Node, short
+from holodeck.config.shape import known_keys
+from holodeck.config.source import Path_, Source, dotted
+from holodeck.errors import ConfigError
+from holodeck.models.evaluation import BUILT_IN, JUDGE_METRICS, JUDGE_TYPES, RAGMetricType
+
+MAX_MESSAGE = 2000
+_SECRET = ("key", "secret", "token", "password", "authorization", "headers", "cookie")
+_JUDGES = "it needs a judge model; remove it"
+
+
+def config_error(error: ValidationError, source: Source, model: type[BaseModel]) -> ConfigError:
+    """One error whose text has a line per problem, each beginning with its place."""
+    reader = _Reader(source, model)
+    lines = list(dict.fromkeys(reader.line(detail) for detail in reader.relevant(error)))
+    lines.sort(key=lambda line: line[:2])
+    texts = _bounded([f"{source.name}:{line}:{column}: {text}" for line, column, text in lines])
+    line, column, _ = lines[0]
+    place = f"{source.name}:{line}:{column}"
+    return ConfigError(place, "\n".join(texts).removeprefix(f"{place}: "))
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    kept: list[str] = []
+    room = MAX_MESSAGE
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0 and kept:
+            return [*kept, f"and {len(lines) - len(kept)} more"]
+        kept.append(line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}…")
+    return kept
+
+
+class _Reader:
+    """Reads the errors of one file against the file and its model."""
+
+    def __init__(self, source: Source, model: type[BaseModel]) -> None:
+        self._source = source
+        self._model = model
+
+    def relevant(self, error: ValidationError) -> list[ErrorDetails]:
+        """The errors without those of a union's other members."""
+        details = error.errors(include_url=False)
+        return [one for one in details if not self._is_of_another_member(one, details)]
+
+    def _is_of_another_member(self, one: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
+        """Whether a value is of the wrong kind for one member and judged in full by another."""
+        if not one["type"].endswith("_type"):
+            return False
+        path, _ = self._source.find(one["loc"])
+        siblings = [d for d in details if d is not one and d["loc"][:-1][: len(path)] == path]
+        if isinstance(one["input"], dict):
+            return any(
+                not d["type"].endswith("_type") or len(d["loc"]) > len(one["loc"]) for d in siblings
+            )
+        return one["type"] == "model_type" and bool(siblings)
+
+    def line(self, detail: ErrorDetails) -> tuple[int, int, str]:
+        """Line, column and text of a problem."""
+        path, node = self._source.find(detail["loc"])
+        text = self._text(detail, node, path)
+        named = _quoted_key(text)
+        if detail["type"] == "extra_forbidden":
+            node = self._key(path) or node
+        elif detail["type"] == "missing":
+            path = (*path, str(detail["loc"][-1]))
+        elif named is not None and isinstance(node.value, dict) and named in node.value:
+            node = node.value[named][0]
+        where = dotted(path)
+        return node.line, node.column, f"{where}: {text}" if where else text
+
+    def _key(self, path: Path_) -> Node | None:
+        _, parent = self._source.find(path[:-1])
+        if isinstance(parent.value, dict) and path[-1] in parent.value:
+            return parent.value[str(path[-1])][0]
+        return None
+
+    def _text(self, detail: ErrorDetails, node: Node, path: Path_) -> str:
+        kind, context = detail["type"], detail.get("ctx", {})
+        found = self._found(node, path)
+        if kind == "extra_forbidden":
+            return _unknown_key(str(detail["loc"][-1]), known_keys(self._model, detail["loc"][:-1]))
+        if kind in ("union_tag_invalid", "union_tag_not_found"):
+            return _unknown_metric(node)
+        if kind == "missing":
+            return "this key is missing"
+        if kind in ("enum", "literal_error"):
+            return _not_a_choice(found, str(context.get("expected", "")))
+        if kind in ("value_error", "assertion_error"):
+            return _of_validator(context.get("error"), detail["msg"])
+        return f"found {found}; wanted {wanted(kind, context, detail['msg'])}"
+
+    def _found(self, node: Node, path: Path_) -> str:
+        """The value as written in the file, so that what a variable held is never shown."""
+        value = node.value
+        if isinstance(value, dict):
+            return "a mapping"
+        if isinstance(value, list):
+            return f"a list of {len(value)}"
+        if any(word in str(part).lower() for part in path for word in _SECRET):
+            return "a value that is not shown"
+        if value is None:
+            return "nothing"
+        return short(value) if isinstance(value, str) else str(value).lower()[:80]
+
+
+def _quoted_key(text: str) -> str | None:
+    """The key that a validator's message begins with, in quotes."""
+    parts = text.split("'")
+    return parts[1].split(":")[0] if len(parts) > 2 and not parts[0] else None
+
+
+def _unknown_key(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    if near:
+        return f"unknown key; did you mean {near[0]!r}?"
+    return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+def _unknown_metric(node: Node) -> str:
+    """About a metric's mapping whose `metric` names none of ours."""
+    values = (
+        {k: n.value for k, (_, n) in node.value.items()} if isinstance(node.value, dict) else {}
+    )
+    name, kind = values.get("metric"), values.get("type")
+    if kind == "code":
+        return "'type: code' is not supported; write 'metric: module:callable'"
+    if kind in JUDGE_TYPES:
+        return f"'type: {kind}' is not supported yet: {_JUDGES}"
+    if not isinstance(name, str):
+        return "'metric' is missing; write 'metric: contains', say"
+    if name in (*JUDGE_METRICS, *RAGMetricType):
+        return f"'metric: {name}' is not supported yet: {_JUDGES}"
+    near = difflib.get_close_matches(name, BUILT_IN, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    known = ", ".join(BUILT_IN)
+    return f"'metric': {short(name)} is not known{hint} known: {known}, or 'module:callable'"
+
+
+def _not_a_choice(found: str, expected: str) -> str:
+    choices = [part for part in expected.replace(" or ", ", ").split("'") if part not in ("", ", ")]
+    near = difflib.get_close_matches(found.strip("'"), choices, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"found {found}{hint} wanted {expected}" if near else f"found {found}; wanted {expected}"
+
+
+def _of_validator(error: Any, message: str) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(
+            f"{dotted(one['loc'])}: {one['msg']}" for one in error.errors(include_url=False)[:3]
+        )
+    return message.removeprefix("Value error, ")
+
+
+_KINDS = {
+    "string": "text; put it in quotes",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "list": "a list",
+    "dict": "a mapping",
+    "model": "a mapping",
+    "finite": "a finite number",
+    "dataclass": "a mapping",
+}
+_LIMITS = {
+    "greater_than_equal": ("at least", "ge"),
+    "less_than_equal": ("at most", "le"),
+    "greater_than": ("more than", "gt"),
+    "less_than": ("less than", "lt"),
+    "too_long": ("a list of at most", "max_length"),
+    "too_short": ("a list of at least", "min_length"),
+    "string_too_long": ("text with at most this many characters:", "max_length"),
+}
+_PATTERNS = {
+    r"\S": "text that is not blank",
+    r"^[0-9A-Za-z_]+$": "letters, digits and underscores only",
+}
+
+
+def wanted(kind: str, context: dict[str, Any], message: str) -> str:
+    """What a value should have been, for pydantic's kind of error."""
+    if kind in _LIMITS:
+        words, key = _LIMITS[kind]
+        return f"{words} {context[key]:g}"
+    if kind == "string_pattern_mismatch":
+        return _PATTERNS.get(context["pattern"], f"text that matches {context['pattern']}")
+    return _KINDS.get(kind.partition("_")[0], message)

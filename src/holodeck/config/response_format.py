@@ -1,0 +1,126 @@
+"""The JSON schema that an agent's answers must follow, checked before any model sees it."""
+
+import difflib
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holodeck.config.files import text_of
+from holodeck.errors import ConfigError
+from holodeck.models.agent import Agent
+
+KEYWORDS = (
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+    "items",
+    "enum",
+    "default",
+    "description",
+    "minimum",
+    "maximum",
+)
+TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
+_MAX_DEPTH = 50
+
+
+def response_schema(agent: Agent) -> dict[str, Any] | None:
+    """The schema of the answers; None if they may be any text.
+
+    A mapping with a `json_schema` key is the provider's own form and is taken as it is. Raises
+    FileNotFoundError, and ConfigError naming the keyword that is wrong.
+    """
+    given = agent.response_format
+    if given is None:
+        return None
+    where = f"{agent.place('response_format')}: response_format"
+    schema = _from_file(agent, given, where) if isinstance(given, str) else given
+    if "json_schema" not in schema:
+        _check(schema, where, 0)
+    return schema
+
+
+def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
+    text = text_of(name, agent.base_dir, where)
+    try:
+        schema = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(where, f"{name!r} is not JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise ConfigError(where, f"{name!r} holds a {type(schema).__name__}; wanted an object")
+    return schema
+
+
+def _check(schema: Any, where: str, depth: int) -> None:
+    if not isinstance(schema, Mapping):
+        raise ConfigError(where, f"found {_kind(schema)}; a schema is a mapping")
+    if depth > _MAX_DEPTH:
+        raise ConfigError(where, f"nested more than {_MAX_DEPTH} levels deep")
+    for keyword, value in schema.items():
+        if keyword not in KEYWORDS:
+            raise ConfigError(where, _unknown(str(keyword)))
+        complaint = _COMPLAINTS[keyword](value)
+        if complaint:
+            raise ConfigError(f"{where}.{keyword}", complaint)
+    for name, below in _below(schema):
+        _check(below, f"{where}.{name}", depth + 1)
+
+
+def _below(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The schemas inside a schema, with their paths."""
+    found = [(f"properties.{name}", one) for name, one in schema.get("properties", {}).items()]
+    found += [("items", schema["items"])] if "items" in schema else []
+    more = schema.get("additionalProperties")
+    return found + ([("additionalProperties", more)] if isinstance(more, Mapping) else [])
+
+
+def _unknown(keyword: str) -> str:
+    near = difflib.get_close_matches(keyword, KEYWORDS, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(KEYWORDS)}"
+
+
+def _type(value: Any) -> str | None:
+    if isinstance(value, str) and value in TYPES:
+        return None
+    return f"found {value!r}; wanted one of {', '.join(TYPES)}"
+
+
+def _required(value: Any) -> str | None:
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
+        return None
+    return f"found {_kind(value)}; wanted a list of property names"
+
+
+def _additional(value: Any) -> str | None:
+    if isinstance(value, bool | Mapping):
+        return None
+    return f"found {_kind(value)}; wanted true, false or a schema"
+
+
+def _a(kinds: type | tuple[type, ...], words: str) -> Callable[[Any], str | None]:
+    def complaint(value: Any) -> str | None:
+        fits = isinstance(value, kinds) and not (isinstance(value, bool) and "number" in words)
+        return None if fits else f"found {_kind(value)}; wanted {words}"
+
+    return complaint
+
+
+def _kind(value: Any) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false"}
+    return names.get(type(value), "nothing" if value is None else "a number")
+
+
+_COMPLAINTS: dict[str, Callable[[Any], str | None]] = {
+    "type": _type,
+    "properties": _a(dict, "a mapping of names to schemas"),
+    "required": _required,
+    "additionalProperties": _additional,
+    "items": _a(dict, "a schema"),
+    "enum": lambda value: None if isinstance(value, list) and value else "wanted a list of values",
+    "default": lambda _: None,
+    "description": _a(str, "text"),
+    "minimum": _a((int, float), "a number"),
+    "maximum": _a((int, float), "a number"),
+}

@@ -1,0 +1,115 @@
+"""Settings of a run, resolved: CLI > agent.yaml > project > user > HOLODECK_* > default."""
+
+import difflib
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from holodeck.config.nodes import short
+from holodeck.config.problems import wanted
+from holodeck.errors import ConfigError
+from holodeck.models.config import ExecutionConfig, Setting
+
+OTHER_VARIABLES = ("HOLODECK_CACHE_DIR", "HOLODECK_LOG_LEVEL", "HOLODECK_HUB_URL")
+"""Variables of ours that are no setting of a run."""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A setting as its field declares it."""
+
+    field: str
+    setting: Setting
+    annotation: Any
+    """The type with its range, None included."""
+
+    @property
+    def variable(self) -> str:
+        return Setting.variable(self.field)
+
+    @property
+    def flag(self) -> str | None:
+        """The long flag; None for a setting without one."""
+        return next((flag for flag in self.setting.flags if flag.startswith("--")), None)
+
+
+@functools.cache
+def settings() -> dict[str, Declared]:
+    """Every setting by field name, in the order of the model."""
+    found = {}
+    for name, field in ExecutionConfig.model_fields.items():
+        setting = next(one for one in field.metadata if isinstance(one, Setting))
+        found[name] = Declared(name, setting, field.annotation)
+    return found
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings from one place; `name` is what a value is said to come from."""
+
+    config: ExecutionConfig | None
+    name: str = "given"
+
+    def value(self, declared: Declared) -> tuple[Any, str] | None:
+        """The value and its source; None if it is not set here."""
+        value = None if self.config is None else getattr(self.config, declared.field)
+        if self.config is None or value is None:
+            return None
+        source = self.config.source_of(declared.field)
+        return value, self.name if source == "given" else source
+
+
+def resolve(
+    layers: Sequence[Layer], env: Mapping[str, str], defaults: Mapping[str, Any] | None = None
+) -> ExecutionConfig:
+    """The first value found for each setting: layers, then HOLODECK_*, then the default.
+
+    The result knows the source of each value. Raises ConfigError for a bad variable, even one that
+    a layer overrules.
+    """
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for declared in settings().values():
+        from_env = _from_environment(declared, env)
+        default = (defaults or {}).get(declared.field, declared.setting.default)
+        found = (
+            next((found for layer in layers if (found := layer.value(declared))), None)
+            or from_env
+            or (default, "default")
+        )
+        values[declared.field], sources[declared.field] = found
+    return ExecutionConfig(**values).with_sources(sources)
+
+
+def _from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, str] | None:
+    """The variable's value; None if it is not set or empty."""
+    text = env.get(declared.variable, "").strip()
+    if not text:
+        return None
+    try:
+        return TypeAdapter(declared.annotation).validate_python(text), declared.variable
+    except ValidationError as error:
+        raise ConfigError(
+            declared.variable,
+            f"found {short(text)}; {_problem(error)} ({declared.setting.help})",
+        ) from error
+
+
+def _problem(error: ValidationError) -> str:
+    one = error.errors(include_url=False)[0]
+    return f"wanted {wanted(one['type'], one.get('ctx', {}), one['msg'])}"
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[str]:
+    """A warning for each HOLODECK_* variable that means nothing."""
+    known = [*(one.variable for one in settings().values()), *OTHER_VARIABLES]
+    warnings = []
+    for name in env:
+        if name.startswith("HOLODECK_") and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            warnings.append(f"the variable {name} means nothing to holodeck{hint}")
+    return warnings
