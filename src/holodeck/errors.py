@@ -108,10 +108,17 @@ class ExecutionError(HoloDeckError):
 
 
 class BackendError(ExecutionError):
-    """Something went wrong on the way to the agent; `attempts` are the tries made until then."""
+    """Something went wrong on the way to the agent.
 
-    def __init__(self, message: str, attempts: Sequence[object] = ()) -> None:
+    `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
+    agent had done by then (`lib.backends.base.ExecutionResult`) or None.
+    """
+
+    def __init__(
+        self, message: str, attempts: Sequence[object] = (), seen: object | None = None
+    ) -> None:
         self.attempts = tuple(attempts)
+        self.seen = seen
         super().__init__(message)
 
 

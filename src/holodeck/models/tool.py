@@ -26,6 +26,8 @@ class FunctionTool(Model):
     """What the model is told; else the first paragraph of the docstring."""
     parameters: dict[str, dict[str, Json]] | None = None
     """JSON Schema by parameter name; else derived from the signature and docstring."""
+    is_retrieval: bool = False
+    """Whether the results are retrieved passages, which metrics get as `retrieval_context`."""
     timeout: Seconds | None = None
     """Seconds one call may take; null leaves it to the agent's own time limit."""
 

@@ -27,6 +27,8 @@ class ToolResult(_Named, total=False):
     result: Any
     call_id: str
     is_error: bool
+    refused: bool
+    """Whether the call never reached a tool: unknown name, unreadable or unfitting arguments."""
     duration_ms: int
 
 
@@ -75,7 +77,7 @@ class AgentSession(Protocol):
 
 @runtime_checkable
 class AgentBackend(Protocol):
-    """A way to reach an agent; every `invoke_once` and every session is isolated from the others."""
+    """A way to reach an agent; each `invoke_once` and each session is isolated from the others."""
 
     async def initialize(self) -> None:
         """Make ready; may be called twice. Raises BackendInitError."""

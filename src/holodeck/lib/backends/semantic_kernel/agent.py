@@ -1,0 +1,87 @@
+"""A Semantic Kernel agent for a configuration."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from semantic_kernel import Kernel
+from semantic_kernel.agents import ChatCompletionAgent
+from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
+from semantic_kernel.functions import KernelArguments
+
+from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
+from holodeck.lib.backends.semantic_kernel.functions import add_tools
+from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
+from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
+from holodeck.lib.tools.base import Tool
+from holodeck.models.llm import LLMProvider
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.semantic_kernel.local import Pull
+
+
+class VerbatimAgent(ChatCompletionAgent):
+    """An agent whose instructions are sent as they stand.
+
+    Semantic Kernel takes instructions for a template: `{{x}}` raises, `{{$x}}` vanishes.
+    """
+
+    verbatim: str = ""
+
+    async def format_instructions(
+        self,
+        kernel: Kernel,  # noqa: ARG002 - the signature is Semantic Kernel's
+        arguments: KernelArguments | None = None,  # noqa: ARG002
+    ) -> str | None:
+        """The instructions, untouched."""
+        return self.verbatim
+
+
+def build_kernel(
+    llm: LLMProvider, tools: Sequence[Tool], timeout: float | None, pull: "Pull"
+) -> Kernel:
+    """A kernel with the model's service and the tools."""
+    kernel = Kernel()
+    kernel.add_service(ResilientChat.around(service_maker(llm, timeout, pull)))
+    add_tools(kernel, tools)
+    return kernel
+
+
+def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
+    """The agent; its name is made of the characters that Semantic Kernel allows."""
+    return VerbatimAgent(
+        kernel=kernel,
+        name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
+        verbatim=instructions,
+        function_choice_behavior=FunctionChoiceBehavior.Auto(
+            maximum_auto_invoke_attempts=MOST_TOOL_ROUNDS
+        ),
+    )
+
+
+def build_arguments(
+    kernel: Kernel, llm: LLMProvider, schema: dict[str, Any] | None
+) -> KernelArguments:
+    """The request settings of every invocation."""
+    service = kernel.get_service(type=ResilientChat)
+    settings = service.get_prompt_execution_settings_class()(
+        service_id=service.service_id, **request_settings(llm, schema)
+    )
+    return KernelArguments(settings=settings)
+
+
+def resilient(kernel: Kernel) -> Kernel:
+    """The kernel itself if its services keep their nerve, else a copy whose services do."""
+    plain = {key: chat for key, chat in kernel.services.items() if _is_plain(chat)}
+    if not plain:
+        return kernel
+    copy = kernel.clone()
+    for chat in plain.values():
+        copy.add_service(ResilientChat.around(lambda chat=chat: chat), overwrite=True)
+    return copy
+
+
+def _is_plain(service: object) -> bool:
+    from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
+
+    return isinstance(service, ChatCompletionClientBase) and not isinstance(service, ResilientChat)

@@ -1,0 +1,45 @@
+"""What one agent call does while it runs: its tries, its tokens, its tools.
+
+The call travels in a context variable, so that the service and the tools that Semantic Kernel
+invokes deep inside know on whose behalf they work, however many calls run at once.
+"""
+
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holodeck.lib.retry import RetryConfig
+from holodeck.models.test_result import Attempt
+from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from semantic_kernel.contents import ChatHistory
+
+    from holodeck.lib.tools.base import ToolRun
+
+MOST_TOOL_ROUNDS = 20
+
+
+@dataclass
+class AgentCall:
+    """One agent call and what was seen of it so far; stays readable after a failure."""
+
+    retry: RetryConfig
+    attempt_timeout: float | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    tool_runs: dict[str, "ToolRun"] = field(default_factory=dict)
+    """By the id of the tool call."""
+    runs_are_kept: bool = False
+    """Whether every tool is ours, so that a result without a run is a refused call."""
+    history: "ChatHistory | None" = None
+    """Every message of the call; Semantic Kernel appends to it as it goes."""
+    first_new: int = 0
+    """Where in the history this call's own messages begin."""
+    ids: set[str] = field(default_factory=set)
+    """Ids of the tool calls seen so far."""
+    requests: int = 0
+    tool_rounds: int = 0
+
+
+current_call: ContextVar[AgentCall | None] = ContextVar("holodeck_agent_call", default=None)

@@ -1,0 +1,100 @@
+"""What went wrong at a provider, whether it may pass by itself, and how long to wait."""
+
+import json
+from collections.abc import Iterator, Mapping
+
+from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.lib.retry import parse_retry_after
+
+TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+
+class MalformedAnswer(BackendSessionError):
+    """The provider answered with something that is not a chat completion."""
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it, outermost first."""
+    seen: set[int] = set()
+    current: BaseException | None = error
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        yield current
+        current = current.__cause__ or current.__context__
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status behind an error; None if there was no response."""
+    for cause in causes(error):
+        status = getattr(cause, "status_code", None)
+        if isinstance(status, int) and status > 0:
+            return status
+    return None
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may well succeed a little later."""
+    chain = list(causes(error))
+    if any(isinstance(cause, ConfigError) for cause in chain):
+        return False
+    status = status_of(error)
+    if status is not None and status != 200:
+        hopeless = any(getattr(cause, "code", None) in HOPELESS_CODES for cause in chain)
+        return (status in TRANSIENT_STATUS or status >= 500) and not hopeless
+    return any(_is_connection_fault(cause) or _is_malformed(cause) for cause in chain)
+
+
+def _is_connection_fault(cause: BaseException) -> bool:
+    """Whether the way to the provider failed; client libraries are told by their names, so that
+    none has to be imported to ask."""
+    names = {klass.__name__ for klass in type(cause).__mro__}
+    return isinstance(cause, OSError) or bool(
+        names & {"APIConnectionError", "TransportError", "HTTPError"}
+    )
+
+
+def _is_malformed(cause: BaseException) -> bool:
+    """Whether a 200 held something else than a completion: HTML, half a body, no choices."""
+    names = {klass.__name__ for klass in type(cause).__mro__}
+    return isinstance(cause, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError) or bool(
+        names & {"APIResponseValidationError"}
+    )
+
+
+def asked_wait(error: BaseException) -> float | None:
+    """Seconds that the provider asked to wait; None if it did not say."""
+    for cause in causes(error):
+        headers = getattr(getattr(cause, "response", None), "headers", None)
+        if isinstance(headers, Mapping):
+            return parse_retry_after(headers)
+    return None
+
+
+def describe(error: BaseException) -> str:
+    """One line that says what happened, without the wrappers that say nothing."""
+    innermost = _most_telling(error)
+    status = status_of(error)
+    text = " ".join(str(innermost).split()) or type(innermost).__name__
+    if isinstance(innermost, TimeoutError):
+        text = "no answer in time"
+    prefix = f"HTTP {status}: " if status is not None and str(status) not in text else ""
+    return f"{prefix}{text}"[:500]
+
+
+def _most_telling(error: BaseException) -> BaseException:
+    """The provider library's own error where there is one, else the outermost."""
+    chain = list(causes(error))
+    for cause in chain:
+        if type(cause).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}:
+            return _with_transport_detail(cause)
+    wrappers = ("ServiceResponseException", "AgentInvokeException")
+    telling = [cause for cause in chain if type(cause).__name__ not in wrappers]
+    return telling[0] if telling else error
+
+
+def _with_transport_detail(cause: BaseException) -> BaseException:
+    """For "Connection error." the error below it, which says what kind."""
+    below = cause.__cause__
+    vague = status_of(cause) is None and below is not None and str(below)
+    return ConnectionError(f"{cause} ({below})") if vague else cause

@@ -1,0 +1,89 @@
+"""Our tools as Semantic Kernel sees them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from semantic_kernel.filters.filter_types import FilterTypes
+from semantic_kernel.functions import FunctionResult, KernelFunctionFromMethod, kernel_function
+from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterMetadata
+
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.semantic_kernel.calls import current_call
+from holodeck.lib.tools.base import Tool, run_tool
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from semantic_kernel import Kernel
+    from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
+        AutoFunctionInvocationContext,
+    )
+
+PLUGIN = "tools"
+
+
+def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
+    """Let the kernel's model call the tools under their plain names."""
+    if not tools:
+        return
+    by_name = {tool.name: tool for tool in tools}
+    for tool in tools:
+        added = kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+        added.metadata.plugin_name = None  # else the model reads "tools-<name>"
+
+    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)  # type: ignore[arg-type]
+    async def run(
+        context: "AutoFunctionInvocationContext",
+        next: "Callable[[Any], Awaitable[None]]",  # noqa: A002, ARG001 - SK passes it by this name
+    ) -> None:
+        """Runs the tool with the very arguments of the call, and keeps what became of it."""
+        tool = by_name[context.function.name]
+        wanted = context.function_call_content
+        run = await run_tool(tool, dict(wanted.parse_arguments() or {}), tool.timeout)
+        call = current_call.get()
+        if call is not None and wanted.id is not None:
+            call.tool_runs[wanted.id] = run
+        context.function_result = FunctionResult(function=context.function.metadata, value=run.text)
+
+
+def _as_function(tool: Tool) -> KernelFunctionFromMethod:
+    @kernel_function(name=tool.name, description=tool.description)
+    async def call(**arguments: Any) -> str:
+        return (await run_tool(tool, arguments, tool.timeout)).text
+
+    return KernelFunctionFromMethod(
+        method=call, plugin_name=PLUGIN, parameters=_parameters(tool)
+    )
+
+
+def _parameters(tool: Tool) -> list[KernelParameterMetadata]:
+    schema = tool.parameters
+    definitions = schema.get("$defs", {})
+    required = set(schema.get("required", []))
+    return [
+        _parameter(tool, name, _inlined(of, definitions), required)
+        for name, of in schema.get("properties", {}).items()
+    ]
+
+
+def _parameter(
+    tool: Tool, name: str, schema: dict[str, Any], required: set[str]
+) -> KernelParameterMetadata:
+    if name == "settings":  # Semantic Kernel takes an argument of this name for its own
+        raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
+    return KernelParameterMetadata(name=name, schema_data=schema, is_required=name in required)
+
+
+def _inlined(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Any:
+    """The schema without references, since each parameter's schema travels alone."""
+    if depth > 20:
+        raise ConfigError("tools", "a parameter's type refers to itself; give 'parameters' by hand")
+    if isinstance(schema, list):
+        return [_inlined(item, definitions, depth) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        name = str(schema["$ref"]).rpartition("/")[2]
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        return _inlined({**definitions[name], **rest}, definitions, depth + 1)
+    return {key: _inlined(value, definitions, depth) for key, value in schema.items()}

@@ -1,0 +1,67 @@
+"""One invocation of an agent: what it said, and what was seen on the way."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from semantic_kernel.agents import ChatHistoryAgentThread
+from semantic_kernel.contents import AuthorRole, ChatHistory, ChatMessageContent
+
+from holodeck.lib.backends.base import Message
+from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
+from holodeck.lib.backends.semantic_kernel.functions import PLUGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from semantic_kernel import Kernel
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.functions import KernelArguments
+
+
+def new_history(context: "Sequence[Message]" = ()) -> ChatHistory:
+    """A history that starts with the earlier messages given."""
+    history = ChatHistory()
+    for message in context:
+        role = AuthorRole(message["role"])
+        history.add_message(ChatMessageContent(role=role, content=message["content"]))
+    return history
+
+
+async def invoke(
+    agent: "ChatCompletionAgent",
+    kernel: "Kernel",
+    arguments: "KernelArguments",
+    history: ChatHistory,
+    call: AgentCall,
+) -> str:
+    """The agent's answer to the history; the history gets every message that is new."""
+    call.runs_are_kept = set(kernel.plugins) <= {PLUGIN}
+    thread = ChatHistoryAgentThread(chat_history=history)
+    token = current_call.set(call)
+    try:
+        answers = [
+            answer
+            async for answer in agent.invoke(thread=thread, kernel=kernel, arguments=arguments)
+        ]
+    finally:
+        current_call.reset(token)
+    return "".join(str(answer.message.content or "") for answer in answers)
+
+
+async def invoke_streaming(
+    agent: "ChatCompletionAgent",
+    kernel: "Kernel",
+    arguments: "KernelArguments",
+    history: ChatHistory,
+    call: AgentCall,
+) -> AsyncIterator[str]:
+    """The agent's answer in pieces."""
+    thread = ChatHistoryAgentThread(chat_history=history)
+    token = current_call.set(call)
+    try:
+        stream = agent.invoke_stream(thread=thread, kernel=kernel, arguments=arguments)
+        async for piece in stream:
+            if piece.message.content:
+                yield str(piece.message.content)
+    finally:
+        current_call.reset(token)

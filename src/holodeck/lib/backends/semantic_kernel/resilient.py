@@ -1,0 +1,197 @@
+"""A chat service that keeps its nerve: one client per event loop, retries, limits, counts."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from pydantic import PrivateAttr
+from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
+from semantic_kernel.contents.function_call_content import FunctionCallContent
+
+from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
+from holodeck.lib.backends.semantic_kernel.faults import (
+    MalformedAnswer,
+    asked_wait,
+    describe,
+    is_transient,
+)
+from holodeck.lib.backends.semantic_kernel.usage import usage_of
+from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.models.test_result import Attempt
+
+if TYPE_CHECKING:
+    from semantic_kernel.connectors.ai.prompt_execution_settings import PromptExecutionSettings
+    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.contents.chat_message_content import ChatMessageContent
+    from semantic_kernel.contents.streaming_chat_message_content import (
+        StreamingChatMessageContent,
+    )
+
+logger = logging.getLogger(__name__)
+
+ServiceMaker = Callable[[], ChatCompletionClientBase]
+
+
+class ResilientChat(ChatCompletionClientBase):
+    """Passes requests on to the real service and tries again what is transient.
+
+    It retries single requests, not whole invocations: a tool that has run does not run again
+    because the request after it failed.
+    """
+
+    SUPPORTS_FUNCTION_CALLING: ClassVar[bool] = True
+
+    _make: ServiceMaker = PrivateAttr()
+    _first: ChatCompletionClientBase = PrivateAttr()
+    _of_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, ChatCompletionClientBase]" = (
+        PrivateAttr(default_factory=WeakKeyDictionary)
+    )
+
+    @classmethod
+    def around(cls, make: ServiceMaker) -> "ResilientChat":
+        """A service on top of the ones that `make` gives, one for each event loop."""
+        first = make()
+        chat = cls(ai_model_id=first.ai_model_id, service_id=first.service_id)
+        chat._make, chat._first = make, first
+        return chat
+
+    def service(self) -> ChatCompletionClientBase:
+        """The real service of the running event loop: a client must not be shared by two loops."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._of_loop:
+            self._of_loop[loop] = self._make() if len(self._of_loop) else self._first
+        return self._of_loop[loop]
+
+    async def close(self) -> None:
+        """Close the running loop's client; the next request makes a new one."""
+        service = self._of_loop.pop(asyncio.get_running_loop(), None)
+        if service is None:
+            return
+        self._first = self._make()
+        client = getattr(service, "async_client", None) or getattr(service, "client", None)
+        close = getattr(client, "close", None) or getattr(client, "aclose", None)
+        if close is not None:
+            await close()
+
+    def get_prompt_execution_settings_class(self) -> "type[PromptExecutionSettings]":
+        return self._first.get_prompt_execution_settings_class()
+
+    def _verify_function_choice_settings(self, settings: "PromptExecutionSettings") -> None:
+        self._first._verify_function_choice_settings(settings)  # noqa: SLF001
+
+    def _update_function_choice_settings_callback(self) -> Any:
+        return self._first._update_function_choice_settings_callback()  # noqa: SLF001
+
+    def _reset_function_choice_settings(self, settings: "PromptExecutionSettings") -> None:
+        self._first._reset_function_choice_settings(settings)  # noqa: SLF001
+
+    async def _inner_get_chat_message_contents(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
+    ) -> "list[ChatMessageContent]":
+        call = _call()
+        _remember(call, chat_history)
+        messages = await self._retried(call, lambda: self._ask(chat_history, settings, call))
+        _count(call, messages)
+        return messages
+
+    async def _ask(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", call: AgentCall
+    ) -> "list[ChatMessageContent]":
+        async with asyncio.timeout(call.attempt_timeout):
+            messages = await self.service()._inner_get_chat_message_contents(  # noqa: SLF001
+                chat_history, settings
+            )
+        if not messages:
+            raise MalformedAnswer("the provider's answer holds no choice")
+        return messages
+
+    async def _retried(
+        self, call: AgentCall, ask: Callable[[], Awaitable["list[ChatMessageContent]"]]
+    ) -> "list[ChatMessageContent]":
+        """What `ask` gives, tried as often as the call allows; each failed try is noted."""
+        tries = count(1)
+
+        async def once() -> "list[ChatMessageContent]":
+            number = next(tries)
+            call.requests += 1
+            try:
+                return await ask()
+            except Exception as error:
+                call.attempts.append(Attempt(number=number, error=describe(error)))
+                raise
+
+        return await retry(
+            once,
+            attempts=call.retry.max_retries + 1,
+            is_transient=is_transient,
+            delay_for=lambda error, attempt: _wait(call, error, attempt),
+            on_retry=lambda error, attempt, wait: _note_wait(call, error, attempt, wait),
+        )
+
+    async def _inner_get_streaming_chat_message_contents(
+        self,
+        chat_history: "ChatHistory",
+        settings: "PromptExecutionSettings",
+        function_invoke_attempt: int = 0,
+    ) -> AsyncGenerator["list[StreamingChatMessageContent]", Any]:
+        """The real service's stream; not tried again, since pieces may have been shown already."""
+        call = _call()
+        _remember(call, chat_history)
+        call.requests += 1
+        stream = self.service()._inner_get_streaming_chat_message_contents(  # noqa: SLF001
+            chat_history, settings, function_invoke_attempt
+        )
+        async for pieces in stream:
+            for piece in pieces[:1]:
+                call.usage += usage_of(piece.metadata)
+            yield pieces
+
+
+def _call() -> AgentCall:
+    """The call that is being made; one of its own for a kernel that is used directly."""
+    return current_call.get() or AgentCall(retry=RetryConfig())
+
+
+def _remember(call: AgentCall, history: "ChatHistory") -> None:
+    if call.history is not history:
+        call.history, call.first_new = history, len(history.messages)
+
+
+def _count(call: AgentCall, messages: "list[ChatMessageContent]") -> None:
+    call.usage += usage_of(messages[0].metadata)
+    calls = [item for item in messages[0].items if isinstance(item, FunctionCallContent)]
+    if calls:
+        call.tool_rounds += 1
+    for item in calls:
+        _give_unique_id(call, item)
+
+
+def _give_unique_id(call: AgentCall, item: FunctionCallContent) -> None:
+    """Some providers send no ids and faulty ones send the same twice; results need one to go by."""
+    if not item.id or item.id in call.ids:
+        item.id = f"{item.id or 'call'}_{len(call.ids) + 1}"
+    call.ids.add(item.id)
+
+
+def _wait(call: AgentCall, error: Exception, attempt: int) -> float:
+    """Seconds until the next try: what the provider asks, else growing with each try."""
+    asked = asked_wait(error)
+    if asked is None:
+        return backoff_delay(attempt, call.retry)
+    if asked > call.retry.max_delay:
+        raise BackendSessionError(
+            f"{describe(error)}; the provider asks to wait {asked:.0f} s, longer than the "
+            f"{call.retry.max_delay:.0f} s that are waited at most"
+        ) from error
+    return asked * random.uniform(1, 1.1)  # noqa: S311 - spreads load, guards nothing
+
+
+def _note_wait(call: AgentCall, error: Exception, attempt: int, wait: float) -> None:
+    last = call.attempts.pop()
+    call.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
+    logger.info("try %d failed (%s), next in %.1f s", attempt, describe(error), wait)

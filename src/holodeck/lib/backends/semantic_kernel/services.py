@@ -1,0 +1,125 @@
+"""The real chat service of each provider, and the settings of its requests."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from holodeck.errors import ConfigError
+from holodeck.models.llm import LLMProvider, ProviderEnum
+
+if TYPE_CHECKING:
+    from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
+
+    from holodeck.lib.backends.semantic_kernel.local import Pull
+
+PLACEHOLDER_KEY = "none"
+"""Servers without keys still want the header; the client libraries insist on some text."""
+
+
+def service_maker(
+    llm: LLMProvider, timeout: float | None, pull: "Pull"
+) -> "Callable[[], ChatCompletionClientBase]":
+    """Makes a new service with a client of its own at each call. Raises ConfigError."""
+    makers: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
+        ProviderEnum.OPENAI: lambda: _openai(llm, timeout),
+        ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, timeout),
+        ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, timeout),
+        ProviderEnum.OLLAMA: lambda: _ollama(llm, timeout),
+        ProviderEnum.LOCAL: lambda: _local(llm, pull),
+    }
+    return makers[llm.provider]
+
+
+def _key(llm: LLMProvider, variable: str) -> str:
+    if llm.api_key is not None:
+        return llm.api_key.get_secret_value()
+    if llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
+        return PLACEHOLDER_KEY
+    raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+
+
+def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    from openai import AsyncOpenAI
+    from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
+        OpenAIChatCompletion,
+    )
+
+    client = AsyncOpenAI(
+        api_key=_key(llm, "OPENAI_API_KEY"), base_url=llm.endpoint, max_retries=0, timeout=timeout
+    )
+    return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
+
+
+def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    from openai import AsyncAzureOpenAI
+    from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
+
+    client = AsyncAzureOpenAI(
+        api_key=_key(llm, "AZURE_OPENAI_API_KEY"),
+        azure_endpoint=llm.endpoint or "",
+        azure_deployment=llm.name,
+        api_version=llm.api_version or "2024-10-21",
+        max_retries=0,
+        timeout=timeout,
+    )
+    return AzureChatCompletion(deployment_name=llm.name, async_client=client)
+
+
+def _anthropic(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    from anthropic import AsyncAnthropic
+    from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
+
+    key = _key(llm, "ANTHROPIC_API_KEY")
+    client = AsyncAnthropic(api_key=key, base_url=llm.endpoint, max_retries=0, timeout=timeout)
+    return AnthropicChatCompletion(ai_model_id=llm.name, api_key=key, async_client=client)
+
+
+def _ollama(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    from ollama import AsyncClient
+    from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
+
+    client = AsyncClient(host=llm.endpoint, timeout=timeout)
+    return OllamaChatCompletion(ai_model_id=llm.name, client=client)
+
+
+def _local(llm: LLMProvider, pull: "Pull") -> "ChatCompletionClientBase":
+    from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
+
+    return LocalChatCompletion.of(llm.name, pull)
+
+
+def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The provider's own names and values for sampling and the format of the answer."""
+    if llm.provider is ProviderEnum.OLLAMA:
+        options = {"temperature": llm.temperature, "top_p": llm.top_p, "num_predict": llm.max_tokens}
+        return _given({"options": _given(options), "format": schema})
+    if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
+        raise ConfigError("response_format", "anthropic has none; ask for the format in words")
+    limit = "max_completion_tokens" if _speaks_new_names(llm) else "max_tokens"
+    return _given(
+        {
+            "temperature": llm.temperature,
+            "top_p": llm.top_p,
+            limit: llm.max_tokens,
+            "response_format": _wrapped(schema),
+        }
+    )
+
+
+def _speaks_new_names(llm: LLMProvider) -> bool:
+    """OpenAI itself has renamed the limit and refuses the old name for its newer models; servers
+    that imitate it often know the old one only."""
+    own_server = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
+    return own_server or llm.provider is ProviderEnum.AZURE_OPENAI
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _wrapped(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None or "json_schema" in schema:
+        return schema
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "strict": True, "schema": schema},
+    }

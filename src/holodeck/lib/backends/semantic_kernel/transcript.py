@@ -1,0 +1,77 @@
+"""Reading tool calls and results back out of a chat history."""
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from semantic_kernel.contents import FunctionCallContent, FunctionResultContent
+
+from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+
+if TYPE_CHECKING:
+    from semantic_kernel.contents import ChatMessageContent
+
+
+def tool_calls(call: AgentCall) -> list[ToolCall]:
+    """The calls that the model asked for, in its order."""
+    return [
+        _tool_call(item)
+        for message in _new_messages(call)
+        for item in message.items
+        if isinstance(item, FunctionCallContent)
+    ]
+
+
+def tool_results(call: AgentCall) -> list[ToolResult]:
+    """What came of them, in the order of the calls."""
+    found = {
+        item.id: item
+        for message in _new_messages(call)
+        for item in message.items
+        if isinstance(item, FunctionResultContent)
+    }
+    ids = [asked["call_id"] for asked in tool_calls(call)]
+    return [_tool_result(call, found[key]) for key in ids if key in found]
+
+
+def _new_messages(call: AgentCall) -> "Iterable[ChatMessageContent]":
+    return [] if call.history is None else call.history.messages[call.first_new :]
+
+
+def _tool_call(item: FunctionCallContent) -> ToolCall:
+    arguments, error = _arguments(item)
+    call = ToolCall(name=item.name or "", arguments=arguments, call_id=item.id or "")
+    if error is not None:
+        call["error"] = error
+    return call
+
+
+def _arguments(item: FunctionCallContent) -> tuple[dict[str, Any], str | None]:
+    """The arguments as a mapping, and why they could not be read if they could not."""
+    raw = item.arguments
+    if not raw:
+        return {}, None
+    if not isinstance(raw, str):
+        return dict(raw), None
+    try:
+        parsed = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        return {"raw": raw}, f"the model wrote malformed arguments: {error}"
+    if not isinstance(parsed, dict):
+        return {"raw": raw}, "the model wrote arguments that are not a JSON object"
+    return parsed, None
+
+
+def _tool_result(call: AgentCall, item: FunctionResultContent) -> ToolResult:
+    """The result; one that no run stands behind is Semantic Kernel's own refusal of the call."""
+    result = ToolResult(name=item.name or "", call_id=item.id or "", result=item.result)
+    run = call.tool_runs.get(item.id or "")
+    if run is None:
+        result["is_error"] = result["refused"] = call.runs_are_kept
+        return result
+    result["is_error"] = run.error is not None
+    result["duration_ms"] = run.duration_ms
+    if run.error is None:
+        result["result"] = run.result
+    return result

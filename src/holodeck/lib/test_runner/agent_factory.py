@@ -1,0 +1,345 @@
+"""Agents on Semantic Kernel: the factory builds one, each thread run is one conversation with it."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from holodeck.config.instructions import instructions_text, response_schema
+from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
+from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.observability import names, span
+from holodeck.lib.retry import RetryConfig
+from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.function import load_function_tool
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_result import Attempt
+from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from semantic_kernel import Kernel
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.functions import KernelArguments
+
+    from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TIMEOUT_SECONDS = 60.0
+DEFAULT_MAX_RETRIES = 3
+DEFAULT_RETRY_DELAY_SECONDS = 2.0
+DEFAULT_RETRY_EXPONENTIAL_BASE = 2.0
+LONGEST_DELAY_SECONDS = 60.0
+
+
+@dataclass
+class AgentExecutionResult:
+    """What one invocation gave.
+
+    Attributes:
+        tool_calls: Calls in the order the model made them; each has a name and arguments.
+        tool_results: What the tools gave back; each has a name and a result.
+        chat_history: The whole conversation so far.
+        token_usage: Tokens of every request of the invocation; None if the provider tells none.
+        response: The agent's answer.
+        attempts: Tries of single requests that failed, with what was done about them.
+        stopped_early: Why the agent was stopped before it was done; None if it was not.
+    """
+
+    tool_calls: list[ToolCall]
+    tool_results: list[ToolResult]
+    chat_history: "ChatHistory"
+    token_usage: TokenUsage | None = None
+    response: str = ""
+    attempts: Sequence[Attempt] = ()
+    stopped_early: str | None = None
+
+
+class AgentThreadRun:
+    """One conversation with an agent, with a history of its own.
+
+    Args:
+        agent: The Semantic Kernel agent.
+        kernel: The kernel with the service and the tools.
+        kernel_arguments: Request settings.
+        timeout: Seconds one invocation may take, retries included; None for no limit.
+        max_retries: How often a request that failed for a transient reason is tried again.
+        retry_delay: Longest wait before the first retry, in seconds.
+        retry_exponential_base: How much longer each further wait may get.
+        observability_enabled: Whether invocations make a trace span.
+        tool_filter_manager: Tool filtering does not exist yet; anything but None is refused.
+
+    Raises:
+        ConfigError: A tool filter manager is given.
+    """
+
+    def __init__(
+        self,
+        agent: "ChatCompletionAgent",
+        kernel: "Kernel",
+        kernel_arguments: "KernelArguments",
+        timeout: float | None = None,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        retry_delay: float = DEFAULT_RETRY_DELAY_SECONDS,
+        retry_exponential_base: float = DEFAULT_RETRY_EXPONENTIAL_BASE,
+        observability_enabled: bool = False,
+        tool_filter_manager: object | None = None,
+    ) -> None:
+        from holodeck.lib.backends.semantic_kernel.agent import resilient
+        from holodeck.lib.backends.semantic_kernel.invocation import new_history
+
+        if tool_filter_manager is not None:
+            raise ConfigError("tool_filter_manager", "tool filtering is not supported yet")
+        self.agent = agent
+        self.kernel = resilient(kernel)
+        self.kernel_arguments = kernel_arguments
+        self.timeout = timeout
+        self.max_retries = max_retries
+        self.retry_delay = retry_delay
+        self.retry_exponential_base = retry_exponential_base
+        self.observability_enabled = observability_enabled
+        self.tool_filter_manager = tool_filter_manager
+        self.attempt_timeout: float | None = None
+        self.chat_history = new_history()
+
+    async def invoke(self, user_input: str) -> AgentExecutionResult:
+        """The agent's answer to `user_input`, which joins the history.
+
+        Raises:
+            AgentFactoryError: The agent did not answer, in time or at all, after all retries.
+        """
+        call = self._new_call()
+        with self._span() if self.observability_enabled else nullcontext():
+            response = await self._answer(user_input, call)
+        return self._result(call, response)
+
+    async def send(self, message: str) -> ExecutionResult:
+        """`invoke`, in the words of the backend protocol."""
+        result = await self.invoke(message)
+        return ExecutionResult(
+            response=result.response,
+            tool_calls=result.tool_calls,
+            tool_results=result.tool_results,
+            token_usage=result.token_usage or TokenUsage.zero(),
+            attempts=list(result.attempts),
+            is_error=result.stopped_early is not None,
+            error_reason=result.stopped_early,
+        )
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """The agent's answer in pieces; a stream that breaks is not tried again."""
+        from holodeck.lib.backends.semantic_kernel.invocation import invoke_streaming
+
+        call = self._new_call()
+        self.chat_history.add_user_message(message)
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                async for piece in invoke_streaming(
+                    self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
+                ):
+                    yield piece
+        except Exception as error:
+            raise self._failure(error, call, expired=limit.expired()) from error
+
+    async def close(self) -> None:
+        """Nothing to let go of: the client belongs to the factory."""
+
+    def _new_call(self) -> "AgentCall":
+        from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+
+        retry = RetryConfig(
+            max_retries=self.max_retries,
+            base_delay=self.retry_delay,
+            max_delay=LONGEST_DELAY_SECONDS,
+            exponential_base=self.retry_exponential_base,
+        )
+        return AgentCall(retry=retry, attempt_timeout=self.attempt_timeout)
+
+    async def _answer(self, user_input: str, call: "AgentCall") -> str:
+        from holodeck.lib.backends.semantic_kernel.invocation import invoke
+
+        before = len(self.chat_history.messages)
+        self.chat_history.add_user_message(user_input)
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                return await invoke(
+                    self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
+                )
+        except Exception as error:
+            del self.chat_history.messages[before:]
+            raise self._failure(error, call, expired=limit.expired()) from error
+
+    def _failure(
+        self, error: Exception, call: "AgentCall", *, expired: bool
+    ) -> AgentFactoryError:
+        from holodeck.lib.backends.semantic_kernel.faults import describe
+        from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
+
+        tries = len(call.attempts)
+        seen = ExecutionResult(
+            response="",
+            tool_calls=tool_calls(call),
+            tool_results=tool_results(call),
+            token_usage=call.usage,
+        )
+        message = f"timeout after {self.timeout:g}s" if expired else describe(error)
+        message += f" (after {tries} tries)" if tries > 1 else ""
+        return AgentFactoryError(f"Agent invocation failed: {message}", call.attempts, seen)
+
+    def _result(self, call: "AgentCall", response: str) -> AgentExecutionResult:
+        from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
+        from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
+
+        endless = call.tool_rounds >= MOST_TOOL_ROUNDS
+        return AgentExecutionResult(
+            tool_calls=tool_calls(call),
+            tool_results=tool_results(call),
+            chat_history=self.chat_history,
+            token_usage=call.usage if call.usage.total_tokens else None,
+            response=response,
+            attempts=tuple(call.attempts),
+            stopped_early=f"stopped after {MOST_TOOL_ROUNDS} rounds of tool calls"
+            if endless
+            else None,
+        )
+
+    def _span(self) -> AbstractContextManager[object]:
+        return span(f"{names.INVOKE_AGENT} {self.agent.name}")
+
+
+class AgentFactory:
+    """Builds one agent for a configuration and opens isolated conversations with it.
+
+    It is a way to reach an agent like any other: it keeps the AgentBackend protocol.
+
+    Args:
+        agent_config: The agent; its relative paths start from its `base_dir`.
+        max_retries: How often a request that failed for a transient reason is tried again.
+        retry_delay: Longest wait before the first retry, in seconds.
+        retry_exponential_base: How much longer each further wait may get.
+        force_ingest: Vector stores do not exist yet, so there is nothing to ingest again.
+        execution_config: Time limits; `max_retries` and `retry_delay` in it win over the arguments.
+
+    Raises:
+        AgentFactoryError: The kernel, the service or a tool could not be built.
+        ConfigError: The configuration lacks what the agent needs.
+    """
+
+    def __init__(
+        self,
+        agent_config: Agent,
+        max_retries: int = DEFAULT_MAX_RETRIES,
+        retry_delay: float = DEFAULT_RETRY_DELAY_SECONDS,
+        retry_exponential_base: float = DEFAULT_RETRY_EXPONENTIAL_BASE,
+        force_ingest: bool = False,
+        execution_config: ExecutionConfig | None = None,
+    ) -> None:
+        limits = execution_config or ExecutionConfig()
+        self.agent_config = agent_config
+        self.timeout: float | None = limits.llm_timeout or DEFAULT_TIMEOUT_SECONDS
+        self.attempt_timeout = limits.attempt_timeout
+        self.max_retries = _first_given(limits.max_retries, max_retries)
+        self.retry_delay = _first_given(limits.retry_delay, retry_delay)
+        self.retry_exponential_base = retry_exponential_base
+        self.force_ingest = force_ingest
+        self._offline = bool(limits.offline)
+        self._wants_structure = False
+        try:
+            self._build()
+        except HoloDeckError:
+            raise
+        except Exception as error:
+            raise AgentFactoryError(f"Failed to initialize agent factory: {error}") from error
+
+    def _build(self) -> None:
+        from holodeck.lib.backends.semantic_kernel.agent import (
+            build_agent,
+            build_arguments,
+            build_kernel,
+        )
+
+        agent = self.agent_config
+        if agent.model is None:
+            raise ConfigError("model", "is missing, and the built-in agent needs one")
+        schema = response_schema(agent)
+        self._wants_structure = schema is not None
+        tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
+        weights = LocalWeights(agent.base_dir, offline=self._offline)
+        self.kernel = build_kernel(agent.model, tools, self.attempt_timeout, weights)
+        self.agent = build_agent(self.kernel, agent.name, instructions_text(agent))
+        self.kernel_arguments: KernelArguments | None = build_arguments(
+            self.kernel, agent.model, schema
+        )
+
+    async def create_thread_run(self) -> AgentThreadRun:
+        """A new conversation with an empty history."""
+        return self._thread_run()
+
+    def _thread_run(self, context: Sequence[Message] = ()) -> AgentThreadRun:
+        from holodeck.lib.backends.semantic_kernel.invocation import new_history
+
+        assert self.kernel_arguments is not None  # noqa: S101 - set where the kernel is built
+        run = AgentThreadRun(
+            agent=self.agent,
+            kernel=self.kernel,
+            kernel_arguments=self.kernel_arguments,
+            timeout=self.timeout,
+            max_retries=self.max_retries,
+            retry_delay=self.retry_delay,
+            retry_exponential_base=self.retry_exponential_base,
+            observability_enabled=True,
+        )
+        run.attempt_timeout = self.attempt_timeout
+        run.chat_history = new_history(context)
+        return run
+
+    async def initialize(self) -> None:
+        """Make the model ready: a local one is fetched and loaded, others need nothing."""
+        from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
+
+        await self.kernel.get_service(type=ResilientChat).prepare()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        """The answer to one message in a conversation of its own."""
+        result = await self._thread_run(context or ()).send(message)
+        if self._wants_structure:
+            result.structured_output = _parsed(result.response)
+        return result
+
+    async def create_session(self) -> AgentThreadRun:
+        """A new conversation; the same as `create_thread_run`."""
+        return await self.create_thread_run()
+
+    async def teardown(self) -> None:
+        """The same as `shutdown`."""
+        await self.shutdown()
+
+    async def shutdown(self) -> None:
+        """Close the client of the running event loop; the factory may be used again afterwards."""
+        from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
+
+        await self.kernel.get_service(type=ResilientChat).close()
+
+
+T = TypeVar("T")
+
+
+def _first_given(first: T | None, second: T) -> T:
+    return second if first is None else first
+
+
+def _parsed(text: str) -> object | None:
+    """The JSON that an answer holds; None if it holds none."""
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except ValueError:
+        return None

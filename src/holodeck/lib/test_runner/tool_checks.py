@@ -1,0 +1,228 @@
+"""Whether the tools that were called are the ones that were expected."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from holodeck.errors import EvaluationError
+from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TestCaseModel
+from holodeck.models.test_result import ToolCheck, ToolInvocation
+
+MATCH_SECONDS = 1.0
+
+
+def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool | None:
+    """Whether each expected name is part of the name of some call.
+
+    Args:
+        actual: Names of the tools that were called.
+        expected: Names to find, each as a part of a name; None means that nothing is checked, an
+            empty list that no tool may be called.
+
+    Returns:
+        True or False; None if nothing is checked.
+
+    Examples:
+        >>> validate_tool_calls(["vectorstore-search"], ["search"])
+        True
+        >>> validate_tool_calls(["fetch"], ["search"])
+        False
+        >>> validate_tool_calls(["delete"], [])
+        False
+    """
+    if expected is None:
+        return None
+    if not expected:
+        return not actual
+    return all(any(name in called for called in actual) for name in expected)
+
+
+def check_tools(case: TestCaseModel, calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
+    """One row for each expectation of the case about tools; none if it has none."""
+    expected = case.expected_tools
+    checks = [] if expected is None else _check_expected(expected, calls)
+    checks += [_check_forbidden(name, calls) for name in case.forbidden_tools or []]
+    if case.tool_order and expected:
+        checks.append(_check_order(expected, calls))
+    return checks
+
+
+def _check_expected(
+    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
+) -> list[ToolCheck]:
+    if not expected:
+        reason = f"no tool may be called, but {_names(calls)} was"
+        return [ToolCheck(expectation="no tool call", passed=not calls, reason=_if(calls, reason))]
+    return [
+        _check_substring(wanted, calls) if isinstance(wanted, str) else _check_strict(wanted, calls)
+        for wanted in expected
+    ]
+
+
+def _check_substring(wanted: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    passed = any(wanted in call.name for call in calls)
+    reason = f"no call of {wanted!r}; called: {_names(calls)}"
+    return ToolCheck(expectation=wanted, passed=passed, reason=_if(not passed, reason))
+
+
+def _check_strict(wanted: ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    named = [call for call in calls if _name_fits(wanted, call)]
+    matching = [call for call in named if not _differences(wanted, call)]
+    passed = len(matching) == wanted.count if wanted.count is not None else bool(matching)
+    return ToolCheck(
+        expectation=_in_words(wanted),
+        passed=passed,
+        reason=_if(not passed, _why_not(wanted, calls, named, matching)),
+    )
+
+
+def _why_not(
+    wanted: ExpectedTool,
+    calls: Sequence[ToolInvocation],
+    named: Sequence[ToolInvocation],
+    matching: Sequence[ToolInvocation],
+) -> str:
+    if not named:
+        return f"no call of {wanted.name!r}; called: {_names(calls)}"
+    if wanted.count is not None and matching:
+        return f"{len(matching)} matching calls of {wanted.name!r} instead of {wanted.count}"
+    return f"{wanted.name!r}: " + "; ".join(_differences(wanted, named[-1]))
+
+
+def _check_forbidden(name: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    called = any(call.name == name for call in calls)
+    reason = f"{name!r} is forbidden, but was called"
+    return ToolCheck(expectation=f"no call of {name}", passed=not called, reason=_if(called, reason))
+
+
+def _check_order(
+    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
+) -> ToolCheck:
+    """Whether the expectations can be met by calls in the order written, others in between."""
+    remaining = iter(calls)
+    in_order = all(any(_fits(wanted, call) for call in remaining) for wanted in expected)
+    order = " → ".join(wanted if isinstance(wanted, str) else wanted.name for wanted in expected)
+    reason = f"not in the order {order}; called: {_names(calls)}"
+    return ToolCheck(
+        expectation=f"order: {order}", passed=in_order, reason=_if(not in_order, reason)
+    )
+
+
+def _fits(wanted: str | ExpectedTool, call: ToolInvocation) -> bool:
+    if isinstance(wanted, str):
+        return wanted in call.name
+    return _name_fits(wanted, call) and not _differences(wanted, call)
+
+
+def _name_fits(wanted: ExpectedTool, call: ToolInvocation) -> bool:
+    return wanted.name == call.name if wanted.match == "exact" else wanted.name in call.name
+
+
+def _differences(wanted: ExpectedTool, call: ToolInvocation) -> list[str]:
+    """What is wrong with the arguments of a call, in words."""
+    return [
+        f"argument {name!r} is missing"
+        if name not in call.args
+        else f"argument {name!r} is {_short(call.args[name])}, not {_matcher_in_words(matcher)}"
+        for name, matcher in wanted.matchers().items()
+        if name not in call.args or not matches(matcher, call.args[name])
+    ]
+
+
+def matches(matcher: ArgMatcher, value: Any) -> bool:
+    """Whether an argument is as the matcher wants it. Raises EvaluationError on a slow pattern."""
+    if matcher.regex is not None:
+        return _regex_matches(matcher.regex, value)
+    if matcher.number is not None:
+        return _number_matches(matcher.number, value)
+    if matcher.fuzzy is not None:
+        return _fuzzy(matcher.fuzzy) == _fuzzy(value)
+    return _same(matcher.equals, value)
+
+
+def _regex_matches(pattern: str, value: Any) -> bool:
+    import regex
+
+    if not isinstance(value, str):
+        value = str(value)
+    try:
+        return regex.fullmatch(pattern, value, timeout=MATCH_SECONDS) is not None
+    except TimeoutError as error:
+        raise EvaluationError(
+            f"the pattern {pattern!r} takes longer than {MATCH_SECONDS:g} s; simplify it"
+        ) from error
+
+
+def _number_matches(wanted: NumberMatcher, value: Any) -> bool:
+    number = _number(value)
+    return number is not None and math.isclose(
+        number,
+        wanted.value,
+        rel_tol=wanted.relative_tolerance,
+        abs_tol=wanted.absolute_tolerance,
+    )
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _fuzzy(value: Any) -> str | float:
+    """The value without what people write differently: case, spaces, separators, percent signs."""
+    text = re.sub(r"[\s,_]", "", str(value)).casefold()
+    number = _number(text.removesuffix("%"))
+    if number is None:
+        return text
+    return round(number / 100 if text.endswith("%") else number, 9)
+
+
+def _same(wanted: Any, value: Any) -> bool:
+    """Equality as JSON has it: 1 is 1.0, but true is not 1."""
+    if isinstance(wanted, bool) or isinstance(value, bool):
+        return wanted is value
+    if isinstance(wanted, dict) and isinstance(value, dict):
+        return wanted.keys() == value.keys() and all(_same(wanted[k], value[k]) for k in wanted)
+    if isinstance(wanted, list) and isinstance(value, list):
+        return len(wanted) == len(value) and all(map(_same, wanted, value))
+    return type(wanted) is type(value) and wanted == value or _both_numbers_equal(wanted, value)
+
+
+def _both_numbers_equal(wanted: Any, value: Any) -> bool:
+    return isinstance(wanted, int | float) and isinstance(value, int | float) and wanted == value
+
+
+def _in_words(wanted: ExpectedTool) -> str:
+    name = wanted.name if wanted.match == "exact" else f"*{wanted.name}*"
+    arguments = ", ".join(
+        f"{key}={_matcher_in_words(matcher)}" for key, matcher in wanted.matchers().items()
+    )
+    return f"{name}({arguments})" + (f" × {wanted.count}" if wanted.count is not None else "")
+
+
+def _matcher_in_words(matcher: ArgMatcher) -> str:
+    if matcher.regex is not None:
+        return f"/{matcher.regex}/"
+    if matcher.number is not None:
+        return f"{matcher.number.value:g}"
+    if matcher.fuzzy is not None:
+        return f"≈{matcher.fuzzy!r}"
+    return _short(matcher.equals)
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _names(calls: Sequence[ToolInvocation]) -> str:
+    return ", ".join(call.name for call in calls) or "nothing"
+
+
+def _if(condition: object, text: str) -> str | None:
+    return text if condition else None

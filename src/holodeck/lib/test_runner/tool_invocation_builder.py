@@ -1,0 +1,67 @@
+"""Tool calls paired with their results."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.models.test_result import ToolInvocation
+
+NO_RESULT = "no result received"
+
+
+def pair_tool_calls(
+    calls: Sequence[ToolCall], results: Sequence[ToolResult]
+) -> list[ToolInvocation]:
+    """One invocation for each call, in order; results go by call id, else by name and order."""
+    left = list(results)
+    return [_invocation(call, _take(call, left)) for call in calls]
+
+
+def _take(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
+    for index, result in enumerate(left):
+        if _belongs(call, result):
+            return left.pop(index)
+    return None
+
+
+def _belongs(call: ToolCall, result: ToolResult) -> bool:
+    if call.get("call_id") or result.get("call_id"):
+        return call.get("call_id") == result.get("call_id")
+    return call["name"] == result["name"]
+
+
+def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
+    found = {} if result is None else result
+    value = found.get("result")
+    return ToolInvocation(
+        name=call["name"],
+        args=call.get("arguments", {}),
+        result=value,
+        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
+        duration_ms=found.get("duration_ms"),
+        error=_error(call, result),
+    )
+
+
+def _error(call: ToolCall, result: ToolResult | None) -> str | None:
+    if "error" in call:
+        return call["error"]
+    if result is None:
+        return NO_RESULT
+    return str(result.get("result", "the tool failed")) if result.get("is_error") else None
+
+
+def refusals(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+    """What is wrong with calls that never reached a tool, one line each."""
+    lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
+    malformed = {call.get("call_id") for call in calls if "error" in call}
+    return lines + [
+        f"{result['name']}: {_one_line(result.get('result'))}"
+        for result in results
+        if result.get("refused") and result.get("call_id") not in malformed
+    ]
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())[:300]
