@@ -1,0 +1,151 @@
+import asyncio
+import itertools
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from holodeck.lib.tools.base import Tool, run_tool
+from holodeck.lib.tools.results import MOST_CHARACTERS
+
+
+def tool_that(call, **fields):
+    return Tool(name="t", description="", parameters={"type": "object"}, call=call, **fields)
+
+
+def returning(value):
+    async def call(arguments):
+        return value
+
+    return tool_that(call)
+
+
+def raising(error):
+    async def call(arguments):
+        raise error
+
+    return tool_that(call)
+
+
+class Colour(Enum):
+    RED = "r"
+
+
+@dataclass
+class Point:
+    x: int
+
+
+class Order(BaseModel):
+    at: date
+
+
+class Opaque:
+    def __repr__(self):
+        return "<opaque>"
+
+
+class Broken:
+    def __repr__(self):
+        raise ValueError
+
+
+def circular():
+    ring = []
+    ring.append(ring)
+    return ring
+
+
+@pytest.mark.parametrize(
+    ("value", "result", "text"),
+    [
+        ("plain «text»", "plain «text»", "plain «text»"),
+        ("", "", ""),
+        (None, None, "null"),
+        ({"ä": [1, True]}, {"ä": [1, True]}, '{"ä": [1, true]}'),
+        (Point(1), {"x": 1}, '{"x": 1}'),
+        (Order(at=date(2026, 1, 2)), {"at": "2026-01-02"}, '{"at": "2026-01-02"}'),
+        (datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00Z", "2026-01-02T00:00:00Z"),
+        (Colour.RED, "r", "r"),
+        (Decimal("1.5"), "1.5", "1.5"),
+        (Path("/a"), "/a", "/a"),
+        (b"text", "text", "text"),
+        (b"\xff\x00", "_wA=", "_wA="),
+        ([float("nan"), 1.5], ["NaN", 1.5], '["NaN", 1.5]'),
+        (map(str, [1]), ["1"], '["1"]'),
+        ([Opaque()], ["<opaque>"], '["<opaque>"]'),
+        (Broken(), "<Broken, whose repr raised ValueError>", None),
+        (circular(), "[[...]]", "[[...]]"),
+        ("\ud800", "?", "?"),
+    ],
+)
+async def test_any_result_is_made_readable(value, result, text):
+    run = await run_tool(returning(value), {})
+
+    assert run.error is None
+    assert run.result == result
+    assert text is None or run.result_text == text
+    json.dumps(run.result, allow_nan=False).encode()
+
+
+@pytest.mark.parametrize("value", ["x" * 3_000_000, ["x" * 3_000_000]], ids=["text", "list"])
+async def test_a_huge_result_is_cut_and_says_so(value):
+    run = await run_tool(returning(value), {})
+
+    assert len(run.result_text) < MOST_CHARACTERS + 100
+    assert run.result_text.endswith("characters, 1,000,000 shown]")
+    assert run.result == run.result_text
+
+
+async def test_an_endless_iterator_is_cut():
+    assert len((await run_tool(returning(itertools.count()), {})).result) == 10_000
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such city"), "ValueError: no such city"),
+        (KeyError(), "KeyError"),
+        (SystemExit(3), "SystemExit: 3"),
+        (TimeoutError("theirs"), "TimeoutError: theirs"),
+        (asyncio.CancelledError(), "CancelledError: the tool cancelled itself"),
+    ],
+)
+async def test_whatever_a_tool_raises_is_recorded(error, said):
+    run = await run_tool(raising(error), {})
+
+    assert run.error == said
+    assert run.result_text == f"Error: {said}"
+
+
+async def test_cancelling_the_caller_cancels_the_tool():
+    started, ended = asyncio.Event(), asyncio.Event()
+
+    async def call(arguments):
+        try:
+            started.set()
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    running = asyncio.create_task(run_tool(tool_that(call), {}))
+    await started.wait()
+    running.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ended.is_set()
+
+
+async def test_a_time_limit_given_goes_before_the_tools_own():
+    async def call(arguments):
+        await asyncio.sleep(60)
+
+    run = await run_tool(tool_that(call, timeout=60), {}, timeout=0.01)
+
+    assert run.error == "TimeoutError: no result within 0.01 s"
