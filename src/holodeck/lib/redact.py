@@ -14,8 +14,8 @@ SHORTEST_SECRET = 6
 """Shorter values are words of everyday text; hiding them would garble reports."""
 _LONG_ENOUGH_TO_HINT = 12
 _STAND_INS = frozenset(
-    ("ollama", "lm-studio", "not-needed", "no-key", "no-key-required", "sk-no-key-required")
-    + ("dummy-key", "placeholder", "changeme", "change-me", "your-api-key")
+    {"ollama", "lm-studio", "not-needed", "no-key", "no-key-required", "sk-no-key-required"}
+    | {"dummy-key", "placeholder", "changeme", "change-me", "your-api-key"}
 )
 """What people write where a server wants some key; these protect nothing and are everyday words."""
 

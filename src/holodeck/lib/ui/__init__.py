@@ -1,1 +1,7 @@
-"""The terminal: colours, spinner, what is safe to print."""
+"""What a person sees in a terminal: colours, a spinner, one live line, a download's progress."""
+
+from holodeck.lib.ui.colors import ANSIColors, colorize
+from holodeck.lib.ui.spinner import SpinnerMixin
+from holodeck.lib.ui.terminal import is_tty
+
+__all__ = ["ANSIColors", "SpinnerMixin", "colorize", "is_tty"]

@@ -1,0 +1,214 @@
+"""What a person sees while tests run, and the summary at the end; it makes text, it writes none."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from holodeck.lib.text import one_line, percent
+from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
+from holodeck.models.test_result import MetricResult, Outcome, TestResult
+
+_NAME_LIMIT = 120
+_REASON_LIMIT = 300
+_REASONS_SHOWN = 3
+_RULE = "=" * 60
+_NOT_PASSED = (
+    ("Failed", (Outcome.FAILED,)),
+    ("Errors", (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)),
+    ("Unchecked", (Outcome.UNCHECKED,)),
+)
+
+
+class _Mark(NamedTuple):
+    word: str
+    symbol: str
+    color: str
+
+
+_PASS = _Mark("PASS", "✓", ANSIColors.GREEN)
+_FAIL = _Mark("FAIL", "✗", ANSIColors.RED)
+_ERROR = _Mark("ERROR", "⚠", ANSIColors.YELLOW)
+_UNCHECKED = _Mark("UNCHECKED", "?", ANSIColors.YELLOW)
+_MARKS = {
+    Outcome.PASSED: _PASS,
+    Outcome.FAILED: _FAIL,
+    Outcome.AGENT_ERROR: _ERROR,
+    Outcome.METRIC_ERROR: _ERROR,
+    Outcome.UNCHECKED: _UNCHECKED,
+}
+
+
+class ProgressIndicator(SpinnerMixin):
+    """Follows a run: pass `start_test` and `update` to the executor, print what the rest returns.
+
+    On a terminal there are symbols and colours, elsewhere words; the facts are the same.
+
+    Args:
+        total_tests: How many tests the run has.
+        quiet: Only the summary is shown.
+        verbose: Show times of fast tests, every reason, and every metric in the summary.
+    """
+
+    def __init__(self, total_tests: int, quiet: bool = False, verbose: bool = False) -> None:
+        self.total_tests = total_tests
+        self.current_test = 0
+        self.passed = 0
+        self.failed = 0
+        self.quiet = quiet
+        self.verbose = verbose
+        self.current_test_name: str | None = None
+        self.test_results: list[TestResult] = []
+        self.start_time = datetime.now(UTC)
+        self._running: list[tuple[str, float]] = []
+
+    def start_test(self, test_name: str) -> None:
+        """A test begins; several may run at a time."""
+        self.current_test_name = test_name
+        self._running.append((test_name, time.monotonic()))
+
+    def update(self, result: TestResult) -> None:
+        """A test is over."""
+        self.current_test += 1
+        self.test_results.append(result)
+        self.passed += result.passed
+        self.failed += not result.passed
+        self._forget(result.test_name)
+
+    def _forget(self, name: str | None) -> None:
+        # A test without a name runs under the caller's word for one: then the oldest goes.
+        same = (item for item in self._running if item[0] == name)
+        done = next(same, self._running[0] if self._running else None)
+        if done is not None:
+            self._running.remove(done)
+
+    def get_spinner_line(self) -> str:
+        """`⠋ Test 2/5: Running...` on a terminal; empty elsewhere and when quiet."""
+        if not is_tty() or self.quiet:
+            return ""
+        number = min(self.current_test + 1, self.total_tests)
+        return f"{self.get_spinner_char()} Test {number}/{self.total_tests}: Running..."
+
+    def get_live_line(self) -> str:
+        """The spinner line with what runs for how long; empty while nothing runs."""
+        running = list(self._running)
+        line = self.get_spinner_line() if running else ""
+        if not line:
+            return ""
+        name, since = running[0]
+        more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+        return f"{line} {_shown(name)} ({time.monotonic() - since:.0f} s){more}"
+
+    def get_heartbeat_line(self) -> str:
+        """For logs that would otherwise be still; empty when quiet."""
+        if self.quiet:
+            return ""
+        done = f"{self.current_test} of {self.total_tests} done"
+        return f"still running: {done}, {self._elapsed():.0f} s"
+
+    def get_progress_line(self) -> str:
+        """The line of the last finished test; empty when quiet and before there is one.
+
+        `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere.
+        """
+        if self.quiet or not self.test_results:
+            return ""
+        result = self.test_results[-1]
+        place = f"Test {self.current_test}/{self.total_tests}"
+        place = f"{place}:" if is_tty() else f"[{place}]"
+        parts = (place, _mark(_MARKS[result.outcome]), _shown(result.test_name), self._took(result))
+        return " ".join(part for part in parts if part)
+
+    def get_reason_lines(self) -> list[str]:
+        """Why the last test did not pass, indented: at most three lines unless verbose."""
+        if self.quiet or not self.test_results:
+            return []
+        reasons = self.test_results[-1].reasons()
+        shown = reasons if self.verbose else reasons[:_REASONS_SHOWN]
+        lines = [f"    {one_line(reason, _REASON_LIMIT)}" for reason in shown]
+        hidden = len(reasons) - len(shown)
+        return [*lines, f"    … and {hidden} more (--verbose shows all)"] if hidden else lines
+
+    def get_summary(self) -> str:
+        """The run in a few lines; with `verbose`, every test and metric too."""
+        if self.total_tests == 0:
+            return "No tests to execute"
+        return "\n".join(["", _RULE, *self._summary_lines(), _RULE])
+
+    def __str__(self) -> str:
+        """The last progress line, or the summary once all tests are done."""
+        finished = self.current_test >= self.total_tests
+        return self.get_summary() if finished else self.get_progress_line()
+
+    def _summary_lines(self) -> Iterator[str]:
+        rate = percent(100 * self.passed / self.total_tests, 1)
+        yield f"{self._verdict()}Test Results: {self.passed}/{self.total_tests} passed ({rate})"
+        outcomes = Counter(result.outcome for result in self.test_results)
+        for title, kinds in _NOT_PASSED:
+            if count := sum(outcomes[kind] for kind in kinds):
+                yield f"  {title}: {count}"
+        if self.current_test < self.total_tests:
+            yield f"  Not run: {self.total_tests - self.current_test}"
+        yield f"  Duration: {self._elapsed():.2f}s"
+        yield from self._tokens()
+        if self.verbose and self.test_results:
+            yield from ("", "Test Details:")
+            for number, result in enumerate(self.test_results, 1):
+                yield from _details(number, result)
+
+    def _verdict(self) -> str:
+        if not is_tty():
+            return ""
+        if self.passed == self.total_tests:
+            return colorize("✓", ANSIColors.GREEN) + " "
+        return colorize("⚠", ANSIColors.RED) + " "
+
+    def _tokens(self) -> Iterator[str]:
+        spent = [result.token_usage for result in self.test_results if result.token_usage]
+        if spent:
+            asked = sum(usage.prompt_tokens for usage in spent)
+            answered = sum(usage.completion_tokens for usage in spent)
+            total = sum(usage.total_tokens for usage in spent)
+            yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
+
+    def _took(self, result: TestResult) -> str:
+        elapsed_ms = result.execution_time_ms
+        if elapsed_ms >= 1000:
+            return f"({elapsed_ms / 1000:.2f}s)"
+        return f"({elapsed_ms}ms)" if self.verbose else ""
+
+    def _elapsed(self) -> float:
+        return (datetime.now(UTC) - self.start_time).total_seconds()
+
+
+def _details(number: int, result: TestResult) -> Iterator[str]:
+    name = _shown(result.test_name) or f"Test {number}"
+    yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
+    for row in result.metric_results:
+        yield f"      {_metric_mark(row)} {_shown(row.metric_name)}: {_score(row)}"
+        if row.reasoning:
+            yield f"        Reasoning: {one_line(row.reasoning, _REASON_LIMIT)}"
+
+
+def _metric_mark(row: MetricResult) -> str:
+    if row.error is not None:
+        return _mark(_ERROR)
+    if row.passed is None:
+        return "-"
+    return _mark(_PASS if row.passed else _FAIL)
+
+
+def _score(row: MetricResult) -> str:
+    if row.error is not None:
+        return f"ERROR: {one_line(row.error, _REASON_LIMIT)}"
+    score = "not computed" if row.score is None else f"{row.score:.2f}"
+    return score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
+
+
+def _mark(mark: _Mark) -> str:
+    return colorize(mark.symbol, mark.color) if is_tty() else mark.word
+
+
+def _shown(name: str | None) -> str:
+    return one_line(name or "", _NAME_LIMIT)

@@ -1,0 +1,53 @@
+"""What the stream we write to can show."""
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+_DEFAULT_COLUMNS = 80
+
+
+def is_tty(stream: TextIO | None = None) -> bool:
+    """Whether `stream` (None: stdout as it is now) is a terminal."""
+    stream = sys.stdout if stream is None else stream
+    try:
+        return stream.isatty()
+    except (AttributeError, ValueError):  # no stream at all, or a closed one
+        return False
+
+
+def color_enabled(stream: TextIO | None = None, env: Mapping[str, str] | None = None) -> bool:
+    """Whether to colour what goes to `stream`; `env` None means the real environment.
+
+    The first that speaks wins: NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE, CLICOLOR=0, the terminal.
+    """
+    env = _environment() if env is None else env
+    if env.get("NO_COLOR"):
+        return False
+    if any(env.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return env.get("CLICOLOR") != "0" and can_redraw(stream, env)
+
+
+def can_redraw(stream: TextIO | None = None, env: Mapping[str, str] | None = None) -> bool:
+    """Whether `stream` is a terminal that can move its cursor."""
+    env = _environment() if env is None else env
+    return is_tty(stream) and env.get("TERM") != "dumb"
+
+
+def width(stream: TextIO | None = None) -> int:
+    """The columns of `stream` at this moment."""
+    stream = sys.stdout if stream is None else stream
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except (AttributeError, OSError, ValueError):
+        columns = shutil.get_terminal_size((_DEFAULT_COLUMNS, 24)).columns
+    return columns or _DEFAULT_COLUMNS
+
+
+def _environment() -> Mapping[str, str]:
+    # These variables describe the terminal, not holodeck, and someone who uses the progress
+    # display from Python has no configuration to pass them through.
+    return os.environ  # noqa: TID251
