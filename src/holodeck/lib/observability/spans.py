@@ -6,9 +6,10 @@ no more than a `with`.
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from holodeck.lib.observability import names
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Attribute = str | bool | int | float | Sequence[str] | None
 """What a span can hold; None is left out."""
 
+Attributes = Mapping[str, Attribute]
 Kind = Literal["internal", "client"]
 
 
@@ -48,12 +50,12 @@ class Span:
         """Whether anybody sees it."""
         return self._otel is not None
 
-    def set(self, **attributes: Attribute) -> None:
+    def set(self, attributes: Attributes) -> None:
         """Add attributes; those that are None are left out."""
         if self._otel is not None:
             self._otel.set_attributes(_given(attributes))
 
-    def event(self, name: str, **attributes: Attribute) -> None:
+    def event(self, name: str, attributes: Attributes) -> None:
         """Add an event."""
         if self._otel is not None:
             self._otel.add_event(name, _given(attributes))
@@ -72,7 +74,9 @@ _UNSEEN = Span()
 
 
 @contextmanager
-def span(name: str, *, kind: Kind = "internal", **attributes: Attribute) -> Iterator[Span]:
+def span(
+    name: str, attributes: Attributes = MappingProxyType({}), *, kind: Kind = "internal"
+) -> Iterator[Span]:
     """A span around the block; one that raises is marked as failed."""
     tracer = get_tracer()
     if tracer is None:
@@ -114,7 +118,7 @@ def captured_content() -> Content | None:
 def record_error(current: Span, error: BaseException) -> None:
     """Mark a span as failed; one that was cancelled did not fail, but says so."""
     if isinstance(error, asyncio.CancelledError):
-        current.set(**{names.ERROR_TYPE: "cancelled"})
+        current.set({names.ERROR_TYPE: "cancelled"})
         return
     current.fail(type(error).__name__, str(error))
 
@@ -123,7 +127,7 @@ def set_content(current: Span, key: str, value: Any) -> None:
     """Add an attribute that holds content, if content is asked for."""
     content = captured_content()
     if content is not None and current.is_recorded:
-        current.set(**{key: content.shown(value)})
+        current.set({key: content.shown(value)})
 
 
 def activate(tracing: Tracing) -> None:
@@ -137,7 +141,7 @@ def deactivate(tracing: Tracing) -> None:
         _active.remove(tracing)
 
 
-def _given(attributes: dict[str, Attribute]) -> dict[str, Any]:
+def _given(attributes: Attributes) -> dict[str, Any]:
     return {key: value for key, value in attributes.items() if value is not None}
 
 
