@@ -101,4 +101,9 @@ def _passages(result: Any) -> list[str]:
 
 
 def _as_json(value: Any) -> str:
-    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+    if value is None:
+        return ""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):  # keys that are not text, or a value that holds itself
+        return str(value)
