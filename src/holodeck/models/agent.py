@@ -85,6 +85,11 @@ class Agent(Model):
         """Where relative paths start: the folder of the agent.yaml, else the working one."""
         return self._base_dir or Path.cwd()
 
+    @property
+    def is_placed(self) -> bool:
+        """Whether the folder is known that relative paths start from."""
+        return self._base_dir is not None
+
     def placed_in(self, folder: Path) -> "Agent":
         """The same agent, its relative paths starting from `folder`."""
         copy = self.model_copy()

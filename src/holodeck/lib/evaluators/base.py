@@ -33,6 +33,8 @@ class Observation:
     case_name: str | None = None
     latency_ms: float | None = None
     """How long the agent took; None where that was not measured."""
+    file_content: str | None = None
+    """The text of the case's files."""
 
 
 @dataclass(frozen=True, slots=True)

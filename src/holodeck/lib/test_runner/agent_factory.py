@@ -1,4 +1,4 @@
-"""Agents on Semantic Kernel: the factory builds one, each thread run is one conversation with it."""
+"""Agents on Semantic Kernel: a factory builds one, a thread run is one conversation with it."""
 
 import asyncio
 import json
@@ -6,15 +6,18 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from holodeck.config.instructions import instructions_text, response_schema
+from holodeck.config.environment import cache_dir, hub_url, offline
+from holodeck.config.instructions import instructions_text
+from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
-from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.function import load_function_tool
+from holodeck.lib.ui.download import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Attempt
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +82,7 @@ class AgentThreadRun:
         ConfigError: A tool filter manager is given.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
         agent: "ChatCompletionAgent",
         kernel: "Kernel",
@@ -176,9 +180,7 @@ class AgentThreadRun:
             del self.chat_history.messages[before:]
             raise self._failure(error, call, expired=limit.expired()) from error
 
-    def _failure(
-        self, error: Exception, call: "AgentCall", *, expired: bool
-    ) -> AgentFactoryError:
+    def _failure(self, error: Exception, call: "AgentCall", *, expired: bool) -> AgentFactoryError:
         from holodeck.lib.backends.semantic_kernel.faults import describe
         from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
 
@@ -211,7 +213,7 @@ class AgentThreadRun:
         )
 
     def _span(self) -> AbstractContextManager[object]:
-        return span(f"{names.INVOKE_AGENT} {self.agent.name}")
+        return span(names.invoke_agent(self.agent.name), kind="client")
 
 
 class AgentFactory:
@@ -271,12 +273,19 @@ class AgentFactory:
         schema = response_schema(agent)
         self._wants_structure = schema is not None
         tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
-        weights = LocalWeights(agent.base_dir, offline=self._offline)
+        weights = self._weights(agent.base_dir)
         self.kernel = build_kernel(agent.model, tools, self.attempt_timeout, weights)
         self.agent = build_agent(self.kernel, agent.name, instructions_text(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
         )
+
+    def _weights(self, base_dir: Path) -> "LocalWeights":
+        from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+        from holodeck.lib.local_models.store import ModelStore
+
+        store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
+        return LocalWeights(store, base_dir, DownloadProgress())
 
     async def create_thread_run(self) -> AgentThreadRun:
         """A new conversation with an empty history."""

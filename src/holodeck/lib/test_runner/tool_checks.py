@@ -93,7 +93,9 @@ def _why_not(
 def _check_forbidden(name: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
     called = any(call.name == name for call in calls)
     reason = f"{name!r} is forbidden, but was called"
-    return ToolCheck(expectation=f"no call of {name}", passed=not called, reason=_if(called, reason))
+    return ToolCheck(
+        expectation=f"no call of {name}", passed=not called, reason=_if(called, reason)
+    )
 
 
 def _check_order(
@@ -190,7 +192,7 @@ def _same(wanted: Any, value: Any) -> bool:
         return wanted.keys() == value.keys() and all(_same(wanted[k], value[k]) for k in wanted)
     if isinstance(wanted, list) and isinstance(value, list):
         return len(wanted) == len(value) and all(map(_same, wanted, value))
-    return type(wanted) is type(value) and wanted == value or _both_numbers_equal(wanted, value)
+    return (type(wanted) is type(value) and wanted == value) or _both_numbers_equal(wanted, value)
 
 
 def _both_numbers_equal(wanted: Any, value: Any) -> bool:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import PrivateAttr
 from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
@@ -17,7 +18,7 @@ from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
-    from holodeck.lib.backends.semantic_kernel.local import Pull
+    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
 
 class VerbatimAgent(ChatCompletionAgent):
@@ -26,7 +27,14 @@ class VerbatimAgent(ChatCompletionAgent):
     Semantic Kernel takes instructions for a template: `{{x}}` raises, `{{$x}}` vanishes.
     """
 
-    verbatim: str = ""
+    _verbatim: str = PrivateAttr(default="")
+
+    @classmethod
+    def told(cls, instructions: str, **rest: Any) -> "VerbatimAgent":
+        """An agent with these instructions."""
+        agent = cls(**rest)
+        agent._verbatim = instructions
+        return agent
 
     async def format_instructions(
         self,
@@ -34,25 +42,25 @@ class VerbatimAgent(ChatCompletionAgent):
         arguments: KernelArguments | None = None,  # noqa: ARG002
     ) -> str | None:
         """The instructions, untouched."""
-        return self.verbatim
+        return self._verbatim
 
 
 def build_kernel(
-    llm: LLMProvider, tools: Sequence[Tool], timeout: float | None, pull: "Pull"
+    llm: LLMProvider, tools: Sequence[Tool], timeout: float | None, weights: "LocalWeights"
 ) -> Kernel:
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
-    kernel.add_service(ResilientChat.around(service_maker(llm, timeout, pull)))
+    kernel.add_service(ResilientChat.around(service_maker(llm, timeout, weights)))
     add_tools(kernel, tools)
     return kernel
 
 
 def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
     """The agent; its name is made of the characters that Semantic Kernel allows."""
-    return VerbatimAgent(
+    return VerbatimAgent.told(
+        instructions,
         kernel=kernel,
         name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
-        verbatim=instructions,
         function_choice_behavior=FunctionChoiceBehavior.Auto(
             maximum_auto_invoke_attempts=MOST_TOOL_ROUNDS
         ),

@@ -39,51 +39,34 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         """Runs the tool with the very arguments of the call, and keeps what became of it."""
         tool = by_name[context.function.name]
         wanted = context.function_call_content
-        run = await run_tool(tool, dict(wanted.parse_arguments() or {}), tool.timeout)
+        run = await run_tool(tool, dict(wanted.parse_arguments() or {}), call_id=wanted.id)
         call = current_call.get()
         if call is not None and wanted.id is not None:
             call.tool_runs[wanted.id] = run
-        context.function_result = FunctionResult(function=context.function.metadata, value=run.text)
+        context.function_result = FunctionResult(
+            function=context.function.metadata, value=run.result_text
+        )
 
 
 def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     @kernel_function(name=tool.name, description=tool.description)
     async def call(**arguments: Any) -> str:
-        return (await run_tool(tool, arguments, tool.timeout)).text
+        return (await run_tool(tool, arguments)).result_text
 
-    return KernelFunctionFromMethod(
-        method=call, plugin_name=PLUGIN, parameters=_parameters(tool)
-    )
+    return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=_parameters(tool))
 
 
 def _parameters(tool: Tool) -> list[KernelParameterMetadata]:
-    schema = tool.parameters
-    definitions = schema.get("$defs", {})
-    required = set(schema.get("required", []))
+    required = set(tool.parameters.get("required", []))
     return [
-        _parameter(tool, name, _inlined(of, definitions), required)
-        for name, of in schema.get("properties", {}).items()
+        _parameter(tool, name, schema, is_required=name in required)
+        for name, schema in tool.parameters.get("properties", {}).items()
     ]
 
 
 def _parameter(
-    tool: Tool, name: str, schema: dict[str, Any], required: set[str]
+    tool: Tool, name: str, schema: dict[str, Any], *, is_required: bool
 ) -> KernelParameterMetadata:
     if name == "settings":  # Semantic Kernel takes an argument of this name for its own
         raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
-    return KernelParameterMetadata(name=name, schema_data=schema, is_required=name in required)
-
-
-def _inlined(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Any:
-    """The schema without references, since each parameter's schema travels alone."""
-    if depth > 20:
-        raise ConfigError("tools", "a parameter's type refers to itself; give 'parameters' by hand")
-    if isinstance(schema, list):
-        return [_inlined(item, definitions, depth) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    if "$ref" in schema:
-        name = str(schema["$ref"]).rpartition("/")[2]
-        rest = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined({**definitions[name], **rest}, definitions, depth + 1)
-    return {key: _inlined(value, definitions, depth) for key, value in schema.items()}
+    return KernelParameterMetadata(name=name, schema_data=schema, is_required=is_required)

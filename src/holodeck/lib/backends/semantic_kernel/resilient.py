@@ -20,6 +20,7 @@ from holodeck.lib.backends.semantic_kernel.faults import (
     describe,
     is_transient,
 )
+from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Attempt
@@ -66,6 +67,12 @@ class ResilientChat(ChatCompletionClientBase):
         if loop not in self._of_loop:
             self._of_loop[loop] = self._make() if len(self._of_loop) else self._first
         return self._of_loop[loop]
+
+    async def prepare(self) -> None:
+        """Make the model ready where that takes time: a local one is fetched and loaded."""
+        service = self.service()
+        if isinstance(service, LocalChatCompletion):
+            await service.load()
 
     async def close(self) -> None:
         """Close the running loop's client; the next request makes a new one."""

@@ -9,14 +9,14 @@ from holodeck.models.llm import LLMProvider, ProviderEnum
 if TYPE_CHECKING:
     from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 
-    from holodeck.lib.backends.semantic_kernel.local import Pull
+    from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
 PLACEHOLDER_KEY = "none"
 """Servers without keys still want the header; the client libraries insist on some text."""
 
 
 def service_maker(
-    llm: LLMProvider, timeout: float | None, pull: "Pull"
+    llm: LLMProvider, timeout: float | None, weights: "LocalWeights"
 ) -> "Callable[[], ChatCompletionClientBase]":
     """Makes a new service with a client of its own at each call. Raises ConfigError."""
     makers: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
@@ -24,7 +24,7 @@ def service_maker(
         ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, timeout),
         ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, timeout),
         ProviderEnum.OLLAMA: lambda: _ollama(llm, timeout),
-        ProviderEnum.LOCAL: lambda: _local(llm, pull),
+        ProviderEnum.LOCAL: lambda: _local(llm, weights),
     }
     return makers[llm.provider]
 
@@ -81,16 +81,20 @@ def _ollama(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBas
     return OllamaChatCompletion(ai_model_id=llm.name, client=client)
 
 
-def _local(llm: LLMProvider, pull: "Pull") -> "ChatCompletionClientBase":
+def _local(llm: LLMProvider, weights: "LocalWeights") -> "ChatCompletionClientBase":
     from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 
-    return LocalChatCompletion.of(llm.name, pull)
+    return LocalChatCompletion.of(llm.name, weights)
 
 
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """The provider's own names and values for sampling and the format of the answer."""
     if llm.provider is ProviderEnum.OLLAMA:
-        options = {"temperature": llm.temperature, "top_p": llm.top_p, "num_predict": llm.max_tokens}
+        options = {
+            "temperature": llm.temperature,
+            "top_p": llm.top_p,
+            "num_predict": llm.max_tokens,
+        }
         return _given({"options": _given(options), "format": schema})
     if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
         raise ConfigError("response_format", "anthropic has none; ask for the format in words")

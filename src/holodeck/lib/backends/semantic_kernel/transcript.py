@@ -31,8 +31,11 @@ def tool_results(call: AgentCall) -> list[ToolResult]:
         for item in message.items
         if isinstance(item, FunctionResultContent)
     }
-    ids = [asked["call_id"] for asked in tool_calls(call)]
-    return [_tool_result(call, found[key]) for key in ids if key in found]
+    return [
+        _tool_result(call, asked["name"], found[asked["call_id"]])
+        for asked in tool_calls(call)
+        if asked["call_id"] in found
+    ]
 
 
 def _new_messages(call: AgentCall) -> "Iterable[ChatMessageContent]":
@@ -63,9 +66,9 @@ def _arguments(item: FunctionCallContent) -> tuple[dict[str, Any], str | None]:
     return parsed, None
 
 
-def _tool_result(call: AgentCall, item: FunctionResultContent) -> ToolResult:
+def _tool_result(call: AgentCall, name: str, item: FunctionResultContent) -> ToolResult:
     """The result; one that no run stands behind is Semantic Kernel's own refusal of the call."""
-    result = ToolResult(name=item.name or "", call_id=item.id or "", result=item.result)
+    result = ToolResult(name=name, call_id=item.id or "", result=item.result)
     run = call.tool_runs.get(item.id or "")
     if run is None:
         result["is_error"] = result["refused"] = call.runs_are_kept

@@ -1,0 +1,235 @@
+"""Run every test case of an agent.yaml and report."""
+
+import asyncio
+import logging
+import platform
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import holodeck
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
+from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
+from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.observability import names, span
+from holodeck.lib.test_runner.agent_factory import AgentFactory
+from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.grading import Gradebook
+from holodeck.lib.test_runner.summary import summarize
+from holodeck.lib.test_runner.tool_checks import validate_tool_calls
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestReport, TestResult
+
+__all__ = [
+    "RAG_EVALUATOR_MAP",
+    "RAGEvaluatorConstructor",
+    "TestExecutor",
+    "validate_tool_calls",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class TestExecutor:
+    """Runs the test cases of an agent; what is not injected is made from the configuration.
+
+    Args:
+        agent_config_path: The agent.yaml; its folder is where relative paths start.
+        execution_config: Settings from the command line; they win over all others.
+        file_processor: Turns the files of a case into text.
+        agent_factory: Builds the agents; used where no backend is given.
+        evaluators: Evaluators by metric name. One that a metric of the configuration names stands
+            in for the built-in one; any other is computed for every case.
+        config_loader: Reads the configuration.
+        progress_callback: Called with each result as soon as there is one.
+        force_ingest: Passed on to the backend; only vector stores ingest, and none exist yet.
+        agent_config: The agent, instead of the one in the file.
+        resolved_execution_config: Settings with every value, instead of the resolved ones.
+        backend: The way to the agent, instead of the one that the configuration names.
+        allow_side_effects: Passed on to the selection of a backend.
+        on_test_start: Called with each case right before it runs.
+
+    Attributes:
+        agent_config: The agent.
+        config: The settings, every value given.
+        evaluators: The evaluators of cases without metrics of their own, by name.
+
+    Raises:
+        ConfigError: The configuration is wrong; nothing has been run.
+    """
+
+    __test__ = False
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
+        self,
+        agent_config_path: str,
+        execution_config: ExecutionConfig | None = None,
+        file_processor: FileProcessor | None = None,
+        agent_factory: AgentFactory | None = None,
+        evaluators: dict[str, BaseEvaluator] | None = None,
+        config_loader: ConfigLoader | None = None,
+        progress_callback: Callable[[TestResult], None] | None = None,
+        on_test_start: Callable[[TestCaseModel], None] | None = None,
+        force_ingest: bool = False,
+        agent_config: Agent | None = None,
+        resolved_execution_config: ExecutionConfig | None = None,
+        backend: AgentBackend | None = None,
+        allow_side_effects: bool = False,
+    ) -> None:
+        self.agent_config_path = agent_config_path
+        self.cli_config = execution_config
+        self.config_loader = config_loader or ConfigLoader()
+        self.progress_callback = progress_callback
+        self.on_test_start = on_test_start
+        self.force_ingest = force_ingest
+        self.allow_side_effects = allow_side_effects
+        self.agent_config = self._placed(agent_config)
+        self.config = resolved_execution_config or self.config_loader.settings_of(
+            self.agent_config, execution_config
+        )
+        self.file_processor = file_processor or FileProcessor.from_execution_config(
+            self.config, base_dir=self.agent_config.base_dir
+        )
+        self.agent_factory = agent_factory
+        self._backend: AgentBackend | None = backend or agent_factory
+        self._gradebook = Gradebook(self.agent_config, evaluators)
+        self.evaluators = self._gradebook.evaluators
+        self._results: dict[int, TestResult] = {}
+        self._started = time.perf_counter()
+
+    def _placed(self, given: Agent | None) -> Agent:
+        """The agent, its relative paths starting from the folder of its file."""
+        if given is None:
+            return self.config_loader.load_agent_yaml(self.agent_config_path)
+        if given.is_placed:
+            return given
+        return given.placed_in(Path(self.agent_config_path).absolute().parent)
+
+    @property
+    def cases(self) -> list[TestCaseModel]:
+        """The test cases, in the order of the file."""
+        return self.agent_config.test_cases or []
+
+    async def execute_tests(self) -> TestReport:
+        """Run every case and report; results stand in the order of the file.
+
+        At most `parallel_test_cases` run at once. Cancelling it cancels what runs; what had
+        finished by then is in `report(interrupted=True)`.
+
+        Raises:
+            BackendInitError: The agent cannot be built or reached at all.
+            ConfigError: The agent's configuration is wrong.
+        """
+        self._results = {}
+        self._started = time.perf_counter()
+        with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
+            if self.cases:
+                await self._run_all(await self._ready_backend())
+            report = self.report()
+            passed = report.summary.failed == 0
+            current.set({names.SUITE_STATUS: "success" if passed else "failure"})
+        return report
+
+    async def _ready_backend(self) -> AgentBackend:
+        if self._backend is None:
+            self._backend = await BackendSelector.select(
+                self.agent_config,
+                mode="test",
+                allow_side_effects=self.allow_side_effects,
+                execution=self.config,
+                force_ingest=self.force_ingest,
+            )
+            return self._backend
+        try:
+            await self._backend.initialize()
+        except HoloDeckError:
+            raise
+        except Exception as error:
+            raise BackendInitError(f"{type(error).__name__}: {error}") from error
+        return self._backend
+
+    async def _run_all(self, backend: AgentBackend) -> None:
+        """Workers take one case after the other: ten thousand cases are not as many tasks."""
+        waiting = iter(enumerate(self.cases))
+        workers = min(self.config.parallel_test_cases or 1, len(self.cases))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(workers):
+                    group.create_task(self._work(waiting, backend))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from None
+
+    async def _work(
+        self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend
+    ) -> None:
+        for index, case in waiting:
+            if self.on_test_start is not None:
+                self.on_test_start(case)
+            result = await CaseRun(
+                case=case,
+                backend=backend,
+                files=self.file_processor,
+                checks=self._gradebook.checks_of(index),
+                retrieval_tools=self._retrieval_tools(),
+                agent_name=self.agent_config.name,
+            ).result()
+            self._results[index] = result
+            if self.progress_callback is not None:
+                self.progress_callback(result)
+
+    def _retrieval_tools(self) -> frozenset[str]:
+        tools = self.agent_config.tools or []
+        return frozenset(tool.name for tool in tools if tool.is_retrieval)
+
+    def report(self, *, interrupted: bool = False) -> TestReport:
+        """The report of the results so far."""
+        results = [self._results[index] for index in sorted(self._results)]
+        return TestReport(
+            agent_name=self.agent_config.name,
+            agent_config_path=str(self.agent_config_path),
+            results=results,
+            summary=summarize(results, round((time.perf_counter() - self._started) * 1000)),
+            timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
+            holodeck_version=holodeck.__version__,
+            environment=self._environment(),
+            interrupted=interrupted,
+            planned_tests=len(self.cases),
+        )
+
+    def _environment(self) -> dict[str, str]:
+        found = {"python_version": f"Python {platform.python_version()}", "os": platform.system()}
+        if self.agent_config.model is not None:
+            model = self.agent_config.model
+            found["model"] = f"{model.provider.value}/{model.name}"
+        return found
+
+    async def shutdown(self) -> None:
+        """Let go of the backend; on the loop that ran the tests. May be called twice."""
+        backend, self._backend = self._backend, self.agent_factory
+        if backend is None:
+            return
+        try:
+            await backend.teardown()
+        except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
+            logger.warning("letting go of the agent failed: %s: %s", type(error).__name__, error)
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group; configuration errors before all others."""
+    flat = [error for error in _flattened(errors) if not isinstance(error, asyncio.CancelledError)]
+    return next((error for error in flat if isinstance(error, ConfigError)), flat[0])
+
+
+def _flattened(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in errors.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _flattened(error)
+        else:
+            yield error

@@ -1,0 +1,195 @@
+"""Checks of a case: one row for each configured metric, scored or an error with its reason."""
+
+import logging
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.base import BaseEvaluator, Observation
+from holodeck.lib.evaluators.metric_table import build_evaluator, lacks_reference
+from holodeck.lib.observability import Span, names, span
+from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
+from holodeck.models.agent import Agent
+from holodeck.models.evaluation import EvaluationMetric, metric_label
+from holodeck.models.test_result import MetricResult
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A metric ready to be computed."""
+
+    name: str
+    evaluator: BaseEvaluator
+    threshold: float | None = None
+    fail_on_error: bool = False
+
+
+class Gradebook:
+    """The checks of every case of an agent, built once and before any agent is called.
+
+    `injected` evaluators stand in for the configured metrics of the same name; the others are
+    computed for every case, besides its metrics.
+    """
+
+    def __init__(self, agent: Agent, injected: Mapping[str, BaseEvaluator] | None = None) -> None:
+        self._injected = dict(injected or {})
+        self._base_dir = agent.base_dir
+        metrics = agent.evaluations.metrics if agent.evaluations else []
+        cases = agent.test_cases or []
+        self._global = self._checks(metrics, "evaluations.metrics")
+        self._own = {
+            index: self._checks(case.evaluations, f"test_cases[{index}].evaluations")
+            for index, case in enumerate(cases)
+            if case.evaluations is not None
+        }
+        configured = {
+            check.name for checks in (self._global, *self._own.values()) for check in checks
+        }
+        self._extra = [
+            Check(name, evaluator)
+            for name, evaluator in self._injected.items()
+            if name not in configured
+        ]
+        _refuse_lacking_references(agent)
+
+    @property
+    def evaluators(self) -> dict[str, BaseEvaluator]:
+        """The evaluators that serve every case without metrics of its own, by name."""
+        return {check.name: check.evaluator for check in [*self._global, *self._extra]}
+
+    def checks_of(self, index: int) -> list[Check]:
+        """The checks of the case at that place in the file; its own replace the global ones."""
+        return [*self._own.get(index, self._global), *self._extra]
+
+    def _checks(self, metrics: Sequence[EvaluationMetric], where: str) -> list[Check]:
+        taken: set[str] = set()
+        return [
+            self._check(metric, _free_name(metric_label(metric), taken), f"{where}[{index}]")
+            for index, metric in enumerate(metrics)
+            if metric.enabled
+        ]
+
+    def _check(self, metric: EvaluationMetric, name: str, where: str) -> Check:
+        evaluator = self._injected.get(name)
+        if evaluator is None:
+            evaluator = build_evaluator(metric, self._base_dir, where=where)
+        return Check(name, evaluator, metric.threshold, metric.fail_on_error)
+
+
+def _free_name(label: str, taken: set[str]) -> str:
+    """The label, numbered from its second use on, so that no row hides another."""
+    name, number = label, 1
+    while name in taken:
+        number += 1
+        name = f"{label} #{number}"
+    taken.add(name)
+    return name
+
+
+def _refuse_lacking_references(agent: Agent) -> None:
+    """A metric that compares, for a case that gives it nothing to compare with, is a mistake."""
+    shared = agent.evaluations.metrics if agent.evaluations else []
+    for index, case in enumerate(agent.test_cases or []):
+        for metric in shared if case.evaluations is None else case.evaluations:
+            if metric.enabled and lacks_reference(metric, case.ground_truth):
+                raise ConfigError(
+                    f"test_cases[{index}]" + (f" ({case.name})" if case.name else ""),
+                    f"metric {metric.metric!r} has nothing to compare with; "
+                    "write 'ground_truth' here, or 'value' in the metric",
+                )
+
+
+async def grade(checks: Sequence[Check], observation: Observation) -> list[MetricResult]:
+    """One row for each check, in order; after an error that is to fail the case, no more."""
+    rows: list[MetricResult] = []
+    for check in checks:
+        row = await _grade_one(check, observation)
+        rows.append(row)
+        if row.error is not None and check.fail_on_error:
+            break
+    return rows
+
+
+async def _grade_one(check: Check, observation: Observation) -> MetricResult:
+    started = time.perf_counter()
+    with span(names.check(check.name)) as current:
+        try:
+            found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
+            row = _row(check, found, started)
+        except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
+            logger.debug("metric %s: %s", check.name, traceback.format_exc())
+            row = _error_row(check, error, started)
+        _tell(current, row)
+    return row
+
+
+def _inputs(evaluator: BaseEvaluator, seen: Observation) -> dict[str, Any]:
+    builder = EvalKwargsBuilder(
+        agent_response=seen.response,
+        input_query=seen.input,
+        ground_truth=seen.ground_truth,
+        file_content=seen.file_content,
+        retrieval_context=list(seen.retrieval_context) or None,
+    )
+    inputs = builder.build_for(evaluator)
+    return {**inputs, "observation": seen} if evaluator.uses_observation else inputs
+
+
+def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult:
+    score = _score(check, found)
+    verdict = found.get("passed")
+    reasoning = found.get("reasoning")
+    return MetricResult(
+        metric_name=check.name,
+        score=score,
+        threshold=check.threshold,
+        passed=verdict if check.threshold is None else score >= check.threshold,
+        retry_count=found.get("retry_count", 0),
+        evaluation_time_ms=_ms_since(started),
+        reasoning=str(reasoning) if reasoning else None,
+    )
+
+
+def _score(check: Check, found: Mapping[str, Any]) -> float:
+    """The metric's score: under `score`, else under the metric's own name; never out of 0–1."""
+    score = found.get("score", found.get(check.name))
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise EvaluationError(f"gave no score; its result has {', '.join(found) or 'nothing'}")
+    if not 0 <= score <= 1:
+        raise EvaluationError(f"gave the score {score}, which is not between 0 and 1")
+    return float(score)
+
+
+def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
+    known = isinstance(error, EvaluationError | ConfigError)
+    return MetricResult(
+        metric_name=check.name,
+        threshold=check.threshold,
+        passed=False,
+        error=str(error) if known else f"{type(error).__name__}: {error}",
+        evaluation_time_ms=_ms_since(started),
+    )
+
+
+def _tell(current: Span, row: MetricResult) -> None:
+    current.event(
+        names.EVALUATION_RESULT,
+        **{
+            names.EVALUATION_NAME: row.metric_name,
+            names.EVALUATION_SCORE: row.score,
+            names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],
+            names.ERROR_TYPE: None if row.error is None else "evaluation_error",
+        },
+    )
+
+
+def _ms_since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+__all__ = ["Check", "Gradebook", "grade"]
