@@ -4,7 +4,7 @@ import io
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from holodeck.errors import HoloDeckError, MissingExtra
+from holodeck.errors import MissingExtra
 from holodeck.lib.text import one_line
 
 if TYPE_CHECKING:
@@ -29,9 +29,7 @@ def as_markdown(data: bytes, kind: "FileType") -> str:
     converter, info = _converter(kind)
     try:
         converted = converter.convert(io.BytesIO(data), info)
-    except HoloDeckError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a parser raises at a damaged file
+    except Exception as error:  # whatever a parser raises at a damaged file
         if type(error).__name__ == "MissingDependencyException":
             raise MissingExtra("files", f"reading {SUFFIXES[kind]} files") from error
         reason = one_line(str(error), 200) or type(error).__name__
@@ -76,7 +74,7 @@ def _converter(kind: "FileType") -> tuple[Any, Any]:
         )
     except ImportError as error:
         raise MissingExtra("files", f"reading {SUFFIXES[kind]} files") from error
-    makers = {
+    makers: dict[str, Any] = {
         "pdf": PdfConverter,
         "word": DocxConverter,
         "excel": XlsxConverter,

@@ -5,7 +5,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from holodeck.errors import ConfigError, HoloDeckError, NotSupportedYet
+from holodeck.errors import ConfigError, MissingExtra, NotSupportedYet
 from holodeck.lib.files.documents import as_markdown
 from holodeck.lib.files.text import decoded
 from holodeck.lib.paths import file_inside
@@ -99,10 +99,10 @@ class _Reading(threading.Thread):
     def run(self) -> None:
         try:
             self.text = self._read()
+        except (MissingExtra, ValueError) as error:
+            self.error = str(error)
         except ConfigError as error:
             self.error = error.message
-        except (HoloDeckError, ValueError) as error:
-            self.error = str(error)
         except OSError as error:
             self.error = f"cannot be read: {error.strerror or error}"
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a parser may raise anything

@@ -1,0 +1,231 @@
+import asyncio
+import io
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from holodeck.errors import NotSupportedYet
+from holodeck.lib.files import documents, processor
+from holodeck.lib.files.processor import FileProcessor
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_case import FileInput
+
+
+@pytest.fixture
+def process(tmp_path):
+    """What becomes of a file with the given contents."""
+
+    def processed(contents, kind="text", name="file", **options):
+        if contents is not None:
+            (tmp_path / name).write_bytes(contents)
+        return FileProcessor(base_dir=tmp_path, **options).process_file(
+            FileInput(path=name, type=kind)
+        )
+
+    return processed
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [
+        ("naïve\r\ntext".encode(), "naïve\ntext"),
+        ("naïve".encode("utf-8-sig"), "naïve"),
+        ("naïve".encode("utf-16"), "naïve"),
+    ],
+    ids=["utf-8", "with a mark", "utf-16 with a mark"],
+)
+@pytest.mark.parametrize("kind", ["text", "csv"])
+def test_text_is_read_as_it_is(process, kind, contents, text):
+    processed = process(contents, kind)
+
+    assert (processed.markdown_content, processed.error) == (text, None)
+    assert processed.metadata == {"path": "file", "type": kind, "size_bytes": len(contents)}
+
+
+@pytest.mark.parametrize(
+    ("contents", "kind", "said"),
+    [
+        (b"caf\xe9", "text", "is not UTF-8 text (byte 0xe9 at offset 3); save it as UTF-8"),
+        (b"a\0b", "text", "is not text: there is a NUL at character 1"),
+        (b"", "text", "is empty"),
+        (b" \n", "csv", "no text could be read from it"),
+        (b"hello", "pdf", "is not a PDF file"),
+        (b"%PDF-1.7 and nothing else", "pdf", "cannot be read as .pdf: "),
+        (b"hello", "word", "is not a .docx file"),
+        (b"\xd0\xcf\x11\xe0more", "excel", "is encrypted or of an old format; save it as plain"),
+        (b"PK\x03\x04broken", "powerpoint", "is damaged: "),
+        (None, "text", "there is no such file in "),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_says_why(process, contents, kind, said):
+    processed = process(contents, kind)
+
+    assert processed.error.startswith(said)
+    assert processed.markdown_content == ""
+
+
+def test_a_zip_that_is_no_document_is_an_error(process):
+    with io.BytesIO() as stream:
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr("a.txt", "hello")
+        packed = stream.getvalue()
+
+    assert process(packed, "word").error.startswith("cannot be read as .docx")
+
+
+def test_a_zip_bomb_is_refused(process, monkeypatch):
+    monkeypatch.setattr(documents, "MOST_UNPACKED_BYTES", 1000)
+    with io.BytesIO() as stream:
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("word/document.xml", "x" * 1_000_000)
+        packed = stream.getvalue()
+
+    assert process(packed, "word").error.startswith("unpacks to 1 MB")
+
+
+def test_a_file_that_is_too_large_is_refused(process, tmp_path):
+    with (tmp_path / "file").open("wb") as file:
+        file.truncate(processor.MOST_BYTES + 1)
+
+    assert process(None).error == "is 50.0 MB large; at most 50 MB are read"
+
+
+def test_a_file_outside_of_the_folder_is_refused(process, tmp_path):
+    (tmp_path.parent / "secret.txt").write_text("secret")
+
+    processed = process(None, name="../secret.txt")
+
+    assert "outside of the agent's folder" in processed.error
+    assert processed.markdown_content == ""
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["folder", "pipe"])
+def test_only_regular_files_are_read(process, tmp_path, make):
+    make(tmp_path / "thing")
+
+    assert process(None, name="thing").error == "is not a regular file"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_is_an_error(process, tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "file").chmod(0)
+
+    assert process(None).error == "cannot be read: Permission denied"
+
+
+def test_a_word_document_is_read(process):
+    text = "<w:p><w:r><w:t>Hello from Word</w:t></w:r></w:p>"
+
+    assert process(word(text), "word").markdown_content == "Hello from Word"
+
+
+def test_a_document_without_text_is_an_error(process):
+    assert process(word(""), "word").error == "no text could be read from it"
+
+
+def test_a_spreadsheet_is_read(process, tmp_path):
+    from openpyxl import Workbook
+
+    book = Workbook()
+    book.active.append(["city", "days"])
+    book.active.append(["Oslo", 3])
+    book.save(tmp_path / "book.xlsx")
+
+    text = process(None, "excel", name="book.xlsx").markdown_content
+    assert "| Oslo | 3 |" in text
+
+
+def test_slides_are_read(process, tmp_path):
+    from pptx import Presentation
+
+    slides = Presentation()
+    slides.slides.add_slide(slides.slide_layouts[0]).shapes.title.text = "Hello slides"
+    slides.save(str(tmp_path / "a.pptx"))
+
+    assert "Hello slides" in process(None, "powerpoint", name="a.pptx").markdown_content
+
+
+def test_a_pdf_is_read(process):
+    assert "Hello from PDF" in process(pdf("Hello from PDF"), "pdf").markdown_content
+
+
+def test_a_time_limit_holds(process):
+    processed = process(pdf("Hello"), "pdf", processing_timeout_ms=1)
+
+    assert processed.error == "could not be read within 0.001 s (execution.file_timeout)"
+    assert processed.processing_time_ms < 5000
+
+
+async def test_reading_beside_the_loop_gives_the_same(tmp_path):
+    (tmp_path / "a.txt").write_text("hello")
+    files = FileProcessor(base_dir=tmp_path)
+    file = FileInput(path="a.txt", type="text")
+
+    both = await asyncio.gather(files.process_file_async(file), files.process_file_async(file))
+
+    assert [one.markdown_content for one in both] == ["hello", "hello"]
+
+
+def test_the_time_limit_comes_from_the_settings():
+    made = FileProcessor.from_execution_config(ExecutionConfig(file_timeout=1.5))
+
+    assert (made.processing_timeout_ms, made.base_dir) == (1500, None)
+
+
+def test_parameters_of_remote_files_are_refused():
+    with pytest.raises(NotSupportedYet, match="cache_dir"):
+        FileProcessor(cache_dir=str(Path.cwd()))
+
+
+def word(body: str) -> bytes:
+    """A minimal Word document."""
+    types = (
+        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+        '<Default Extension="rels"'
+        ' ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+        '<Override PartName="/word/document.xml" ContentType='
+        '"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/>'
+        "</Types>"
+    )
+    relations = (
+        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+        '<Relationship Id="r1" Target="word/document.xml" Type='
+        '"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"/>'
+        "</Relationships>"
+    )
+    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    with io.BytesIO() as stream:
+        with zipfile.ZipFile(stream, "w") as archive:
+            archive.writestr("[Content_Types].xml", types)
+            archive.writestr("_rels/.rels", relations)
+            archive.writestr(
+                "word/document.xml",
+                f'<w:document xmlns:w="{namespace}"><w:body>{body}</w:body></w:document>',
+            )
+        return stream.getvalue()
+
+
+def pdf(text: str) -> bytes:
+    """A minimal PDF of one page."""
+    drawing = f"BT /F1 24 Tf 72 720 Td ({text}) Tj ET".encode()
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R"
+        b" /Resources << /Font << /F1 5 0 R >> >> >>",
+        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawing), drawing),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    written = b"%PDF-1.4\n"
+    offsets = []
+    for number, item in enumerate(objects, 1):
+        offsets.append(len(written))
+        written += b"%d 0 obj\n%s\nendobj\n" % (number, item)
+    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    start = len(written)
+    size = len(objects) + 1
+    written += b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table)
+    return written + b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (size, start)
