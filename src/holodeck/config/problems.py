@@ -1,43 +1,61 @@
 """What pydantic found wrong, said with the place in the file and the nearest right word."""
 
 import difflib
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from holodeck.config.nodes import Node, short
+from holodeck.config.secrets import names_a_secret
 from holodeck.config.shape import known_keys
 from holodeck.config.source import Path_, Source, dotted
 from holodeck.errors import ConfigError
 from holodeck.models.evaluation import BUILT_IN, JUDGE_METRICS, JUDGE_TYPES, RAGMetricType
 
 MAX_MESSAGE = 2000
-_SECRET = ("key", "secret", "token", "password", "authorization", "headers", "cookie")
+MAX_PROBLEMS = 100
 _JUDGES = "it needs a judge model; remove it"
 
 
 def config_error(error: ValidationError, source: Source, model: type[BaseModel]) -> ConfigError:
     """One error whose text has a line per problem, each beginning with its place."""
     reader = _Reader(source, model)
-    lines = list(dict.fromkeys(reader.line(detail) for detail in reader.relevant(error)))
-    lines.sort(key=lambda line: line[:2])
-    texts = _bounded([f"{source.name}:{line}:{column}: {text}" for line, column, text in lines])
+    details = reader.relevant(error)
+    lines = sorted({reader.line(detail) for detail in details[:MAX_PROBLEMS]})
+    more = max(0, len(details) - MAX_PROBLEMS)
+    texts = [f"{source.name}:{line}:{column}: {text}" for line, column, text in lines]
     line, column, _ = lines[0]
     place = f"{source.name}:{line}:{column}"
-    return ConfigError(place, "\n".join(texts).removeprefix(f"{place}: "))
+    return ConfigError(place, "\n".join(_bounded(texts, more)).removeprefix(f"{place}: "))
 
 
-def _bounded(lines: list[str]) -> list[str]:
+def _bounded(lines: list[str], more: int) -> list[str]:
     kept: list[str] = []
     room = MAX_MESSAGE
     for line in lines:
         room -= len(line) + 1
         if room < 0 and kept:
-            return [*kept, f"and {len(lines) - len(kept)} more"]
+            break
         kept.append(line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}…")
-    return kept
+    more += len(lines) - len(kept)
+    return [*kept, f"and {more} more"] if more else kept
+
+
+def _is_about_kind(one: ErrorDetails) -> bool:
+    return one["type"].endswith("_type")
+
+
+def _is_of_another_member(
+    one: ErrorDetails, path: Path_, judged: set[Path_], counts: Mapping[Path_, int]
+) -> bool:
+    if not _is_about_kind(one):
+        return False
+    if isinstance(one["input"], dict):
+        return path in judged
+    return one["type"] == "model_type" and counts[path] > 1
 
 
 class _Reader:
@@ -48,33 +66,26 @@ class _Reader:
         self._model = model
 
     def relevant(self, error: ValidationError) -> list[ErrorDetails]:
-        """The errors without those of a union's other members."""
-        details = error.errors(include_url=False)
-        return [one for one in details if not self._is_of_another_member(one, details)]
-
-    def _is_of_another_member(self, one: ErrorDetails, details: Sequence[ErrorDetails]) -> bool:
-        """Whether a value is of the wrong kind for one member and judged in full by another."""
-        if not one["type"].endswith("_type"):
-            return False
-        path, _ = self._source.find(one["loc"])
-        siblings = [d for d in details if d is not one and d["loc"][:-1][: len(path)] == path]
-        if isinstance(one["input"], dict):
-            return any(
-                not d["type"].endswith("_type") or len(d["loc"]) > len(one["loc"]) for d in siblings
-            )
-        return one["type"] == "model_type" and bool(siblings)
+        """The errors without those of a union's other members: a mapping is not blamed for not
+        being text, nor text for not being a mapping."""
+        found = [(one, self._source.find(one["loc"])[0]) for one in error.errors(include_url=False)]
+        judged: set[Path_] = set()
+        for one, path in found:
+            end = len(path) - 1 if _is_about_kind(one) else len(path)
+            judged.update(path[:length] for length in range(end + 1))
+        counts = Counter(path for _, path in found)
+        return [one for one, path in found if not _is_of_another_member(one, path, judged, counts)]
 
     def line(self, detail: ErrorDetails) -> tuple[int, int, str]:
         """Line, column and text of a problem."""
         path, node = self._source.find(detail["loc"])
         text = self._text(detail, node, path)
-        named = _quoted_key(text)
         if detail["type"] == "extra_forbidden":
             node = self._key(path) or node
         elif detail["type"] == "missing":
             path = (*path, str(detail["loc"][-1]))
-        elif named is not None and isinstance(node.value, dict) and named in node.value:
-            node = node.value[named][0]
+        elif detail["type"] == "value_error":
+            node = self._key((*path, *_quoted_path(text))) or node
         where = dotted(path)
         return node.line, node.column, f"{where}: {text}" if where else text
 
@@ -96,8 +107,8 @@ class _Reader:
         if kind in ("enum", "literal_error"):
             return _not_a_choice(found, str(context.get("expected", "")))
         if kind in ("value_error", "assertion_error"):
-            return _of_validator(context.get("error"), detail["msg"])
-        return f"found {found}; wanted {wanted(kind, context, detail['msg'])}"
+            return detail["msg"].removeprefix("Value error, ")
+        return f"found {found}; wanted {_wanted(kind, context, detail['msg'])}"
 
     def _found(self, node: Node, path: Path_) -> str:
         """The value as written in the file, so that what a variable held is never shown."""
@@ -106,17 +117,17 @@ class _Reader:
             return "a mapping"
         if isinstance(value, list):
             return f"a list of {len(value)}"
-        if any(word in str(part).lower() for part in path for word in _SECRET):
+        if any(part == "headers" or names_a_secret(str(part)) for part in path):
             return "a value that is not shown"
         if value is None:
             return "nothing"
         return short(value) if isinstance(value, str) else str(value).lower()[:80]
 
 
-def _quoted_key(text: str) -> str | None:
-    """The key that a validator's message begins with, in quotes."""
-    parts = text.split("'")
-    return parts[1].split(":")[0] if len(parts) > 2 and not parts[0] else None
+def _quoted_path(text: str) -> list[str]:
+    """The key, or path of keys, that a validator's message begins with, in quotes."""
+    parts = text.split("'", maxsplit=2)
+    return parts[1].partition(":")[0].split(".") if len(parts) > 2 and not parts[0] else []
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
@@ -153,14 +164,6 @@ def _not_a_choice(found: str, expected: str) -> str:
     return f"found {found}{hint} wanted {expected}" if near else f"found {found}; wanted {expected}"
 
 
-def _of_validator(error: Any, message: str) -> str:
-    if isinstance(error, ValidationError):
-        return "; ".join(
-            f"{dotted(one['loc'])}: {one['msg']}" for one in error.errors(include_url=False)[:3]
-        )
-    return message.removeprefix("Value error, ")
-
-
 _KINDS = {
     "string": "text; put it in quotes",
     "int": "a whole number",
@@ -187,8 +190,13 @@ _PATTERNS = {
 }
 
 
-def wanted(kind: str, context: dict[str, Any], message: str) -> str:
-    """What a value should have been, for pydantic's kind of error."""
+def wanted(error: ValidationError) -> str:
+    """What a single value should have been."""
+    one = error.errors(include_url=False)[0]
+    return _wanted(one["type"], one.get("ctx", {}), one["msg"])
+
+
+def _wanted(kind: str, context: dict[str, Any], message: str) -> str:
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"{words} {context[key]:g}"

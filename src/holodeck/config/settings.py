@@ -13,7 +13,11 @@ from holodeck.config.problems import wanted
 from holodeck.errors import ConfigError
 from holodeck.models.config import ExecutionConfig, Setting
 
-OTHER_VARIABLES = ("HOLODECK_CACHE_DIR", "HOLODECK_LOG_LEVEL", "HOLODECK_HUB_URL")
+OTHER_VARIABLES = {
+    "HOLODECK_CACHE_DIR": "Folder of the local models; else the user's cache folder.",
+    "HOLODECK_HUB_URL": "Where models are fetched from; else the model hub.",
+    "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
+}
 """Variables of ours that are no setting of a run."""
 
 
@@ -94,13 +98,8 @@ def _from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, 
     except ValidationError as error:
         raise ConfigError(
             declared.variable,
-            f"found {short(text)}; {_problem(error)} ({declared.setting.help})",
+            f"found {short(text)}; wanted {wanted(error)} ({declared.setting.help})",
         ) from error
-
-
-def _problem(error: ValidationError) -> str:
-    one = error.errors(include_url=False)[0]
-    return f"wanted {wanted(one['type'], one.get('ctx', {}), one['msg'])}"
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:

@@ -21,6 +21,7 @@ class Instructions(Model):
     file: NonBlank | None = None
     """Relative to the agent.yaml."""
     inline: NonBlank | None = None
+    """The text, sent word for word."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "Instructions":
@@ -33,21 +34,28 @@ class HttpAnswerPaths(Model):
     """Where the parts of the answer stand in the JSON that comes back, as `a.b[0].c`."""
 
     text: NonBlank = "response"
+    """The reply."""
     tool_calls: NonBlank | None = None
     """A list of {name, arguments, result?}."""
     prompt_tokens: NonBlank | None = None
+    """Tokens read."""
     completion_tokens: NonBlank | None = None
+    """Tokens written."""
 
 
 class HttpBackendConfig(Model):
     """An agent behind a URL: POST per input."""
 
     type: Literal["http"]
+    """How the agent is reached."""
     url: NonBlank
+    """Where each input is posted."""
     headers: dict[str, SecretStr] = {}
+    """Headers of each request; their values are never shown."""
     request: dict[str, Json] = {"input": "{input}"}
     """The JSON body; the text `{input}` anywhere in its strings becomes the user's input."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
+    """Where the answer's parts are found."""
 
 
 class Agent(Model):
@@ -63,19 +71,29 @@ class Agent(Model):
     }
 
     name: NonBlank
+    """What reports call the agent."""
     description: NonBlank | None = None
+    """For people; nothing else reads it."""
     author: NonBlank | None = None
+    """For people; nothing else reads it."""
     model: LLMProvider | None = None
+    """The model; needed unless a `backend` brings its own."""
     instructions: Instructions | None = None
+    """What the agent is told; needed unless a `backend` brings its own."""
     backend: NonBlank | HttpBackendConfig | None = None
     """How to reach the agent: nothing (Semantic Kernel), `module:attribute`, or an HTTP mapping."""
     response_format: dict[str, Json] | NonBlank | None = None
     """A JSON schema for the answer, or the path of a JSON file that holds one."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
+    """What the agent may call."""
     evaluations: EvaluationConfig | None = None
+    """Metrics of every case that has none of its own."""
     test_cases: list[TestCaseModel] | None = None
+    """What is said to the agent, and what is expected of it."""
     execution: ExecutionConfig | None = None
+    """Settings of the run."""
     observability: ObservabilityConfig | None = None
+    """Traces of the run."""
 
     _base_dir: Path | None = PrivateAttr(default=None)
     _locate: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)

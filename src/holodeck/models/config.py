@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
+from pydantic_core import CoreSchema
 
 from holodeck.models.base import Count, Model, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
@@ -22,6 +23,12 @@ class Setting:
     def variable(field: str) -> str:
         """The environment variable of a field."""
         return f"HOLODECK_{field.upper()}"
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """The field's own schema with the help and default said here."""
+        return {**handler(schema), "description": self.help, "default": self.default}
 
 
 class ExecutionConfig(Model):
@@ -91,6 +98,7 @@ class GlobalConfig(Model):
     providers: dict[str, ProviderSettings] | None = None
     """Fills keys that the agent's `model` leaves out, by provider name."""
     execution: ExecutionConfig | None = None
+    """Settings of the run."""
 
     @model_validator(mode="after")
     def _providers_are_known(self) -> "GlobalConfig":

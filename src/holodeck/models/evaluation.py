@@ -44,7 +44,9 @@ class EvaluationMetric(Model):
     }
 
     type: Literal["standard"] = "standard"
+    """May be left out."""
     metric: NonBlank
+    """Which metric: one of the names below, or `module:callable`."""
     threshold: Ratio | None = None
     """Score to reach, 0 to 1; without one the metric's own verdict counts, if it has one."""
     enabled: bool = True
@@ -62,7 +64,9 @@ class ComparingMetric(EvaluationMetric):
     """Compares the answer with `value` or `values`, else with the case's `ground_truth`."""
 
     value: NonBlank | None = None
+    """What to compare with."""
     values: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """Several right texts, of which the best counts unless the metric says otherwise."""
 
     @model_validator(mode="after")
     def _says_one_thing(self) -> "ComparingMetric":
@@ -79,7 +83,9 @@ class TextMetric(ComparingMetric):
     """Compares text literally, after the normalisations asked for."""
 
     ignore_case: bool = False
+    """Whether A and a are the same."""
     ignore_punctuation: bool = False
+    """Whether punctuation is left out on both sides."""
     normalize_whitespace: bool = False
     """Runs of white space count as one space."""
 
@@ -137,9 +143,11 @@ class RegexMetric(EvaluationMetric):
 
     metric: Literal["regex"]
     pattern: NonBlank
+    """The regular expression."""
     fullmatch: bool = False
     """Whether the whole answer must match."""
     ignore_case: bool = False
+    """Whether A and a are the same."""
     time_limit_ms: Milliseconds = 1000
     """A pattern that takes longer makes an error row, not a hang."""
 
@@ -149,6 +157,7 @@ class JsonSchemaMetric(EvaluationMetric):
 
     metric: Literal["json_schema"]
     schema_: dict[str, Json] = Field(alias="schema")
+    """The JSON schema."""
     allow_fenced: bool = False
     """Whether JSON inside a Markdown fence is accepted."""
 
@@ -158,11 +167,17 @@ class NumericMetric(ComparingMetric):
 
     metric: Literal["numeric"]
     value: float | NonBlank | None = None  # type: ignore[assignment]
+    """The number to compare with."""
     values: Annotated[list[float | NonBlank], Field(min_length=1)] | None = None  # type: ignore[assignment]
+    """Several right numbers."""
     absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    """How far off the answer may be."""
     relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
+    """How far off the answer may be, as a share of the number."""
     accept_percent: bool = False
+    """Whether 45 % counts as 0.45."""
     accept_thousands_separators: bool = False
+    """Whether 1,234 counts as 1234."""
     pick: Literal["only", "first", "last", "any"] = "only"
     """Which of several numbers in the answer counts; `only` asks for exactly one."""
 
@@ -172,6 +187,7 @@ class LatencyMetric(EvaluationMetric):
 
     metric: Literal["latency"]
     max_ms: Milliseconds
+    """Most milliseconds that the agent may take."""
 
 
 class CustomMetric(EvaluationMetric):
@@ -231,6 +247,7 @@ class EvaluationConfig(Model):
     not_yet: ClassVar[dict[str, str]] = {"model": "judges"}
 
     metrics: Annotated[list[Metric], Field(min_length=1)]
+    """The metrics."""
 
 
 def metric_label(metric: EvaluationMetric) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.evaluation import Metric
@@ -41,6 +41,7 @@ class ExpectedTool(Model):
     """A strict expectation about one tool."""
 
     name: NonBlank
+    """The tool's name, or a part of it with `match: substring`."""
     args: dict[str, Json] = {}
     """Argument name → literal or matcher; arguments not named here are not looked at."""
     count: Annotated[int, Field(ge=1)] | None = None
@@ -54,7 +55,14 @@ class ExpectedTool(Model):
 
     @model_validator(mode="after")
     def _matchers_are_well_formed(self) -> "ExpectedTool":
-        self.matchers()
+        for name, value in self.args.items():
+            try:
+                _as_matcher(value)
+            except ValidationError as error:
+                problem = error.errors(include_url=False)[0]
+                at = "".join(f"{part}: " for part in problem["loc"])
+                reason = problem["msg"].removeprefix("Value error, ")
+                raise ValueError(f"'args.{name}': {at}{reason}") from error
         return self
 
 
@@ -84,6 +92,7 @@ class FileInput(Model):
     path: NonBlank
     """Relative to the agent.yaml."""
     type: FileType
+    """What the file holds."""
     description: str | None = None
     """Said to the agent above the file's text."""
 
@@ -118,6 +127,7 @@ class TestCaseModel(Model):
     ground_truth: NonBlank | None = None
     """The right answer; text metrics compare with it."""
     files: Annotated[list[FileInput], Field(max_length=10)] | None = None
+    """Files whose text goes to the agent before the input."""
     retrieval_context: list[str] | None = None
     """Retrieved passages, given by hand instead of taken from tool results."""
     evaluations: list[Metric] | None = None

@@ -16,6 +16,7 @@ class FunctionTool(Model):
     not_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
 
     type: Literal["function"]
+    """The kind of tool."""
     name: ToolName
     """What the model calls it; letters, digits and underscores."""
     file: NonBlank

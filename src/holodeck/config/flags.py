@@ -1,0 +1,92 @@
+"""Command-line options for the settings, made from the fields that declare them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, get_args
+
+import click
+from pydantic import TypeAdapter, ValidationError
+
+from holodeck.config.nodes import short
+from holodeck.config.problems import wanted
+from holodeck.config.settings import Declared, settings
+from holodeck.models.config import ExecutionConfig
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class SettingType(click.ParamType):
+    """A value that the setting's own field accepts."""
+
+    name = "number"
+
+    def __init__(self, declared: Declared) -> None:
+        self._adapter: TypeAdapter[Any] = TypeAdapter(declared.annotation)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return self._adapter.validate_python(value)
+        except ValidationError as error:
+            self.fail(f"found {short(str(value))}; wanted {wanted(error)}", param, ctx)
+
+
+def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
+    """A decorator that gives a command an option for every setting with a flag, but `without`.
+
+    Each arrives as an argument called like its field, None where the user did not give it.
+    """
+
+    def decorate(command: F) -> F:
+        for declared in reversed(settings().values()):
+            if declared.setting.flags and declared.field not in without:
+                command = option(declared)(command)
+        return command
+
+    return decorate
+
+
+def option(declared: Declared) -> Callable[[F], F]:
+    """The option of one setting; a switch can also be turned off, as in `--no-quiet`."""
+    flags = list(declared.setting.flags)
+    if not _is_switch(declared):
+        return click.option(
+            *flags, declared.field, type=SettingType(declared), help=_help(declared)
+        )
+    long = declared.flag or flags[0]
+    pair = f"{long}/{off_flag(long)}"
+    short = [flag for flag in flags if flag != long]
+    return click.option(*short, pair, declared.field, default=None, help=_help(declared))
+
+
+def off_flag(flag: str) -> str:
+    """`--no-quiet` for `--quiet`."""
+    return f"--no-{flag.removeprefix('--')}"
+
+
+def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
+    """The settings among a command's arguments, each knowing its flag."""
+    given = {field: values[field] for field in settings() if values.get(field) is not None}
+    sources = {field: _source(settings()[field], value) for field, value in given.items()}
+    return ExecutionConfig(**given).with_sources(sources)
+
+
+def _source(declared: Declared, value: Any) -> str:
+    flag = declared.flag or declared.field
+    return off_flag(flag) if value is False else flag
+
+
+def _is_switch(declared: Declared) -> bool:
+    return bool in get_args(declared.annotation)
+
+
+def _help(declared: Declared) -> str:
+    default = declared.setting.default
+    return f"{declared.setting.help} [default: {shown(default)}]"
+
+
+def shown(default: Any) -> str:
+    """A default as help and documentation say it."""
+    if default is None:
+        return "none"
+    if isinstance(default, bool):
+        return "on" if default else "off"
+    return f"{default:g}"
