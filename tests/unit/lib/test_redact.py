@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.summary import summarize
-from holodeck.models.test_result import Outcome, TestReport, TestResult, ToolInvocation
+from holodeck.models.test_result import Outcome, TestReport, ToolInvocation
+from support.results import a_report, a_result
 
 KEY = "kz/9+Vq:3 wé\"n'w\\7-end"
 
@@ -78,30 +78,12 @@ def test_everyday_text_is_left_alone(text):
     assert Redactor(["ollama", "short"]).redact(text) == text
 
 
-def result(**fields):
-    basis = {
-        "test_input": "hi",
-        "passed": True,
-        "outcome": Outcome.PASSED,
-        "execution_time_ms": 1,
-        "timestamp": "2026-01-01T00:00:00Z",
-    }
-    return TestResult(**{**basis, **fields})
-
-
 def test_a_report_is_redacted_down_to_tool_arguments_and_keeps_its_verdicts():
     call = ToolInvocation(
         name="login", args={"deep": [{"k": KEY}], "password": "tiny"}, result={"token": KEY}
     )
-    found = result(agent_response=f"your key is {KEY}", tool_invocations=[call], errors=[KEY])
-    report = TestReport(
-        agent_name="a",
-        agent_config_path="agent.yaml",
-        results=[found],
-        summary=summarize([found], wall_time_ms=1),
-        timestamp="2026-01-01T00:00:00Z",
-        holodeck_version="1",
-    )
+    found = a_result(agent_response=f"your key is {KEY}", tool_invocations=[call], errors=[KEY])
+    report = a_report(found)
 
     shown = Redactor([KEY, "passed"]).redact_report(report)
 

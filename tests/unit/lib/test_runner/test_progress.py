@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from holodeck.lib.test_runner.progress import ProgressIndicator
-from holodeck.models.test_result import MetricResult, Outcome, TestResult
+from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
+from support.results import a_result
 
 RULE = "=" * 60
 
@@ -39,18 +40,6 @@ def writing_to(stream, **env):
 
 on_terminal = writing_to(Terminal, TERM="xterm")
 on_pipe = writing_to(io.StringIO)
-
-
-def a_result(outcome=Outcome.PASSED, **fields):
-    basis = {
-        "test_name": "greets",
-        "test_input": "hi",
-        "passed": outcome is Outcome.PASSED,
-        "outcome": outcome,
-        "execution_time_ms": 1234,
-        "timestamp": "2026-01-01T00:00:00Z",
-    }
-    return TestResult(**{**basis, **fields})
 
 
 def after(*results, total=None, **options):

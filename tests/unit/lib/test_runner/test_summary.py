@@ -4,34 +4,15 @@ import pytest
 
 from holodeck.errors import ExitCode
 from holodeck.lib.test_runner.summary import exit_code, summarize
-from holodeck.models.test_result import MetricResult, Outcome, TestReport, TestResult
+from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
+from support.results import a_report, a_result
 
 PASSED, FAILED = Outcome.PASSED, Outcome.FAILED
 
 
-def a_result(outcome=PASSED, **fields):
-    basis = {
-        "test_input": "hi",
-        "passed": outcome is PASSED,
-        "outcome": outcome,
-        "execution_time_ms": 100,
-        "timestamp": "2026-01-01T00:00:00Z",
-    }
-    return TestResult(**{**basis, **fields})
-
-
-def a_report(*outcomes, **fields):
-    results = [a_result(outcome) for outcome in outcomes]
-    return TestReport(
-        agent_name="a",
-        agent_config_path="agent.yaml",
-        results=results,
-        summary=summarize(results, wall_time_ms=1),
-        timestamp="2026-01-01T00:00:00Z",
-        holodeck_version="1",
-        **fields,
-    )
+def a_run(*outcomes, **fields):
+    return a_report(*map(a_result, outcomes), **fields)
 
 
 def scored(*scores):
@@ -65,7 +46,7 @@ def test_every_test_is_counted_once_by_its_outcome():
     assert (summary.total_tests, summary.passed, summary.failed) == (3, 1, 2)
     assert summary.outcomes == {"passed": 1, "failed": 1, "agent_error": 1}
     assert summary.pass_rate == pytest.approx(33.333, abs=0.001)
-    assert (summary.total_duration_ms, summary.wall_time_ms) == (300, 7)
+    assert (summary.total_duration_ms, summary.wall_time_ms) == (3702, 7)
 
 
 def test_tokens_of_all_tests_are_added_up():
@@ -92,8 +73,8 @@ def test_a_run_without_tests_has_a_summary():
     ids=["none", "passed", "failed", "metric", "agent", "unchecked", "failed-unchecked"],
 )
 def test_the_exit_code_is_that_of_the_worst_outcome(outcomes, code):
-    assert exit_code(a_report(*outcomes)) is code
+    assert exit_code(a_run(*outcomes)) is code
 
 
 def test_an_interrupted_run_is_never_a_success():
-    assert exit_code(a_report(PASSED, interrupted=True, planned_tests=3)) is ExitCode.INTERRUPTED
+    assert exit_code(a_run(PASSED, interrupted=True, planned_tests=3)) is ExitCode.INTERRUPTED

@@ -1,0 +1,219 @@
+"""The part of the Markdown report that one test takes."""
+
+from collections.abc import Iterator
+
+from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
+from holodeck.models.test_case import ExpectedTool
+from holodeck.models.test_result import (
+    MetricResult,
+    Outcome,
+    ProcessedFileInput,
+    TestResult,
+    ToolInvocation,
+)
+
+STATUS = {
+    Outcome.PASSED: "✅ PASSED",
+    Outcome.FAILED: "❌ FAILED",
+    Outcome.AGENT_ERROR: "⚠️ ERROR",
+    Outcome.METRIC_ERROR: "⚠️ ERROR",
+    Outcome.UNCHECKED: "❔ UNCHECKED",
+}
+_CALLS_SHOWN = 50
+_CELL_LIMIT = 120
+
+
+def case_section(result: TestResult, number: int) -> Iterator[str]:
+    """The lines about the test; `number` counts from 1 and names the anchor."""
+    yield from (f'<a id="{anchor(number)}"></a>', "")
+    yield from (f"### Test: {display_name(result)} {STATUS[result.outcome]}", "")
+    yield from ("**Input:**", "", *fenced(result.test_input), "")
+    yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
+    yield from _files(result.processed_files)
+    yield from _response(result.agent_response)
+    yield from _tools(result)
+    yield from _metrics(result.metric_results)
+    yield from _ground_truth(result.ground_truth)
+    yield from _errors(result)
+    yield from _attempts(result)
+
+
+def display_name(result: TestResult) -> str:
+    """The test's name as inline Markdown."""
+    return inline(result.test_name) if result.test_name else "Unnamed Test"
+
+
+def anchor(number: int) -> str:
+    """Where links to the test lead."""
+    return f"test-{number}"
+
+
+def _files(files: list[ProcessedFileInput]) -> Iterator[str]:
+    if not files:
+        return
+    yield from ("#### Processed Files", "")
+    yield from table(("File", "Type", "Processing Time", "Status"), map(_file_row, files))
+    yield ""
+    for file in files:
+        if file.metadata:
+            facts = ", ".join(f"{key}: {value}" for key, value in file.metadata.items())
+            yield f"- {inline(file.original.path)}: {inline(facts)}"
+    yield ""
+
+
+def _file_row(file: ProcessedFileInput) -> tuple[str, ...]:
+    status = "✅ processed" if file.error is None else f"❌ {inline(file.error)}"
+    took = _milliseconds(file.processing_time_ms)
+    return inline(file.original.path), inline(file.original.type), took, status
+
+
+def _response(answer: str | None) -> Iterator[str]:
+    yield from ("#### Agent Response", "")
+    if answer is None:
+        yield "*(no response)*"
+    elif not answer:
+        yield "*(an empty answer)*"
+    else:
+        yield from fenced(answer)
+    yield ""
+
+
+def _tools(result: TestResult) -> Iterator[str]:
+    called, expected = result.tool_calls, result.expected_tools
+    if not called and not result.tool_invocations and expected is None and not result.tool_checks:
+        return
+    yield from ("#### Tool Usage", "")
+    yield f"- **Tools Called:** {_listed(called)}"
+    if expected is not None:
+        wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
+        yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
+    if result.tools_matched is not None:
+        yield f"- **Match Status:** {_verdict(result.tools_matched)}"
+    yield ""
+    yield from _checks(result)
+    yield from _calls(result.tool_invocations)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(inline(name) for name in names[:_CALLS_SHOWN]) or "none"
+    hidden = len(names) - _CALLS_SHOWN
+    return f"{shown} and {hidden} more" if hidden > 0 else shown
+
+
+def _expectation(tool: ExpectedTool) -> str:
+    args = f" with {json_text(tool.args)}" if tool.args else ""
+    count = f", {tool.count} times" if tool.count is not None else ""
+    return f"{tool.name}{args}{count}"
+
+
+def _checks(result: TestResult) -> Iterator[str]:
+    if result.tool_checks:
+        rows = [
+            (inline(check.expectation), _verdict(check.passed), inline(check.reason or ""))
+            for check in result.tool_checks
+        ]
+        yield from (*table(("Expectation", "Status", "Reason"), rows), "")
+
+
+def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
+    if not calls:
+        return
+    shown = list(enumerate(calls[:_CALLS_SHOWN], 1))
+    header = ("Call", "Tool", "Arguments", "Result", "Time")
+    yield from (*table(header, (_call_row(number, call) for number, call in shown)), "")
+    if len(calls) > _CALLS_SHOWN:
+        yield from (f"*… and {len(calls) - _CALLS_SHOWN} more calls.*", "")
+    for number, call in shown:
+        yield from _call_in_full(number, call)
+
+
+def _call_row(number: int, call: ToolInvocation) -> tuple[str, ...]:
+    outcome = f"❌ {inline(call.error, _CELL_LIMIT)}" if call.error else _cell(call.result)
+    return (
+        str(number),
+        inline(call.name),
+        _cell(call.args),
+        outcome,
+        _milliseconds(call.duration_ms),
+    )
+
+
+def _cell(value: object) -> str:
+    return inline(json_text(value), _CELL_LIMIT)
+
+
+def _call_in_full(number: int, call: ToolInvocation) -> Iterator[str]:
+    """What did not fit into the table."""
+    for title, value in (("arguments", call.args), ("result", call.result)):
+        if len(json_text(value)) > _CELL_LIMIT:
+            yield from (f"Call {number}, {title}:", "")
+            yield from (*fenced(json_text(value, indent=2), "json"), "")
+
+
+def _metrics(rows: list[MetricResult]) -> Iterator[str]:
+    if not rows:
+        return
+    yield from ("#### Evaluation Metrics", "")
+    header = ("Metric", "Score", "Threshold", "Status", "Model", "Eval Time")
+    yield from (*table(header, map(_metric_row, rows)), "")
+    for row in rows:
+        if row.reasoning or row.error or row.retry_count:
+            yield from _metric_details(row)
+
+
+def _metric_row(row: MetricResult) -> tuple[str, ...]:
+    return (
+        inline(row.metric_name),
+        "not computed" if row.score is None else f"{row.score:.4g}",
+        "–" if row.threshold is None else f"{row.threshold:.4g}",
+        _metric_status(row),
+        inline(row.model_used or "–"),
+        _milliseconds(row.evaluation_time_ms),
+    )
+
+
+def _metric_status(row: MetricResult) -> str:
+    if row.error is not None:
+        return "⚠️ error"
+    return "reported only" if row.passed is None else _verdict(row.passed)
+
+
+def _metric_details(row: MetricResult) -> Iterator[str]:
+    yield from (f"##### {inline(row.metric_name)}", "")
+    if row.reasoning:
+        yield from ("Reasoning:", "", *fenced(row.reasoning), "")
+    if row.error:
+        yield from ("⚠️ Error:", "", *fenced(row.error), "")
+    if row.retry_count:
+        yield from (f"Retries: {row.retry_count}", "")
+
+
+def _ground_truth(expected: str | None) -> Iterator[str]:
+    if expected is not None:
+        yield from ("#### Ground Truth Comparison", "", "**Expected:**", "")
+        yield from (*fenced(expected), "")
+
+
+def _errors(result: TestResult) -> Iterator[str]:
+    if result.errors:
+        yield from ("#### Errors", "")
+        yield from (f"- ❌ {inline(error, 2_000)}" for error in result.errors)
+        yield ""
+
+
+def _attempts(result: TestResult) -> Iterator[str]:
+    if result.attempts:
+        rows = [
+            (str(attempt.number), inline(attempt.error, 500), _milliseconds(attempt.retry_after_ms))
+            for attempt in result.attempts
+        ]
+        yield from ("#### Attempts", "", "Tries of the agent that did not work:", "")
+        yield from (*table(("Attempt", "Error", "Waited before the next"), rows), "")
+
+
+def _verdict(passed: bool) -> str:
+    return "✅ pass" if passed else "❌ fail"
+
+
+def _milliseconds(elapsed: int | None) -> str:
+    return "–" if elapsed is None else f"{elapsed}ms"

@@ -1,0 +1,232 @@
+"""Nothing that an agent, a judge or a user writes changes the shape of a Markdown report."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from holodeck.lib.test_runner.markdown import BLOCK_LIMIT, code, fenced, inline
+from holodeck.lib.test_runner.reporter import generate_markdown_report
+from holodeck.models.test_case import ExpectedTool, FileInput
+from holodeck.models.test_result import (
+    Attempt,
+    MetricResult,
+    Outcome,
+    ProcessedFileInput,
+    ToolCheck,
+    ToolInvocation,
+)
+from support.results import a_report, a_result
+
+MARKDOWN = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    "<img src=x onerror=alert(1)>",
+    "<img src=//evil.example/x.png>",
+    "<svg/onload=alert(1)>",
+    "<iframe src='javascript:alert(1)'></iframe>",
+    "<details><summary>x</summary>",
+    "</details></td></tr></table><h1>forged</h1>",
+    "<!-- hidden",
+    "--> shown",
+    "<?php echo 1 ?>",
+    "<![CDATA[ x ]]>",
+    "<!DOCTYPE html>",
+    "<a href='javascript:alert(1)'>x</a>",
+    "<a id=\"test-1\"></a>",
+    "&lt;script&gt;",
+    "&#60;b&#62; &copy; &nbsp;",
+    "[click](javascript:alert(1))",
+    "[click](https://evil.example)",
+    "[click][ref]\n\n[ref]: https://evil.example",
+    "![](https://evil.example/pixel.png)",
+    "![alt][img]",
+    "[^1]\n\n[^1]: note",
+    "[x]: <https://evil.example> 'title'",
+    "<https://evil.example>",
+    "<me@evil.example>",
+    "https://evil.example/?a=1&b=2",
+    "www.evil.example",
+    "@everyone and @octocat, see #12 and org/repo#3",
+    "# heading",
+    "## Test Results",
+    "text\n# heading",
+    "text\n===",
+    "text\n---",
+    "\n\n---\n\n",
+    "- item\n- item",
+    "1. one\n2) two",
+    "+ plus",
+    "* star",
+    "- [x] done",
+    "> quote",
+    "> [!WARNING]\n> alert",
+    "```",
+    "```\n# out of the fence\n```",
+    "````python\n```\n````",
+    "~~~\n~~~",
+    "`code` ``double``",
+    "` ` `",
+    "`",
+    "\\`not code\\`",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "a | b",
+    "a \\| b",
+    "a \\\\| b",
+    "|",
+    "trailing backslash \\",
+    "**bold** __bold__ *it* _it_ ~~gone~~ ~x~",
+    "***",
+    "_" * 20,
+    "$$x^2$$ and $y$",
+    "    indented code",
+    "\tindented code",
+    "line one  \nline two\\\nline three",
+    "\r\r# cr",
+    "\u2028# ls\u2029# ps",
+    "\x0b# vt \x0c# ff \x85# nel",
+    "\x1b[2J\x1b]0;owned\x07\x9b31m\x00",
+    "\u202egnp.exe\u202c \u2066x\u2069",
+    "lone \udc80 surrogate",
+    "```mermaid\ngraph TD; A-->B\n```",
+    ":tada: :+1:",
+    "{{ site.secret }} {% raw %}",
+    "1986\\. A great year",
+    "1986. A great year",
+    "=" * 30,
+]  # fmt: skip
+
+
+def everywhere(text):
+    """A report that has the text in every field that an agent, a judge or a user fills."""
+    path = text.encode("utf-8", "replace").decode().strip() or "x"
+    result = a_result(
+        Outcome.FAILED,
+        test_name=text,
+        test_input=text,
+        processed_files=[
+            ProcessedFileInput(
+                original=FileInput(path=path, type="text"),
+                markdown_content=text,
+                metadata={"key": text},
+                error=text,
+            )
+        ],
+        agent_response=text,
+        tool_calls=[text, text],
+        tool_invocations=[
+            ToolInvocation(name=text, args={"q": text}, result=text),
+            ToolInvocation(name=text, args={"long": [text] * 200}, error=text),
+        ],
+        expected_tools=[path, ExpectedTool(name=path, args={"a": text})],
+        tools_matched=False,
+        tool_checks=[ToolCheck(expectation=text, passed=False, reason=text)],
+        metric_results=[
+            MetricResult(metric_name=text, score=0.5, threshold=0.9, passed=False, reasoning=text),
+            MetricResult(metric_name=f"{text}2", error=text, model_used=text, retry_count=1),
+        ],
+        ground_truth=text,
+        errors=[text],
+        attempts=[Attempt(number=1, error=text)],
+    )
+    return a_report(result, agent_name=text, agent_config_path=text, environment={"os": text})
+
+
+def skeleton(markdown):
+    """What kinds of things the document is made of, in order, without their text."""
+    found = []
+    for token in MARKDOWN.parse(markdown):
+        found.append((token.type, token.tag, token.markup[:3], token.level))
+        found += [
+            (child.type, child.tag, tuple(sorted(child.attrs.items())))
+            for child in token.children or []
+            if child.type != "text"
+        ]
+    return found
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_no_text_changes_the_shape_of_the_report(payload):
+    plain = generate_markdown_report(everywhere("x" * len(payload)))
+
+    report = generate_markdown_report(everywhere(payload))
+
+    assert skeleton(report) == skeleton(plain)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(
+        st.sampled_from("`|\\<>[]()!#*_~-=+&;:@$/.\n\r\t 1ax\x1b\u2028"), min_size=1, max_size=30
+    )
+)
+def test_no_mixture_of_markup_changes_the_shape_of_the_report(text):
+    test_no_text_changes_the_shape_of_the_report(text)
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_nothing_unseen_or_obeyed_gets_into_a_report(payload):
+    report = generate_markdown_report(everywhere(payload))
+
+    assert not re.search(
+        r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]",
+        report.replace("\t", ""),
+    )
+
+
+@given(st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), max_size=60))
+def test_escaped_text_reads_as_it_was(text):
+    rendered = MARKDOWN.parseInline(f"x {inline(text)} y")[0].children
+
+    shown = "".join(child.content for child in rendered).replace("\u200b", "")
+    assert [child.type for child in rendered] == ["text"]
+    assert shown.split() == ["x", *text.split(), "y"]
+
+
+def test_ordinary_names_stay_readable_in_the_source():
+    assert (
+        inline("f1_score of refund-policy (v2.1), ok!") == "f1_score of refund-policy (v2.1), ok!"
+    )
+
+
+@given(st.text(st.sampled_from("`a "), max_size=12))
+def test_a_code_span_shows_its_text(text):
+    rendered = MARKDOWN.parseInline(f"x {code(text)} y")[0].children
+
+    spans = [child.content.strip() for child in rendered if child.type == "code_inline"]
+    assert spans == [" ".join(text.split())]
+
+
+def test_mentions_issues_and_links_are_not_linked():
+    assert inline("@a me@b #1 http://c www.d") == (
+        "@&#8203;a me@&#8203;b \\#&#8203;1 http&#58;//c www&#46;d"
+    )
+
+
+def test_a_huge_answer_is_shortened_and_the_report_says_by_how_much():
+    report = generate_markdown_report(a_report(a_result(agent_response="word " * 2_000_000)))
+
+    assert len(report) < 2 * BLOCK_LIMIT
+    assert "9,980,000 of 10,000,000 characters are left out here." in report
+
+
+def test_a_huge_run_of_backticks_stays_in_its_fence():
+    lines = fenced("`" * 5 + "\n" + "`" * 9)
+
+    assert lines[0] == "`" * 10 + "text"
+    assert lines[-1] == "`" * 10
+
+
+def test_the_sections_of_a_test_come_in_order():
+    titles = re.findall("(?m)^#{2,4} .*$", generate_markdown_report(everywhere("x")))
+
+    wanted = [
+        "## Not Passed", "## Summary", "## Test Results", "#### Processed Files",
+        "#### Agent Response", "#### Tool Usage", "#### Evaluation Metrics",
+        "#### Ground Truth Comparison", "#### Errors", "#### Attempts", "## Report Summary",
+    ]  # fmt: skip
+    assert all(titles.index(first) < titles.index(then) for first, then in pairwise(wanted))
