@@ -1,17 +1,17 @@
 """Tables of names whose values are imported on first use; a user may write `module:attribute`."""
 
 import difflib
-import hashlib
 import importlib
 import importlib.metadata
-import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.errors import ConfigError
+from holodeck.lib.paths import file_inside
+from holodeck.lib.user_code import import_file
 
 T = TypeVar("T")
 
@@ -70,8 +70,7 @@ def load_attribute(target: str, base_dir: Path | None = None, *, where: str = "i
     """The object that `module:attribute` names.
 
     `a.b:c` is first looked for in `base_dir` as a/b.py or a/b/__init__.py, then among the
-    installed modules. A file of `base_dir` is imported under a name made from its folder, so the
-    `graders.py` of two agents are two modules. Raises ConfigError.
+    installed modules. The `graders.py` of two agents are two modules. Raises ConfigError.
     """
     module_name, _, attribute = target.partition(":")
     if not _is_dotted(module_name) or not _is_dotted(attribute):
@@ -97,68 +96,28 @@ def _from_entry_point(entry: importlib.metadata.EntryPoint, where: str) -> Any:
 
 
 def _import(module_name: str, base_dir: Path | None, where: str) -> types.ModuleType:
-    if base_dir is not None and _file_in(base_dir, module_name, where) is not None:
-        name = f"{_package_of(base_dir)}.{module_name}"
-        with _failures_named(f"module {module_name!r}", where), _importable(base_dir):
-            return importlib.import_module(name)
+    file = None if base_dir is None else _file_in(base_dir, module_name)
     with _failures_named(f"module {module_name!r}", where, looked_in=base_dir):
-        return importlib.import_module(module_name)
+        if base_dir is None or file is None:
+            return importlib.import_module(module_name)
+        return _import_beside(base_dir, module_name, file)
 
 
-def _file_in(base_dir: Path, module_name: str, where: str) -> Path | None:
-    """The module's file below `base_dir`; None if there is none. Raises ConfigError if outside."""
-    stem = base_dir.joinpath(*module_name.split("."))
+def _file_in(base_dir: Path, module_name: str) -> Path | None:
+    """The module's file, relative to `base_dir`; None if there is none."""
+    stem = Path(*module_name.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
-    found = next((path for path in candidates if path.is_file()), None)
-    if found is not None and not found.resolve().is_relative_to(base_dir.resolve()):
-        raise ConfigError(
-            where, f"{found} leads outside of the agent's folder {base_dir}; copy it inside"
-        )
-    return found
+    return next((path for path in candidates if (base_dir / path).is_file()), None)
 
 
-def _package_of(base_dir: Path) -> str:
-    """The name of a package whose only folder is `base_dir`; made on first use."""
-    folder = str(base_dir.resolve())
-    name = "_holodeck_user_" + hashlib.sha256(folder.encode()).hexdigest()[:16]
-    if name not in sys.modules:
-        package = types.ModuleType(name, f"Modules in {folder}.")
-        package.__path__ = [folder]
-        sys.modules[name] = package
-    importlib.invalidate_caches()
-    return name
-
-
-@contextmanager
-def _importable(base_dir: Path) -> Iterator[None]:
-    """Let a user's module import its neighbours by plain name while it loads.
-
-    The neighbours stay with the module that imported them and leave `sys.modules` afterwards, so
-    that another agent's module of the same name is not mistaken for them.
-    """
-    folder = base_dir.resolve()
-    if any(Path(entry).resolve() == folder for entry in sys.path):
-        yield
-        return
-    before = set(sys.modules)
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        sys.path.remove(str(folder))
-        for name in set(sys.modules) - before:
-            if _lies_directly_in(sys.modules[name], name.partition(".")[0], folder):
-                del sys.modules[name]
-
-
-def _lies_directly_in(module: types.ModuleType, top_name: str, folder: Path) -> bool:
-    """Whether the module was found through `folder` itself, not through a folder below it."""
-    spec = module.__spec__
-    if spec is None:
-        return False
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
-    own = (folder / top_name, folder / f"{top_name}.py")
-    return any(Path(place).resolve().is_relative_to(one) for place in places for one in own)
+def _import_beside(base_dir: Path, module_name: str, file: Path) -> types.ModuleType:
+    package_name, _, rest = module_name.partition(".")
+    package_file = Path(package_name, "__init__.py")
+    if not rest or not (base_dir / package_file).is_file():
+        return import_file(file, base_dir)
+    file_inside(file, base_dir)
+    package = import_file(package_file, base_dir)
+    return importlib.import_module(f"{package.__name__}.{rest}")
 
 
 @contextmanager
@@ -166,10 +125,10 @@ def _failures_named(what: str, where: str, looked_in: Path | None = None) -> Ite
     """Turn whatever importing a user's module raises into a ConfigError."""
     try:
         yield
-    except HoloDeckError:
-        raise
+    except ConfigError as error:
+        raise ConfigError(where, str(error)) from error
     except (Exception, SystemExit) as error:
-        beside = f" (there is no such file in {looked_in} either)" if looked_in else ""
+        beside = f" (looked in {looked_in} first)" if looked_in else ""
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(where, f"{what} cannot be imported: {reason}{beside}") from error
 

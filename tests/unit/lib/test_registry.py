@@ -10,7 +10,7 @@ from holodeck.lib.registry import Registry, load_attribute, load_callable
 
 def write(folder: Path, **files: str) -> Path:
     for name, text in files.items():
-        path = folder.joinpath(*name.split("__")).with_suffix(".py")
+        path = folder / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return folder
@@ -82,29 +82,44 @@ def test_a_module_may_import_its_neighbours_and_they_do_not_collide(tmp_path):
     for number in ("1", "2"):
         write(
             tmp_path / number,
-            graders="import sizes_of_ours\nfrom .colours import NAME\n"
-            "def check(): return sizes_of_ours.SIZE, NAME",
+            graders="import sizes_of_ours\ndef check(): return sizes_of_ours.SIZE",
             sizes_of_ours=f"SIZE = {number}",
-            colours=f"NAME = 'c{number}'",
         )
     path_before = list(sys.path)
 
     found = [load_callable("graders:check", tmp_path / number)() for number in ("1", "2")]
 
-    assert found == [(1, "c1"), (2, "c2")]
+    assert found == [1, 2]
     assert sys.path == path_before
-    assert "sizes_of_ours" not in sys.modules
 
 
-def test_a_dotted_module_is_a_file_in_a_folder(tmp_path):
+@pytest.mark.parametrize("extra", [{}, {"pkg/__init__": ""}])
+def test_a_dotted_module_is_a_file_in_a_folder(tmp_path, extra):
     write(
         tmp_path,
-        pkg__graders="from .sizes import SIZE\nclass Checks:\n    @staticmethod\n"
-        "    def size(): return SIZE",
-        pkg__sizes="SIZE = 7",
+        **{"pkg/graders": "class Checks:\n    @staticmethod\n    def size(): return 7"},
+        **extra,
     )
 
     assert load_callable("pkg.graders:Checks.size", tmp_path)() == 7
+
+
+def test_a_package_beside_the_agent_may_import_relatively(tmp_path):
+    for number in ("1", "2"):
+        write(
+            tmp_path / number,
+            **{"pkg/__init__": "from .graders import check"},
+            **{"pkg/graders": "from .sizes import SIZE\ndef check(): return SIZE"},
+            **{"pkg/sizes": f"SIZE = {number}"},
+        )
+
+    found = [
+        load_callable(target, tmp_path / number)()
+        for target in ("pkg:check", "pkg.graders:check")
+        for number in ("1", "2")
+    ]
+
+    assert found == [1, 2, 1, 2]
 
 
 def test_neighbours_in_a_folder_without_init_do_not_collide_either(tmp_path):
@@ -112,7 +127,7 @@ def test_neighbours_in_a_folder_without_init_do_not_collide_either(tmp_path):
         write(
             tmp_path / number,
             graders="from shapes_of_ours.box import SIDES\ndef check(): return SIDES",
-            shapes_of_ours__box=f"SIDES = {number}",
+            **{"shapes_of_ours/box": f"SIDES = {number}"},
         )
 
     found = [load_callable("graders:check", tmp_path / number)() for number in ("1", "2")]
@@ -121,7 +136,7 @@ def test_neighbours_in_a_folder_without_init_do_not_collide_either(tmp_path):
 
 
 def test_a_library_below_the_agents_folder_is_imported_once_for_all(tmp_path):
-    write(tmp_path, lib__shared_of_ours="class Shared: ...")
+    write(tmp_path, **{"lib/shared_of_ours": "class Shared: ..."})
     write(tmp_path, graders="from shared_of_ours import Shared\ndef check(): return Shared")
     sys.path.append(str(tmp_path / "lib"))
     try:

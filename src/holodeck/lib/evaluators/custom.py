@@ -10,8 +10,8 @@ from typing import Any, Unpack
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Grade, Observation
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator
-from holodeck.lib.evaluators.threads import in_thread
 from holodeck.lib.registry import load_callable
+from holodeck.lib.threads import in_thread
 
 _KEYS = ("score", "passed", "reason")
 _WANTED = (

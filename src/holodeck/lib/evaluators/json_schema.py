@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, NoReturn, Unpack
 
-import regex
-
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Grade
+from holodeck.lib.evaluators.patterns import compiled, find
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
-from holodeck.lib.evaluators.threads import in_thread
+from holodeck.lib.threads import in_thread
 
 _PATTERN_SECONDS = 1.0
 
@@ -108,5 +107,5 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception
 
     if not isinstance(instance, str):
         return
-    if not regex.search(pattern, instance, timeout=_PATTERN_SECONDS, concurrent=True):
+    if find(compiled(pattern), instance, _PATTERN_SECONDS) is None:
         yield ValidationError(f"{short(instance)} does not match {short(pattern)}")

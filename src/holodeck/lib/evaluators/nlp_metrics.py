@@ -1,5 +1,6 @@
 """How much of a reference an answer has in common with it: F1, BLEU, ROUGE, METEOR; all offline."""
 
+import re
 import string
 import unicodedata
 from abc import abstractmethod
@@ -8,18 +9,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Unpack
 
-import regex
-
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import Grade
 from holodeck.lib.evaluators.scored import ComparingEvaluator, Comparison, short
-from holodeck.lib.evaluators.threads import in_thread
+from holodeck.lib.evaluators.text_metrics import without_punctuation
+from holodeck.lib.threads import in_thread
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 
-_NOT_WORDS = regex.compile(rf"[\p{{P}}{regex.escape(string.punctuation)}]+")
-_ARTICLES = regex.compile(r"\b(a|an|the)\b")
-_WORDS = regex.compile(r"[^\W_]+")
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORDS = re.compile(r"[^\W_]+")
 _MOST_CELLS = 10_000_000
 """Largest table of word pairs that ROUGE-L may fill: about four seconds and 80 MB."""
 
@@ -72,8 +71,8 @@ class F1ScoreEvaluator(OverlapEvaluator):
 
 
 def _squad_words(text: str) -> list[str]:
-    words: str = _ARTICLES.sub(" ", _NOT_WORDS.sub("", text.lower()))
-    return words.split()
+    bare = without_punctuation(text.lower(), also=string.punctuation)
+    return _ARTICLES.sub(" ", bare).split()
 
 
 class BLEUEvaluator(OverlapEvaluator):

@@ -2,12 +2,11 @@
 
 from typing import Any, Unpack
 
-import regex
-
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Grade
+from holodeck.lib.evaluators.patterns import compiled, find
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
-from holodeck.lib.evaluators.threads import in_thread
+from holodeck.lib.threads import in_thread
 
 
 class RegexEvaluator(ScoredEvaluator):
@@ -30,41 +29,28 @@ class RegexEvaluator(ScoredEvaluator):
         **how: Unpack[How],
     ) -> None:
         super().__init__(threshold, **how)
-        self._pattern = _compiled(pattern, ignore_case)
+        if not pattern:
+            raise ConfigError("pattern", "is empty and would match every answer")
+        self._pattern = compiled(pattern, ignore_case=ignore_case)
+        self._shown = short(pattern)
         self._fullmatch = fullmatch
         self._seconds = time_limit_ms / 1000
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         try:
-            found = await in_thread(lambda: self._find(response))
+            found = await in_thread(
+                lambda: find(self._pattern, response, self._seconds, whole=self._fullmatch)
+            )
         except TimeoutError as error:
-            shown = short(self._pattern.pattern)
             raise EvaluationError(
-                f"pattern {shown} took longer than {self._seconds:g} s on an answer of "
+                f"pattern {self._shown} took longer than {self._seconds:g} s on an answer of "
                 f"{len(response)} characters; make it simpler or raise 'time_limit_ms'"
             ) from error
         return self._row(self._grade(found, response))
 
-    def _find(self, response: str) -> regex.Match[str] | None:
-        # concurrent=True lets go of the interpreter, so that the event loop runs meanwhile
-        search = self._pattern.fullmatch if self._fullmatch else self._pattern.search
-        return search(response, timeout=self._seconds, concurrent=True)
-
-    def _grade(self, found: regex.Match[str] | None, response: str) -> Grade:
-        pattern = short(self._pattern.pattern)
+    def _grade(self, found: str | None, response: str) -> Grade:
         if found is not None:
-            return Grade(1.0, True, f"{pattern} matches {short(found.group())}")
+            return Grade(1.0, True, f"{self._shown} matches {short(found)}")
         where = "is not the whole of" if self._fullmatch else "is nowhere in"
-        return Grade(0.0, False, f"{pattern} {where} {short(response)}")
-
-
-def _compiled(pattern: str, ignore_case: bool) -> regex.Pattern[str]:
-    if not pattern:
-        raise ConfigError("pattern", "is empty and would match every answer")
-    try:
-        return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
-    except (regex.error, RecursionError, OverflowError) as error:
-        raise ConfigError(
-            "pattern", f"{short(pattern)} is not a regular expression: {error}"
-        ) from error
+        return Grade(0.0, False, f"{self._shown} {where} {short(response)}")

@@ -1,19 +1,17 @@
 """Literal comparisons: exact_match, contains, not_contains."""
 
+import re
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
-import regex
-
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Grade
 from holodeck.lib.evaluators.scored import ComparingEvaluator, Comparison, short
 
-_PUNCTUATION = regex.compile(r"\p{P}+")
-_SPACE = regex.compile(r"\s+")
+_SPACE = re.compile(r"\s+")
 _NOTHING_LEFT = "is empty once everything that does not count is taken away"
 
 
@@ -37,10 +35,16 @@ class Normalization:
             text = text.casefold()
         text = unicodedata.normalize("NFC", text)
         if self.ignore_punctuation:
-            text = _PUNCTUATION.sub("", text)
+            text = without_punctuation(text)
         if self.normalize_whitespace:
             text = _SPACE.sub(" ", text)
         return text.strip() if self.strip else text
+
+
+def without_punctuation(text: str, also: str = "") -> str:
+    """The text without the characters of Unicode's category P, nor those of `also`."""
+    drop = {char for char in set(text) if char in also or unicodedata.category(char)[0] == "P"}
+    return text.translate(dict.fromkeys(map(ord, drop)))
 
 
 class TextOptions(Comparison, total=False):

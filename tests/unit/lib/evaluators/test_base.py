@@ -8,7 +8,7 @@ from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators import base
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.evaluators.threads import in_thread
+from holodeck.lib.threads import in_thread
 
 QUICK = RetryConfig(base_delay=0.001)
 
@@ -24,7 +24,7 @@ class Scripted(BaseEvaluator):
         super().__init__(**({"retry_config": QUICK} | how))
         self.steps = list(steps)
 
-    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+    async def _evaluate_impl(self, **_: Any) -> dict[str, Any]:
         step = self.steps.pop(0)
         if isinstance(step, BaseException):
             raise step
@@ -170,17 +170,3 @@ async def test_cancellation_passes_through():
 async def test_a_score_that_is_not_a_number_is_an_error(result):
     with pytest.raises(EvaluationError, match="not a number"):
         await evaluate(Scripted(result))
-
-
-async def test_what_a_thread_raises_comes_back():
-    with pytest.raises(ZeroDivisionError):
-        await in_thread(lambda: 1 / 0)
-
-
-@pytest.mark.parametrize("error", [StopIteration("x"), SystemExit(3), asyncio.CancelledError()])
-async def test_nothing_that_a_thread_raises_can_end_or_hang_the_program(error):
-    def fail() -> None:
-        raise error
-
-    with pytest.raises((RuntimeError, EvaluationError)):
-        await asyncio.wait_for(in_thread(fail), 5)

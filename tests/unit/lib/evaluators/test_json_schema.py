@@ -1,0 +1,106 @@
+import pytest
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
+
+ORDER = {
+    "type": "object",
+    "required": ["id", "items"],
+    "properties": {
+        "id": {"type": "integer"},
+        "items": {"type": "array", "items": {"type": "string", "maxLength": 5}},
+        "mail": {"format": "email"},
+    },
+    "additionalProperties": False,
+}
+GOOD = '{"id": 1, "items": ["a"]}'
+
+
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        ('{"id": "1", "items": []}', "$.id: '1' is not of type 'integer'"),
+        ('{"id": 1, "items": ["a", "toolong"]}', "$.items[1]: 'toolong' is too long"),
+        ('{"id": 1}', "$: 'items' is a required property"),
+        ('{"id": 1, "items": [], "x": 0}', "$: Additional properties are not allowed"),
+        ('{"id": 1, "items": [], "mail": "nobody"}', "$.mail: 'nobody' is not a 'email'"),
+        ("The order is 1", "not JSON (Expecting value"),
+        ("", "not JSON"),
+        ('{"id": NaN, "items": []}', "not JSON (NaN is not a JSON number)"),
+        (f"```json\n{GOOD}\n```", "not JSON"),
+        (f"Here it is: {GOOD}", "not JSON"),
+        ("[" * 200_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_says_where_and_why(response, reason):
+    result = await JsonSchemaEvaluator(schema=ORDER).evaluate(response=response)
+
+    assert result["passed"] is False
+    assert result["score"] == 0.0
+    assert result["reasoning"].startswith(reason)
+    assert len(result["reasoning"]) < 800
+
+
+async def test_an_answer_that_fits_passes():
+    result = await JsonSchemaEvaluator(schema=ORDER).evaluate(response=f" {GOOD}\n")
+
+    assert result["passed"] is True
+    assert result["score"] == result["json_schema"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("response", "passed"),
+    [
+        (f"```json\n{GOOD}\n```", True),
+        (f"\n```\n{GOOD}\n```\n", True),
+        (GOOD, True),
+        (f"Sure:\n```json\n{GOOD}\n```", False),
+        (f"```python\n{GOOD}\n```", False),
+        ("```", False),
+    ],
+)
+async def test_a_fence_is_taken_off_where_that_is_allowed(response, passed):
+    evaluator = JsonSchemaEvaluator(schema=ORDER, allow_fenced=True)
+
+    assert (await evaluator.evaluate(response=response))["passed"] is passed
+
+
+async def test_the_reason_of_a_choice_names_the_nearest_fault():
+    evaluator = JsonSchemaEvaluator(schema={"anyOf": [ORDER, {"type": "null"}]})
+
+    result = await evaluator.evaluate(response='{"id": "1", "items": []}')
+
+    assert "$.id" in result["reasoning"]
+
+
+@pytest.mark.parametrize("schema", [{"type": "objet"}, {"required": "id"}, {"pattern": "("}])
+def test_a_wrong_schema_is_a_configuration_error(schema):
+    with pytest.raises(ConfigError, match="schema"):
+        JsonSchemaEvaluator(schema=schema)
+
+
+@pytest.mark.parametrize("ref", ["#/$defs/nowhere", "http://127.0.0.1:9/schema.json", "other.json"])
+async def test_a_reference_that_leads_out_of_the_schema_is_an_error_and_not_fetched(ref):
+    with pytest.raises(EvaluationError, match="refers to"):
+        await JsonSchemaEvaluator(schema={"$ref": ref}).evaluate(response="1")
+
+
+async def test_a_reference_inside_the_schema_works():
+    schema = {"$ref": "#/$defs/size", "$defs": {"size": {"type": "integer"}}}
+
+    assert (await JsonSchemaEvaluator(schema=schema).evaluate(response="1"))["passed"]
+
+
+@pytest.mark.parametrize(("response", "passed"), [('"AB-1"', True), ('"ab"', False), ("1", True)])
+async def test_a_pattern_in_the_schema_counts_for_text(response, passed):
+    evaluator = JsonSchemaEvaluator(schema={"pattern": "^[A-Z]+-"})
+
+    assert (await evaluator.evaluate(response=response))["passed"] is passed
+
+
+async def test_a_pattern_in_the_schema_that_explodes_is_an_error():
+    evaluator = JsonSchemaEvaluator(schema={"pattern": "^(a|aa)+$"})
+
+    with pytest.raises(EvaluationError, match="took longer than 1 s"):
+        await evaluator.evaluate(response='"' + "a" * 5000 + '!"')

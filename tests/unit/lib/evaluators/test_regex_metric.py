@@ -1,0 +1,71 @@
+import asyncio
+import time
+
+import pytest
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.regex_metric import RegexEvaluator
+
+
+@pytest.mark.parametrize(
+    ("options", "response", "passed"),
+    [
+        ({"pattern": r"order \d+"}, "Your order 42 is ready", True),
+        ({"pattern": r"order \d+"}, "Your order is ready", False),
+        ({"pattern": r"order \d+", "fullmatch": True}, "Your order 42", False),
+        ({"pattern": r".*order \d+", "fullmatch": True}, "Your order 42", True),
+        ({"pattern": "ORDER"}, "order", False),
+        ({"pattern": "ORDER", "ignore_case": True}, "order", True),
+        ({"pattern": r"^\p{Lu}"}, "Ärger", True),
+        ({"pattern": "a"}, "", False),
+        ({"pattern": "^$"}, "", True),
+    ],
+)
+async def test_a_pattern_is_found_or_not(options, response, passed):
+    result = await RegexEvaluator(**options).evaluate(response=response)
+
+    assert result["passed"] is passed
+    assert result["score"] == result["regex"] == float(passed)
+
+
+async def test_the_reason_shows_pattern_and_match():
+    found = await RegexEvaluator(pattern=r"\d+").evaluate(response="order 42")
+    missed = await RegexEvaluator(pattern=r"\d+").evaluate(response="order")
+
+    assert found["reasoning"] == "'\\\\d+' matches '42'"
+    assert missed["reasoning"] == "'\\\\d+' is nowhere in 'order'"
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "(?P<x>", "*", ""])
+def test_a_pattern_that_cannot_be_read_is_a_configuration_error(pattern):
+    with pytest.raises(ConfigError, match="pattern"):
+        RegexEvaluator(pattern=pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|aa)+$"])
+@pytest.mark.parametrize("size", [2_000, 1_000_000])
+async def test_a_pattern_that_explodes_is_an_error_within_its_limit(pattern, size):
+    evaluator = RegexEvaluator(pattern=pattern, time_limit_ms=200)
+
+    started = time.monotonic()
+    with pytest.raises(EvaluationError, match=r"took longer than 0\.2 s"):
+        await evaluator.evaluate(response="a" * size + "!")
+
+    assert time.monotonic() - started < 1.5
+
+
+async def test_an_exploding_pattern_does_not_hold_up_others():
+    evaluator = RegexEvaluator(pattern="(a|aa)+$", time_limit_ms=500)
+    beats: list[float] = []
+
+    async def beat() -> None:
+        while True:
+            beats.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    beating = asyncio.create_task(beat())
+    with pytest.raises(EvaluationError):
+        await evaluator.evaluate(response="a" * 5000 + "!")
+    beating.cancel()
+
+    assert len(beats) > 10
