@@ -1,0 +1,107 @@
+"""The formats of a report, and how one gets into a file."""
+
+import json
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic_core import PydanticSerializationError
+
+from holodeck.errors import ConfigError, ReportError
+from holodeck.lib.registry import Registry, unknown_name
+from holodeck.models.test_result import TestReport
+
+Renderer = Callable[[TestReport], str]
+
+FORMATS: Registry[Renderer] = Registry(
+    "report",
+    {
+        "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
+        "json": "holodeck.lib.test_runner.reports:generate_json_report",
+    },
+)
+"""Format → function from a report to its text."""
+SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
+
+
+def generate_json_report(report: TestReport) -> str:
+    """The report with every field, as JSON."""
+    try:
+        text = report.model_dump_json(indent=2)
+    except PydanticSerializationError:  # half a surrogate pair, which JSON can only write escaped
+        text = json.dumps(report.model_dump(mode="json"), indent=2, default=str)
+    return text + "\n"
+
+
+def format_for(path: Path, explicit: str | None = None) -> str:
+    """The format for a file: what its suffix says, else `explicit`. Raises ConfigError."""
+    by_suffix = SUFFIXES.get(path.suffix.lower())
+    if explicit is None and by_suffix is None:
+        known = ", ".join(SUFFIXES)
+        wanted = f"end it in one of {known}, or say --format {' or '.join(FORMATS.names())}"
+        raise ConfigError("--output", f"{str(path)!r} does not tell its format; {wanted}")
+    if explicit is not None and ":" not in explicit and explicit not in FORMATS.names():
+        raise ConfigError("--format", unknown_name("report", explicit, FORMATS.names()))
+    if explicit is not None and by_suffix is not None and explicit != by_suffix:
+        raise ConfigError(
+            "--format", f"{explicit!r} contradicts {str(path)!r}, which is {by_suffix} by its name"
+        )
+    return by_suffix or str(explicit)
+
+
+def check_writable(path: Path) -> None:
+    """Raise ConfigError if a report at `path` would fail for a reason that is plain by now."""
+    if path.is_dir():
+        raise ConfigError("--output", f"{str(path)!r} is a folder; name a file")
+    folder = next((parent for parent in path.absolute().parents if parent.exists()), None)
+    if folder is None or not folder.is_dir():
+        raise ConfigError("--output", f"{str(path)!r} cannot be made: {folder} is not a folder")
+    target = path if path.exists() else folder
+    if not os.access(target, os.W_OK):
+        raise ConfigError(
+            "--output", f"{str(path)!r} cannot be written: no right to write {target}"
+        )
+
+
+def write_report(report: TestReport, path: Path, report_format: str) -> None:
+    """Write the report; a reader sees the old file or the whole new one. Raises ReportError."""
+    text = FORMATS.load(report_format, where="--format")(report)
+    data = text.encode("utf-8", "backslashreplace")
+    try:
+        _write(data, path)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ReportError(f"the report cannot be written to {path}: {reason}") from error
+
+
+def _write(data: bytes, path: Path) -> None:
+    target = path.resolve()  # so that a link stays one
+    if target.exists() and not target.is_file():  # a pipe or a device
+        target.write_bytes(data)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(_mode_for(target))
+        temporary.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _mode_for(target: Path) -> int:
+    """The mode the file has, or the one that a new file gets."""
+    if target.exists():
+        return stat.S_IMODE(target.stat().st_mode)
+    umask = os.umask(0)
+    os.umask(umask)
+    return 0o666 & ~umask

@@ -1,0 +1,137 @@
+"""Reports get into files whole or not at all."""
+
+import json
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from holodeck.errors import ConfigError, ReportError
+from holodeck.lib.test_runner.reports import (
+    FORMATS,
+    check_writable,
+    format_for,
+    generate_json_report,
+    write_report,
+)
+from holodeck.models.test_result import TestReport
+from support.results import a_report, a_result
+
+
+@pytest.mark.parametrize(
+    ("name", "explicit", "wanted"),
+    [
+        ("r.md", None, "markdown"),
+        ("r.MARKDOWN", None, "markdown"),
+        ("r.json", None, "json"),
+        ("r.txt", "markdown", "markdown"),
+        ("r", "json", "json"),
+        ("r.md", "markdown", "markdown"),
+        ("r.csv", "mine:render", "mine:render"),
+    ],
+)
+def test_the_suffix_tells_the_format_or_the_option_does(name, explicit, wanted):
+    assert format_for(Path(name), explicit) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "explicit", "said"),
+    [
+        ("r.txt", None, r"--output: 'r.txt' does not tell its format; end it in one of .md"),
+        ("r.md", "json", "--format: 'json' contradicts 'r.md', which is markdown by its name"),
+        ("r.txt", "jsn", "--format: report 'jsn' is not known; did you mean 'json'"),
+    ],
+)
+def test_a_format_that_cannot_be_told_is_refused(name, explicit, said):
+    with pytest.raises(ConfigError, match=said):
+        format_for(Path(name), explicit)
+
+
+@pytest.mark.parametrize("name", FORMATS.names())
+def test_every_format_can_be_loaded_and_makes_text(name):
+    assert "greets" in FORMATS.load(name)(a_report(a_result()))
+
+
+def test_json_holds_the_whole_report():
+    report = a_report(a_result(agent_response="\x1b[31m\n|`<b>"))
+
+    assert TestReport.model_validate_json(generate_json_report(report)) == report
+
+
+def test_json_can_be_read_even_with_half_a_character():
+    report = a_report(a_result(agent_response="\udc80", errors=["\ud83d"]))
+
+    read = json.loads(generate_json_report(report))
+
+    assert read["results"][0]["agent_response"] == "\udc80"
+
+
+def test_a_report_is_written_into_folders_that_do_not_exist_yet(tmp_path):
+    path = tmp_path / "a" / "b" / "report.md"
+
+    write_report(a_report(a_result()), path, "markdown")
+
+    assert path.read_text("utf-8").startswith("# Test Report: helper\n")
+    assert [file.name for file in path.parent.iterdir()] == ["report.md"]
+
+
+def test_a_new_file_gets_the_usual_mode_and_an_old_one_keeps_its_own(tmp_path):
+    new, old = tmp_path / "new.json", tmp_path / "old.json"
+    old.write_text("before")
+    old.chmod(0o640)
+    before = os.umask(0o022)
+    try:
+        for path in (new, old):
+            write_report(a_report(), path, "json")
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE(new.stat().st_mode) == 0o644
+    assert stat.S_IMODE(old.stat().st_mode) == 0o640
+    assert old.read_text() != "before"
+
+
+def test_a_link_stays_a_link(tmp_path):
+    real, link = tmp_path / "real.json", tmp_path / "link.json"
+    real.write_text("")
+    link.symlink_to(real)
+
+    write_report(a_report(), link, "json")
+
+    assert link.is_symlink()
+    assert json.loads(real.read_text())["agent_name"] == "helper"
+
+
+def test_a_report_can_go_into_a_pipe(tmp_path):
+    pipe = tmp_path / "pipe.json"
+    os.mkfifo(pipe)
+    got = []
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader.start()
+
+    write_report(a_report(), pipe, "json")
+    reader.join(10)
+
+    assert json.loads(got[0])["agent_name"] == "helper"
+
+
+def test_what_cannot_be_written_is_one_error_and_leaves_nothing_behind(tmp_path):
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "report.json"
+
+    with pytest.raises(ReportError, match=r"cannot be written to .*report.json: "):
+        write_report(a_report(), path, "json")
+
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_places_that_cannot_work_are_refused_before_the_run(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    check_writable(tmp_path / "new" / "report.md")
+    with pytest.raises(ConfigError, match="is a folder; name a file"):
+        check_writable(tmp_path)
+    with pytest.raises(ConfigError, match="file is not a folder"):
+        check_writable(tmp_path / "file" / "report.md")
