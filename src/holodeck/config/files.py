@@ -1,7 +1,6 @@
 """Paths of the configuration: relative to the agent.yaml, and never outside of its folder."""
 
 import difflib
-import stat
 from pathlib import Path
 
 from holodeck import errors
@@ -9,6 +8,7 @@ from holodeck.config.nodes import short
 from holodeck.config.source import read_bytes
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
+from holodeck.lib.paths import file_inside
 
 
 def inside(path: str | Path, base_dir: Path, where: str) -> Path:
@@ -16,21 +16,12 @@ def inside(path: str | Path, base_dir: Path, where: str) -> Path:
 
     Raises FileNotFoundError, and ConfigError for what leads outside or is no regular file.
     """
-    shown = short(str(path))
     try:
-        full = base_dir / path
-        resolved = full.resolve()
-        if not resolved.is_relative_to(base_dir.resolve()):
-            raise ConfigError(
-                where, f"{shown} leads outside of the agent's folder; copy the file into it"
-            )
-        if not resolved.exists():
-            raise errors.FileNotFoundError(where, f"there is no file {shown}{nearest(full)}")
-        if not stat.S_ISREG(resolved.stat().st_mode):
-            raise ConfigError(where, f"{shown} is not a regular file")
-    except (OSError, ValueError, RuntimeError) as error:
-        raise ConfigError(where, f"{shown} cannot be a path: {error}") from error
-    return resolved
+        return file_inside(path, base_dir)
+    except errors.FileNotFoundError as error:
+        raise errors.FileNotFoundError(where, f"{short(str(path))}: {error.message}") from error
+    except ConfigError as error:
+        raise ConfigError(where, f"{short(str(path))} {error.message}") from error
 
 
 def text_of(path: str | Path, base_dir: Path, where: str) -> str:

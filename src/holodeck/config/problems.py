@@ -29,10 +29,11 @@ def config_error(error: ValidationError, source: Source, model: type[BaseModel])
     texts = [f"{source.name}:{line}:{column}: {text}" for line, column, text in lines]
     line, column, _ = lines[0]
     place = f"{source.name}:{line}:{column}"
-    return ConfigError(place, "\n".join(_bounded(texts, more)).removeprefix(f"{place}: "))
+    return ConfigError(place, "\n".join(bounded(texts, more)).removeprefix(f"{place}: "))
 
 
-def _bounded(lines: list[str], more: int) -> list[str]:
+def bounded(lines: list[str], more: int = 0) -> list[str]:
+    """As many lines as fit into a message, and how many more there are."""
     kept: list[str] = []
     room = MAX_MESSAGE
     for line in lines:

@@ -1,0 +1,34 @@
+"""`holodeck schema`: the JSON Schema of agent.yaml."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write it to this file instead of stdout.",
+)
+def schema(output: Path | None) -> None:
+    """Print the JSON Schema of agent.yaml, for editors.
+
+    Name the file in the first line of an agent.yaml and an editor completes and checks its keys:
+
+    \b
+    # yaml-language-server: $schema=agent.schema.json
+    """
+    from holodeck.config.schema import schema_text
+
+    if output is None:
+        click.echo(schema_text(), nl=False)
+        return
+    from holodeck.errors import ReportError
+
+    try:
+        output.write_text(schema_text(), encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"{output} cannot be written: {error.strerror}") from error
+    click.echo(f"wrote {output}", err=True)

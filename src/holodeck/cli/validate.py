@@ -1,0 +1,73 @@
+"""`holodeck validate`: everything that can be checked without calling a model."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from holodeck.config.findings import Finding
+    from holodeck.models.agent import Agent
+
+
+@click.command()
+@click.argument("agent_config", default="agent.yaml", type=click.Path())
+@click.option("--strict", is_flag=True, help="Let warnings fail as errors do.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@click.pass_context
+def validate(context: click.Context, agent_config: str, strict: bool, as_json: bool) -> None:
+    """Check AGENT_CONFIG without calling a model or running your code.
+
+    Exits with 0 if all is well and with 2 if something is wrong.
+    """
+    from holodeck.config.check import check
+    from holodeck.config.findings import Finding
+    from holodeck.config.loader import load_agent_with_config
+    from holodeck.errors import ConfigError, ExitCode
+
+    try:
+        agent, _, _ = load_agent_with_config(agent_config)
+    except ConfigError as error:
+        if not as_json:
+            raise
+        click.echo(_as_json([Finding("error", "", error.message, error.field)]))
+        context.exit(ExitCode.CONFIG)
+    findings = check(agent)
+    wrong = sum(1 for one in findings if strict or one.severity == "error")
+    click.echo(_as_json(findings) if as_json else _as_text(findings, agent_config, agent, wrong))
+    context.exit(ExitCode.CONFIG if wrong else ExitCode.PASSED)
+
+
+def _as_text(findings: "list[Finding]", name: str, agent: "Agent", wrong: int) -> str:
+    lines = [str(one) for one in findings]
+    return "\n".join([*lines, f"{name}: {_contents(agent)}: {_verdict(findings, wrong)}"])
+
+
+def _verdict(findings: "list[Finding]", wrong: int) -> str:
+    if wrong:
+        return _several(wrong, "problem")
+    return f"ok, {_several(len(findings), 'warning')}" if findings else "ok"
+
+
+def _contents(agent: "Agent") -> str:
+    cases = agent.test_cases or []
+    shared = agent.evaluations.metrics if agent.evaluations else []
+    metrics = [*shared, *(one for case in cases for one in case.evaluations or [])]
+    counted = (
+        (len(cases), "test case"),
+        (len(agent.tools or []), "tool"),
+        (len(metrics), "metric"),
+    )
+    return ", ".join(_several(number, thing) for number, thing in counted)
+
+
+def _several(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def _as_json(findings: "list[Finding]") -> str:
+    import json
+    from dataclasses import asdict
+
+    keys = ("severity", "place", "path", "message")
+    rows = [{key: asdict(one)[key] for key in keys} for one in findings]
+    return json.dumps(rows, indent=2, ensure_ascii=False)

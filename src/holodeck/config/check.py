@@ -1,0 +1,130 @@
+"""What is wrong with an agent that loads, found without calling a model or running user code."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from holodeck.config.check_cases import check_case, check_pattern
+from holodeck.config.findings import Finding, Findings, raise_on_errors
+from holodeck.config.instructions import instructions_text
+from holodeck.config.providers import missing_key
+from holodeck.config.python_files import check_target, definition, parameters
+from holodeck.config.response_format import response_schema
+from holodeck.config.source import Path_
+from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.evaluators.metric_table import build_evaluator
+from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.evaluation import CustomMetric, EvaluationMetric
+from holodeck.models.llm import ProviderEnum
+from holodeck.models.tool import FunctionTool
+
+__all__ = ["Finding", "check", "raise_on_errors"]
+
+
+def check(agent: Agent) -> list[Finding]:
+    """Everything found, in the order of the file's parts."""
+    findings = Findings(agent)
+    _check_model(agent, findings)
+    _check_backend(agent, findings)
+    _check_texts(agent, findings)
+    tools = _check_tools(agent, findings)
+    shared = agent.evaluations.metrics if agent.evaluations else []
+    check_metrics(agent, shared, ("evaluations", "metrics"), findings)
+    _check_patterns(agent, findings)
+    cases = agent.test_cases or []
+    if not cases:
+        findings.warning(("test_cases",), "nothing to test; write at least one case")
+    for index, case in enumerate(cases):
+        path = ("test_cases", index)
+        check_metrics(agent, case.evaluations or [], (*path, "evaluations"), findings)
+        check_case(agent, case, path, tools, findings)
+    return findings.all
+
+
+def _check_model(agent: Agent, findings: Findings) -> None:
+    model = agent.model
+    if model is None:
+        return
+    without_key = missing_key(agent)
+    if without_key:
+        findings.warning(("model",), without_key)
+    if model.endpoint is not None:
+        _check_url(model.endpoint, ("model", "endpoint"), findings)
+    if model.provider is not ProviderEnum.LOCAL:
+        return
+    if find_spec("xllamacpp") is None:
+        findings.of_error(("model",), MissingExtra("local", "model"))
+    if model.name.endswith(".gguf") and not (agent.base_dir / model.name).is_file():
+        findings.error(("model", "name"), f"there is no file {model.name!r}")
+
+
+def _check_backend(agent: Agent, findings: Findings) -> None:
+    backend = agent.backend
+    if isinstance(backend, HttpBackendConfig):
+        _check_url(backend.url, ("backend", "url"), findings)
+    elif backend is not None and ":" in backend:
+        try:
+            check_target(backend, agent.base_dir, "backend")
+        except ConfigError as error:
+            findings.of_error(("backend",), error)
+
+
+def _check_url(url: str, path: Path_, findings: Findings) -> None:
+    if not url.startswith(("http://", "https://")):
+        findings.error(path, "a URL begins with http:// or https://")
+
+
+def _check_texts(agent: Agent, findings: Findings) -> None:
+    try:
+        instructions_text(agent)
+    except ConfigError as error:
+        findings.of_error(("instructions", "file"), error)
+    try:
+        response_schema(agent)
+    except ConfigError as error:
+        findings.of_error(("response_format",), error)
+
+
+def _check_patterns(agent: Agent, findings: Findings) -> None:
+    patterns = agent.observability.traces.redaction_patterns if agent.observability else []
+    for index, pattern in enumerate(patterns):
+        check_pattern(pattern, ("observability", "traces", "redaction_patterns", index), findings)
+
+
+def _check_tools(agent: Agent, findings: Findings) -> dict[str, list[str] | None]:
+    """Tool → names of its parameters; None for a tool that takes any or could not be read."""
+    found: dict[str, list[str] | None] = {}
+    for index, tool in enumerate(agent.tools or []):
+        path = ("tools", index)
+        found[tool.name] = _parameters(agent, tool, path, findings)
+    return found
+
+
+def _parameters(
+    agent: Agent, tool: FunctionTool, path: Path_, findings: Findings
+) -> list[str] | None:
+    try:
+        function = definition(tool.file, tool.function, agent.base_dir, "")
+    except ConfigError as error:
+        key = "function" if "defines no" in error.message else "file"
+        findings.of_error((*path, key), error)
+        return None
+    return parameters(function) if tool.parameters is None else list(tool.parameters)
+
+
+def check_metrics(
+    agent: Agent, metrics: Sequence[EvaluationMetric], path: Path_, findings: Findings
+) -> None:
+    """Find metrics that cannot be built, and those that stand there twice."""
+    for index, metric in enumerate(metrics):
+        place = (*path, index)
+        if metric in metrics[:index]:
+            findings.warning(place, f"{metric.metric!r} stands here twice, just the same")
+        if not metric.enabled:
+            continue
+        try:
+            if isinstance(metric, CustomMetric):
+                check_target(metric.metric, agent.base_dir, "metric")
+            else:
+                build_evaluator(metric, agent.base_dir, where="")
+        except ConfigError as error:
+            findings.of_error(place, error)

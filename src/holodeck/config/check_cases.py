@@ -1,0 +1,157 @@
+"""What is wrong with a test case: expectations nothing can meet, and checks nothing can fail."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+
+from holodeck.config.files import inside
+from holodeck.config.findings import Findings
+from holodeck.config.source import Path_
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.metric_table import can_fail, lacks_reference
+from holodeck.lib.evaluators.patterns import compiled
+from holodeck.models.agent import Agent
+from holodeck.models.evaluation import ComparingMetric, CustomMetric, EvaluationMetric
+from holodeck.models.test_case import ExpectedTool, TestCaseModel
+
+Tools = Mapping[str, list[str] | None]
+"""Tool → names of its parameters; None for a tool that takes any."""
+
+
+def check_case(
+    agent: Agent, case: TestCaseModel, path: Path_, tools: Tools, findings: Findings
+) -> None:
+    """Find what is wrong with one case."""
+    metrics = [metric for metric in metrics_of(agent, case) if metric.enabled]
+    _check_references(agent, case, path, findings)
+    _check_that_it_can_fail(case, metrics, path, findings)
+    if case.ground_truth is not None and not any(map(_reads_ground_truth, metrics)):
+        findings.warning(
+            (*path, "ground_truth"),
+            "is compared with nothing; add a metric such as 'exact_match' without 'value'",
+        )
+    _check_tool_expectations(agent, case, path, tools, findings)
+    for index, file in enumerate(case.files or []):
+        try:
+            inside(file.path, agent.base_dir, "")
+        except ConfigError as error:
+            findings.of_error((*path, "files", index, "path"), error, stops_the_run=False)
+
+
+def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[EvaluationMetric]:
+    """The metrics that grade a case: its own, else the agent's."""
+    if case.evaluations is not None:
+        return case.evaluations
+    return agent.evaluations.metrics if agent.evaluations else []
+
+
+def _check_references(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+    own = case.evaluations is not None
+    for index, metric in enumerate(metrics_of(agent, case)):
+        if not metric.enabled or not lacks_reference(metric, case.ground_truth):
+            continue
+        missing = f"the metric {metric.metric!r} has nothing to compare with; write"
+        if own:
+            place = (*path, "evaluations", index)
+            findings.error(place, f"{missing} 'value' here or 'ground_truth' in the case")
+        else:
+            findings.error(path, f"{missing} 'ground_truth' here or 'value' in the metric")
+
+
+def _check_that_it_can_fail(
+    case: TestCaseModel, metrics: Sequence[EvaluationMetric], path: Path_, findings: Findings
+) -> None:
+    if case.expected_tools is not None or case.forbidden_tools is not None:
+        return
+    if not metrics:
+        findings.warning(path, "checks nothing: add evaluations, expected_tools or forbidden_tools")
+    elif not any(map(can_fail, metrics)):
+        names = ", ".join(dict.fromkeys(metric.metric for metric in metrics))
+        findings.warning(path, f"cannot fail: {names} without a threshold above 0 gives no verdict")
+
+
+def _reads_ground_truth(metric: EvaluationMetric) -> bool:
+    if isinstance(metric, ComparingMetric):
+        return metric.wanted() is None
+    return isinstance(metric, CustomMetric)
+
+
+def _check_tool_expectations(
+    agent: Agent, case: TestCaseModel, path: Path_, tools: Tools, findings: Findings
+) -> None:
+    forbidden = set(case.forbidden_tools or [])
+    for index, wanted in enumerate(case.expected_tools or []):
+        place = (*path, "expected_tools", index)
+        if isinstance(wanted, ExpectedTool):
+            _check_matchers(wanted, place, findings)
+        fitting = _fitting(wanted, tools) or [_name(wanted)]
+        if forbidden.issuperset(fitting):
+            findings.error(place, f"{_name(wanted)!r} is expected and forbidden")
+        if agent.backend is None:
+            _check_known(wanted, place, tools, findings)
+    if agent.backend is None:
+        for index, name in enumerate(case.forbidden_tools or []):
+            if name not in tools:
+                findings.error((*path, "forbidden_tools", index), _unknown(name, tools))
+
+
+def _check_known(
+    wanted: str | ExpectedTool, place: Path_, tools: Tools, findings: Findings
+) -> None:
+    fitting = _fitting(wanted, tools)
+    if not fitting:
+        findings.error(place, _unknown(_name(wanted), tools))
+    elif isinstance(wanted, ExpectedTool):
+        for argument, names in _unknown_arguments(wanted, fitting, tools):
+            near = difflib.get_close_matches(argument, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
+            findings.error(
+                (*place, "args", argument), f"{fitting[0]!r} has no parameter {argument!r}{hint}"
+            )
+
+
+def _unknown_arguments(
+    wanted: ExpectedTool, fitting: Sequence[str], tools: Tools
+) -> Iterator[tuple[str, list[str]]]:
+    """Arguments that no fitting tool has, with the parameters there are."""
+    known: list[str] = []
+    for name in fitting:
+        parameters = tools[name]
+        if parameters is None:
+            return
+        known += parameters
+    for argument in wanted.args:
+        if argument not in known:
+            yield argument, known
+
+
+def _check_matchers(wanted: ExpectedTool, place: Path_, findings: Findings) -> None:
+    for argument, matcher in wanted.matchers().items():
+        if matcher.regex is not None:
+            check_pattern(matcher.regex, (*place, "args", argument, "regex"), findings)
+
+
+def check_pattern(pattern: str, path: Path_, findings: Findings) -> None:
+    """Find a regular expression that is none."""
+    try:
+        compiled(pattern)
+    except ConfigError as error:
+        findings.error(path, error.message)
+
+
+def _name(wanted: str | ExpectedTool) -> str:
+    return wanted if isinstance(wanted, str) else wanted.name
+
+
+def _fitting(wanted: str | ExpectedTool, tools: Tools) -> list[str]:
+    """The tools that an expectation is about."""
+    if isinstance(wanted, ExpectedTool) and wanted.match == "exact":
+        return [wanted.name] if wanted.name in tools else []
+    return [name for name in tools if _name(wanted) in name]
+
+
+def _unknown(name: str, tools: Tools) -> str:
+    if not tools:
+        return f"the agent has no tools, so none is called {name!r}"
+    near = difflib.get_close_matches(name, tools, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    return f"no tool is called {name!r}{hint} there are {', '.join(tools)}"
