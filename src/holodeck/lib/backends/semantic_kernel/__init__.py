@@ -1,4 +1,8 @@
 """The one door to Semantic Kernel: services, resilience, tools, and reading what was said.
 
-Importing any module of this package imports Semantic Kernel, so others import it inside functions.
+Importing it imports Semantic Kernel, so everybody else imports it inside functions.
 """
+
+from holodeck.lib.backends.semantic_kernel.lean import import_semantic_kernel
+
+import_semantic_kernel()

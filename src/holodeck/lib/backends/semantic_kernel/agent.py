@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import PrivateAttr
 from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
+from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
 from semantic_kernel.functions import KernelArguments
 
@@ -80,16 +81,11 @@ def build_arguments(
 
 def resilient(kernel: Kernel) -> Kernel:
     """The kernel itself if its services keep their nerve, else a copy whose services do."""
-    plain = {key: chat for key, chat in kernel.services.items() if _is_plain(chat)}
+    chats = [one for one in kernel.services.values() if isinstance(one, ChatCompletionClientBase)]
+    plain = [chat for chat in chats if not isinstance(chat, ResilientChat)]
     if not plain:
         return kernel
     copy = kernel.clone()
-    for chat in plain.values():
-        copy.add_service(ResilientChat.around(lambda chat=chat: chat), overwrite=True)
+    for chat in plain:
+        copy.add_service(ResilientChat.over(chat), overwrite=True)
     return copy
-
-
-def _is_plain(service: object) -> bool:
-    from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
-
-    return isinstance(service, ChatCompletionClientBase) and not isinstance(service, ResilientChat)

@@ -1,13 +1,17 @@
 """What went wrong at a provider, whether it may pass by itself, and how long to wait."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.retry import parse_retry_after
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+
+SK_WRAPPER = "ServiceResponseException"
+NOT_A_COMPLETION = "the provider's answer is not a chat completion"
 
 
 class MalformedAnswer(BackendSessionError):
@@ -42,7 +46,7 @@ def is_transient(error: Exception) -> bool:
     if status is not None and status != 200:
         hopeless = any(getattr(cause, "code", None) in HOPELESS_CODES for cause in chain)
         return (status in TRANSIENT_STATUS or status >= 500) and not hopeless
-    return any(_is_connection_fault(cause) or _is_malformed(cause) for cause in chain)
+    return _is_malformed(chain) or any(_is_connection_fault(cause) for cause in chain)
 
 
 def _is_connection_fault(cause: BaseException) -> bool:
@@ -54,12 +58,19 @@ def _is_connection_fault(cause: BaseException) -> bool:
     )
 
 
-def _is_malformed(cause: BaseException) -> bool:
-    """Whether a 200 held something else than a completion: HTML, half a body, no choices."""
-    names = {klass.__name__ for klass in type(cause).__mro__}
-    return isinstance(cause, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError) or bool(
-        names & {"APIResponseValidationError"}
-    )
+def _is_malformed(chain: Sequence[BaseException]) -> bool:
+    """Whether a 200 held something else than a completion: HTML, half a body, no choices.
+
+    Semantic Kernel stumbles over some of these with an error of Python itself, which it wraps.
+    """
+    for outer, inner in pairwise([*chain, None]):
+        names = {klass.__name__ for klass in type(outer).__mro__}
+        if isinstance(outer, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError):
+            return True
+        stumbled = isinstance(inner, AttributeError | TypeError | LookupError)
+        if "APIResponseValidationError" in names or (SK_WRAPPER in names and stumbled):
+            return True
+    return False
 
 
 def asked_wait(error: BaseException) -> float | None:
@@ -73,6 +84,10 @@ def asked_wait(error: BaseException) -> float | None:
 
 def describe(error: BaseException) -> str:
     """One line that says what happened, without the wrappers that say nothing."""
+    if isinstance(error, HoloDeckError):
+        return str(error)
+    if status_of(error) is None and _is_malformed(list(causes(error))):
+        return NOT_A_COMPLETION
     innermost = _most_telling(error)
     status = status_of(error)
     text = " ".join(str(innermost).split()) or type(innermost).__name__
@@ -88,8 +103,7 @@ def _most_telling(error: BaseException) -> BaseException:
     for cause in chain:
         if type(cause).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}:
             return _with_transport_detail(cause)
-    wrappers = ("ServiceResponseException", "AgentInvokeException")
-    telling = [cause for cause in chain if type(cause).__name__ not in wrappers]
+    telling = [cause for cause in chain if type(cause).__name__ != SK_WRAPPER]
     return telling[0] if telling else error
 
 

@@ -28,10 +28,11 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         return
     by_name = {tool.name: tool for tool in tools}
     for tool in tools:
-        added = kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+        kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+        added = kernel.get_function(PLUGIN, tool.name)
         added.metadata.plugin_name = None  # else the model reads "tools-<name>"
 
-    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)  # type: ignore[arg-type]
+    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
     async def run(
         context: "AutoFunctionInvocationContext",
         next: "Callable[[Any], Awaitable[None]]",  # noqa: A002, ARG001 - SK passes it by this name
@@ -39,6 +40,7 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         """Runs the tool with the very arguments of the call, and keeps what became of it."""
         tool = by_name[context.function.name]
         wanted = context.function_call_content
+        assert wanted is not None  # noqa: S101 - set by every invocation of a model's
         run = await run_tool(tool, dict(wanted.parse_arguments() or {}), call_id=wanted.id)
         call = current_call.get()
         if call is not None and wanted.id is not None:

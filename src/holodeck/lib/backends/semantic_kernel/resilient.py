@@ -15,6 +15,7 @@ from semantic_kernel.contents.function_call_content import FunctionCallContent
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
 from holodeck.lib.backends.semantic_kernel.faults import (
+    NOT_A_COMPLETION,
     MalformedAnswer,
     asked_wait,
     describe,
@@ -49,6 +50,7 @@ class ResilientChat(ChatCompletionClientBase):
 
     _make: ServiceMaker = PrivateAttr()
     _first: ChatCompletionClientBase = PrivateAttr()
+    _first_is_taken: bool = PrivateAttr(default=False)
     _of_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, ChatCompletionClientBase]" = (
         PrivateAttr(default_factory=WeakKeyDictionary)
     )
@@ -61,11 +63,17 @@ class ResilientChat(ChatCompletionClientBase):
         chat._make, chat._first = make, first
         return chat
 
+    @classmethod
+    def over(cls, chat: ChatCompletionClientBase) -> "ResilientChat":
+        """A service on top of the one that somebody else made, on whatever loop."""
+        return cls.around(lambda: chat)
+
     def service(self) -> ChatCompletionClientBase:
         """The real service of the running event loop: a client must not be shared by two loops."""
         loop = asyncio.get_running_loop()
         if loop not in self._of_loop:
-            self._of_loop[loop] = self._make() if len(self._of_loop) else self._first
+            self._of_loop[loop] = self._make() if self._first_is_taken else self._first
+            self._first_is_taken = True
         return self._of_loop[loop]
 
     async def prepare(self) -> None:
@@ -77,9 +85,6 @@ class ResilientChat(ChatCompletionClientBase):
     async def close(self) -> None:
         """Close the running loop's client; the next request makes a new one."""
         service = self._of_loop.pop(asyncio.get_running_loop(), None)
-        if service is None:
-            return
-        self._first = self._make()
         client = getattr(service, "async_client", None) or getattr(service, "client", None)
         close = getattr(client, "close", None) or getattr(client, "aclose", None)
         if close is not None:
@@ -114,7 +119,7 @@ class ResilientChat(ChatCompletionClientBase):
                 chat_history, settings
             )
         if not messages:
-            raise MalformedAnswer("the provider's answer holds no choice")
+            raise MalformedAnswer(NOT_A_COMPLETION)
         return messages
 
     async def _retried(

@@ -1,0 +1,158 @@
+"""What an agent of the user's gave, read as one ExecutionResult."""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pydantic
+
+from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.text import one_line
+from holodeck.lib.tools.results import jsonable
+from holodeck.models.token_usage import TokenUsage
+
+ANSWER_KEYS = ("response", "output", "text")
+_MISSING: Any = object()
+
+
+def as_result(value: Any) -> ExecutionResult:
+    """The answer: text, an ExecutionResult, or something with `response`, `output` or `text`.
+
+    A mapping and an object with attributes are read alike; `tool_calls`, `tool_results` and
+    `usage` may stand beside the text. Raises BackendSessionError, which says what to return.
+    """
+    if isinstance(value, ExecutionResult):
+        return value
+    if isinstance(value, str):
+        return ExecutionResult(response=value)
+    text = _MISSING if value is None else first_of(value, ANSWER_KEYS)
+    if text is _MISSING or text is None:
+        raise BackendSessionError(
+            f"the agent returned {_described(value)}; return the answer as text,"
+            f" or a mapping with {', '.join(map(repr, ANSWER_KEYS))}"
+        )
+    calls, results = tool_use(first_of(value, ("tool_calls",), None))
+    return ExecutionResult(
+        response=text_of(text),
+        structured_output=None if isinstance(text, str) else jsonable(text),
+        tool_calls=calls,
+        tool_results=results + _tool_results(first_of(value, ("tool_results",), None)),
+        token_usage=usage_of(first_of(value, ("usage", "token_usage"), None)),
+    )
+
+
+def text_of(answer: Any) -> str:
+    """The answer as text; whatever is not text as JSON."""
+    plain = jsonable(answer)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+
+
+def tool_use(calls: Any) -> tuple[list[ToolCall], list[ToolResult]]:
+    """Tool calls, each a name or something with `name`, and the results that stand in them."""
+    made: list[ToolCall] = []
+    results: list[ToolResult] = []
+    for i, item in enumerate(_listed(calls, "tool_calls")):
+        call = _tool_call(item, f"tool_calls[{i}]")
+        result = first_of(item, ("result",), _MISSING)
+        if result is not _MISSING:
+            call.setdefault("call_id", f"call_{i}")
+            results.append(
+                {"name": call["name"], "result": jsonable(result), "call_id": call["call_id"]}
+            )
+        made.append(call)
+    return made, results
+
+
+def usage_of(usage: Any) -> TokenUsage:
+    """Tokens; nothing where the agent tells nothing."""
+    if usage is None or isinstance(usage, TokenUsage):
+        return usage or TokenUsage.zero()
+    prompt = first_of(usage, ("prompt_tokens", "input_tokens"), 0)
+    completion = first_of(usage, ("completion_tokens", "output_tokens"), 0)
+    try:
+        return TokenUsage.of(prompt or 0, completion or 0)
+    except (pydantic.ValidationError, TypeError) as error:
+        raise BackendSessionError(
+            f"usage is {_described(usage)}; its prompt_tokens and completion_tokens are to be counts"
+        ) from error
+
+
+def first_of(value: Any, keys: Iterable[str], default: Any = _MISSING) -> Any:
+    """What stands under the first key that is there, as item of a mapping or as attribute."""
+    for key in keys:
+        if isinstance(value, Mapping):
+            if key in value:
+                return value[key]
+        elif not isinstance(value, str) and hasattr(value, key):
+            return getattr(value, key)
+    return default
+
+
+def _tool_call(item: Any, where: str) -> ToolCall:
+    if isinstance(item, str):
+        return {"name": item, "arguments": {}}
+    name = first_of(item, ("name", "tool_name"), None)
+    if not isinstance(name, str):
+        raise BackendSessionError(f"{where} has no name: {_described(item)}")
+    call: ToolCall = {"name": name}
+    arguments, problem = _arguments(first_of(item, ("arguments", "args", "input"), None))
+    call["arguments"] = arguments
+    if problem is not None:
+        call["error"] = problem
+    call_id = first_of(item, ("call_id", "id", "tool_call_id"), None)
+    if call_id is not None:
+        call["call_id"] = str(call_id)
+    return call
+
+
+def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
+    """The arguments, which may be written as JSON, and why they could not be read."""
+    if given is None or given == "":
+        return {}, None
+    try:
+        read = json.loads(given) if isinstance(given, str) else jsonable(given)
+    except ValueError:
+        read = None
+    if isinstance(read, dict):
+        return read, None
+    return {}, f"the arguments are no JSON object: {one_line(str(given), 200)}"
+
+
+def _tool_results(results: Any) -> list[ToolResult]:
+    return [
+        _tool_result(item, f"tool_results[{i}]")
+        for i, item in enumerate(_listed(results, "tool_results"))
+    ]
+
+
+def _tool_result(item: Any, where: str) -> ToolResult:
+    name = first_of(item, ("name", "tool_name"), None)
+    if not isinstance(name, str):
+        raise BackendSessionError(f"{where} has no name: {_described(item)}")
+    result: ToolResult = {
+        "name": name,
+        "result": jsonable(first_of(item, ("result", "output", "content"), None)),
+    }
+    call_id = first_of(item, ("call_id", "id", "tool_call_id"), None)
+    if call_id is not None:
+        result["call_id"] = str(call_id)
+    if first_of(item, ("is_error",), False):  # noqa: FBT003 - the value where there is none
+        result["is_error"] = True
+    return result
+
+
+def _listed(value: Any, where: str) -> list[Any]:
+    if value is None:
+        return []
+    if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+        raise BackendSessionError(f"{where} is to be a list, not {_described(value)}")
+    return list(value)
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "None"
+    if isinstance(value, Mapping):
+        return f"a mapping with {', '.join(map(repr, value)) or 'nothing in it'}"
+    return f"a {type(value).__name__} ({one_line(text_of(value), 100)})"

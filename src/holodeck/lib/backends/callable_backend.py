@@ -1,0 +1,189 @@
+"""Agents that are Python code of the user's: `backend: "module:attribute"`."""
+
+import inspect
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holodeck.errors import BackendInitError, BackendSessionError, HoloDeckError
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
+from holodeck.lib.backends.calls import in_words, limited, limits_of
+from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, outcome, release
+from holodeck.lib.registry import load_attribute
+from holodeck.models.config import ExecutionConfig
+
+WHERE = "backend"
+
+
+class CallableBackend:
+    """Reaches an agent by calling it.
+
+    A class is instantiated anew for every conversation, so that no case sees what another one
+    left in it; a function, an object, and what a function without parameters makes are shared by
+    all. Something that keeps the AgentBackend protocol is used as it is. Calls are not tried
+    again: only the user knows whether that would do harm.
+
+    Args:
+        target: `module:attribute`, or the agent itself.
+        base_dir: Where modules are looked for first.
+        execution: Time limits; their defaults if not given.
+    """
+
+    def __init__(
+        self,
+        target: object,
+        base_dir: Path | None = None,
+        execution: ExecutionConfig | None = None,
+    ) -> None:
+        self._target = target
+        self._base_dir = base_dir
+        self._timeout = limits_of(execution).timeout
+        self._agent: Any = None
+        self._spare: Any = None
+        self._is_ready = False
+
+    async def initialize(self) -> None:
+        """Import the agent, and make one where it is a class. Raises BackendInitError."""
+        if self._is_ready:
+            return
+        try:
+            await self._load()
+        except HoloDeckError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise BackendInitError(f"the agent cannot be made: {in_words(error)}") from error
+        self._is_ready = True
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        """The answer to one message. Raises BackendError."""
+        await self.initialize()
+        if isinstance(self._agent, AgentBackend):
+            return await limited(partial(self._agent.invoke_once, message, context), self._timeout)
+        return await limited(partial(self._ask_once, message, context or ()), self._timeout)
+
+    async def create_session(self) -> AgentSession:
+        """A conversation; it passes on what was said as context. Raises BackendError."""
+        await self.initialize()
+        if isinstance(self._agent, AgentBackend):
+            return LimitedSession(
+                await limited(self._agent.create_session, self._timeout), self._timeout
+            )
+        agent = await limited(self._opened, self._timeout)
+        return CallableSession(agent, self._timeout, owns_agent=inspect.isclass(self._agent))
+
+    async def teardown(self) -> None:
+        """Close what was made; the next call makes it anew."""
+        agent, spare, was_ready = self._agent, self._spare, self._is_ready
+        self._agent = self._spare = None
+        self._is_ready = False
+        if not was_ready:
+            return
+        if isinstance(agent, AgentBackend):
+            await agent.teardown()
+        elif inspect.isclass(agent):
+            await release(spare)
+        else:
+            await release(agent)
+
+    async def _load(self) -> None:
+        value = self._target
+        if isinstance(value, str):
+            value = load_attribute(value, self._base_dir, where=WHERE)
+        if is_factory(value):
+            value = await outcome(value, value)  # type: ignore[arg-type]
+        made = await outcome(value, value) if inspect.isclass(value) else value
+        if isinstance(made, AgentBackend):
+            await made.initialize()
+            self._agent = made
+            return
+        entry_of(made, WHERE)
+        self._agent = value
+        self._spare = made if inspect.isclass(value) else None
+
+    async def _opened(self) -> Any:
+        """An agent for one conversation."""
+        if not inspect.isclass(self._agent):
+            return self._agent
+        spare, self._spare = self._spare, None
+        return spare if spare is not None else await outcome(self._agent, self._agent)
+
+    async def _ask_once(self, message: str, context: Sequence[Message]) -> ExecutionResult:
+        agent = await self._opened()
+        try:
+            return await entry_of(agent, WHERE).answer(message, context)
+        finally:
+            if inspect.isclass(self._agent):
+                await release(agent)
+
+
+class CallableSession:
+    """A conversation whose history is passed to the agent as context."""
+
+    def __init__(self, agent: Any, timeout: float | None, *, owns_agent: bool) -> None:
+        self._agent = agent
+        self._entry: Entry = entry_of(agent, WHERE)
+        self._timeout = timeout
+        self._owns_agent = owns_agent
+        self._history: list[Message] = []
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        """The agent's answer. Raises BackendError."""
+        if self._is_closed:
+            raise BackendSessionError("the conversation is closed")
+        result = await limited(
+            partial(self._entry.answer, message, tuple(self._history)), self._timeout
+        )
+        self._history.append({"role": "user", "content": message})
+        self._history.append({"role": "assistant", "content": result.response})
+        return result
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """The agent's answer in one piece. Raises BackendError."""
+        yield (await self.send(message)).response
+
+    async def close(self) -> None:
+        """Close the agent, if it was made for this conversation; may be called twice."""
+        was_closed, self._is_closed = self._is_closed, True
+        if self._owns_agent and not was_closed:
+            await release(self._agent)
+
+
+class LimitedSession:
+    """A session of the user's, with time limits and typed errors."""
+
+    def __init__(self, session: AgentSession, timeout: float | None) -> None:
+        self._session = session
+        self._timeout = timeout
+
+    async def send(self, message: str) -> ExecutionResult:
+        """The agent's answer. Raises BackendError."""
+        return await limited(partial(self._session.send, message), self._timeout)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """The agent's answer in pieces, each within the time limit. Raises BackendError."""
+        pieces = aiter(self._session.send_streaming(message))
+        while True:
+            try:
+                piece = await limited(partial(_next, pieces), self._timeout)
+            except _Ended:
+                return
+            yield piece
+
+    async def close(self) -> None:
+        """Close the user's session."""
+        await self._session.close()
+
+
+class _Ended(BackendSessionError):
+    """The last piece was given."""
+
+
+async def _next(pieces: AsyncIterator[str]) -> str:
+    try:
+        return await anext(pieces)
+    except StopAsyncIteration as error:
+        raise _Ended("") from error

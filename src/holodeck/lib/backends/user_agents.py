@@ -1,0 +1,108 @@
+"""The shapes in which a user's own agent may come, and how each is called."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from typing import Any, Literal
+
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.answers import as_result
+from holodeck.lib.backends.base import ExecutionResult, Message
+from holodeck.lib.threads import in_thread
+
+METHODS = ("run", "invoke_once", "__call__")
+SHAPES = (
+    "a function of the input, an object or class with run(input, context) or __call__,"
+    " or an AgentBackend"
+)
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The function or method that answers."""
+
+    function: Callable[..., Any]
+    context: Literal["left out", "second", "by name"]
+    """How the earlier messages are passed."""
+
+    async def answer(self, message: str, context: Sequence[Message]) -> ExecutionResult:
+        """What it answers; one that is not async runs in a thread of its own."""
+        call = partial(self.function, message)
+        if self.context == "second":
+            call = partial(call, list(context))
+        elif self.context == "by name":
+            call = partial(call, context=list(context))
+        return as_result(await outcome(call, self.function))
+
+
+async def outcome(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+    """What `call`, which calls `function`, gives in the end."""
+    if inspect.iscoroutinefunction(function):
+        return await call()
+    value = await in_thread(call, name="holodeck-agent")
+    return await value if inspect.isawaitable(value) else value
+
+
+def entry_of(agent: Any, where: str) -> Entry:
+    """How an agent is asked. Raises ConfigError if it has no shape that is known."""
+    function = agent if inspect.isroutine(agent) else _method(agent, where)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
+    return Entry(function, _way_of_context(parameters, _name(function), where))
+
+
+def is_factory(value: Any) -> bool:
+    """Whether it is a function that takes nothing, and so makes an agent instead of being one."""
+    return inspect.isroutine(value) and not inspect.signature(value).parameters
+
+
+async def release(agent: Any) -> None:
+    """Call the agent's `aclose` or `close`, if it has one that takes nothing."""
+    for name in ("aclose", "close"):
+        method = getattr(agent, name, None)
+        if callable(method) and not inspect.signature(method).parameters:
+            await outcome(method, method)
+            return
+
+
+def _method(agent: Any, where: str) -> Callable[..., Any]:
+    for name in METHODS:
+        method = getattr(agent, name, None)
+        if callable(method):
+            found: Callable[..., Any] = method
+            return found
+    raise ConfigError(where, f"a {type(agent).__name__} is no agent; name {SHAPES}")
+
+
+def _way_of_context(
+    parameters: Sequence[Parameter], name: str, where: str
+) -> Literal["left out", "second", "by name"]:
+    positional = [p for p in parameters if p.kind in _POSITIONAL]
+    takes_rest = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
+    if not positional and not takes_rest:
+        raise ConfigError(where, f"{name} takes no input; name {SHAPES}")
+    others = [p for p in parameters[1:] if _is_required(p) and p.name != "context"]
+    if len(others) > 1 or (others and others[0] not in positional[1:2]):
+        raise ConfigError(
+            where, f"{name} needs {others[-1].name!r} besides the input and the context"
+        )
+    if any(p.name == "context" and p.kind is not Parameter.POSITIONAL_ONLY for p in parameters[1:]):
+        return "by name"
+    second = positional[1:2]
+    return "second" if second and _is_required(second[0]) else "left out"
+
+
+def _is_required(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty and parameter.kind not in {
+        Parameter.VAR_POSITIONAL,
+        Parameter.VAR_KEYWORD,
+    }
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
