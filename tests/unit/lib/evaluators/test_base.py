@@ -73,13 +73,14 @@ async def test_an_error_that_may_pass_is_tried_again(error):
     assert result == {"score": 0.5, "retry_count": 2}
 
 
-async def test_an_error_that_stays_is_reported_with_the_number_of_tries():
-    evaluator = Scripted(*[ConnectionError("refused")] * 3)
+@pytest.mark.parametrize("kind", [ConnectionError, TimeoutError])
+async def test_an_error_that_stays_is_reported_with_the_number_of_tries(kind):
+    evaluator = Scripted(*[kind("no answer")] * 3)
 
-    with pytest.raises(EvaluationError, match="after 3 tries: ConnectionError: refused") as caught:
+    with pytest.raises(EvaluationError, match=f"after 3 tries: {kind.__name__}: no") as caught:
         await evaluate(evaluator)
 
-    assert isinstance(caught.value.__cause__, ConnectionError)
+    assert isinstance(caught.value.__cause__, kind)
 
 
 @pytest.mark.parametrize("error", [ValueError("bad"), FileNotFoundError("gone")])
