@@ -1,5 +1,6 @@
 """Which values must never be shown: the agent's secrets and what the environment calls one."""
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,8 +13,9 @@ _SECRET_VARIABLE = re.compile(
 _NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|HOME|URL|ENDPOINT)$")
 
 
-def collect(agent: BaseModel | None, env: Mapping[str, str]) -> list[str]:
-    """Every secret of `agent` (None: there is no agent yet) and of the variables in `env`."""
+def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None) -> list[str]:
+    """Every secret of `agent`, if there is one, and of `env`, if not of the real environment."""
+    env = os.environ if env is None else env
     found = list(_secrets_in(agent))
     found += [value for name, value in env.items() if names_a_secret(name)]
     return list(dict.fromkeys(value for value in found if value.strip()))
