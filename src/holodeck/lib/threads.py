@@ -1,4 +1,4 @@
-"""Running what blocks beside the event loop."""
+"""Running what blocks beside the event loop, and telling who was cancelled."""
 
 import asyncio
 import contextvars
@@ -53,3 +53,9 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
         raise failure
 
     return fail
+
+
+def is_cancelled() -> bool:
+    """Whether somebody cancelled the running task, as opposed to something it awaited."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -74,7 +74,7 @@ def usage_of(usage: Any) -> TokenUsage:
         return TokenUsage.of(prompt or 0, completion or 0)
     except (pydantic.ValidationError, TypeError) as error:
         raise BackendSessionError(
-            f"usage is {_described(usage)}; its prompt_tokens and completion_tokens are to be counts"
+            f"usage is {_described(usage)}; prompt_tokens and completion_tokens are counts"
         ) from error
 
 
@@ -137,7 +137,7 @@ def _tool_result(item: Any, where: str) -> ToolResult:
     call_id = first_of(item, ("call_id", "id", "tool_call_id"), None)
     if call_id is not None:
         result["call_id"] = str(call_id)
-    if first_of(item, ("is_error",), False):  # noqa: FBT003 - the value where there is none
+    if first_of(item, ("is_error",), False):
         result["is_error"] = True
     return result
 

@@ -1,6 +1,7 @@
 """The shapes in which a user's own agent may come, and how each is called."""
 
 import inspect
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +12,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.threads import in_thread
+
+logger = logging.getLogger(__name__)
 
 METHODS = ("run", "invoke_once", "__call__")
 SHAPES = (
@@ -58,16 +61,20 @@ def entry_of(agent: Any, where: str) -> Entry:
 
 def is_factory(value: Any) -> bool:
     """Whether it is a function that takes nothing, and so makes an agent instead of being one."""
-    return inspect.isroutine(value) and not inspect.signature(value).parameters
+    is_function = inspect.isfunction(value) or inspect.ismethod(value)
+    return is_function and not inspect.signature(value).parameters
 
 
 async def release(agent: Any) -> None:
-    """Call the agent's `aclose` or `close`, if it has one that takes nothing."""
-    for name in ("aclose", "close"):
-        method = getattr(agent, name, None)
-        if callable(method) and not inspect.signature(method).parameters:
-            await outcome(method, method)
-            return
+    """Call the agent's `aclose` or `close`, if it has one; what that raises is only logged."""
+    methods = [getattr(agent, name, None) for name in ("aclose", "close")]
+    method = next(filter(callable, methods), None)
+    if method is None:
+        return
+    try:
+        await outcome(method, method)
+    except Exception as error:  # noqa: BLE001 - an answer must not be lost to a clean-up
+        logger.warning("closing the agent failed: %s: %s", type(error).__name__, error)
 
 
 def _method(agent: Any, where: str) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from holodeck.lib.observability import names
 from holodeck.lib.observability.spans import Span, set_content, span
+from holodeck.lib.threads import is_cancelled
 from holodeck.lib.tools.results import readable, shortened
 
 
@@ -94,7 +95,7 @@ async def _outcome(
         async with asyncio.timeout(limit) as scope:
             return _Returned(await tool.call(arguments))
     except asyncio.CancelledError:
-        if _is_cancelled():
+        if is_cancelled():
             raise
         return _Failed("CancelledError", "the tool cancelled itself")
     except TimeoutError as error:
@@ -105,9 +106,3 @@ async def _outcome(
         return _Failed("ArgumentError", str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
         return _Failed(type(error).__name__, str(error))
-
-
-def _is_cancelled() -> bool:
-    """Whether somebody cancelled the running task, as opposed to something it awaited."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

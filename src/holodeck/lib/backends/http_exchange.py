@@ -1,0 +1,132 @@
+"""One POST and its answer: the one door to httpx2, and what may go wrong on the way."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
+
+from holodeck.errors import BackendSessionError
+from holodeck.lib.retry import parse_retry_after
+from holodeck.lib.text import one_line
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+MOST_BYTES = 8_000_000
+TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+
+
+class ExchangeFault(BackendSessionError):
+    """A POST without a usable answer."""
+
+    def __init__(
+        self, message: str, *, is_transient: bool = False, asked_wait: float | None = None
+    ) -> None:
+        self.is_transient = is_transient
+        self.asked_wait = asked_wait
+        """Seconds that the server asked to wait; None if it did not."""
+        super().__init__(message)
+
+
+class Exchange:
+    """Posts JSON to one URL and reads JSON; one client per event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url = url
+        self._headers = dict(headers)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
+            WeakKeyDictionary()
+        )
+
+    async def post(self, body: Any, limit_s: float | None) -> Any:
+        """The JSON that comes back within `limit_s` seconds. Raises ExchangeFault."""
+        import httpx2
+
+        try:
+            async with asyncio.timeout(limit_s):
+                return await self._post(body)
+        except TimeoutError as error:
+            raise ExchangeFault(f"no answer within {limit_s:g} s", is_transient=True) from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+            raise ExchangeFault(f"{self._shown_url}: {error}") from error
+        except httpx2.TransportError as error:
+            reason = one_line(str(error), 200) or "the connection broke"
+            raise ExchangeFault(
+                f"{self._shown_url}: {type(error).__name__}: {reason}", is_transient=True
+            ) from error
+        except httpx2.HTTPError as error:
+            reason = one_line(str(error), 200)
+            raise ExchangeFault(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
+
+    async def close(self) -> None:
+        """Close the client of the running event loop; a later call opens another."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def _post(self, body: Any) -> Any:
+        async with self._client().stream("POST", self._url, json=body) as response:
+            data = await self._read(response)
+        if not response.is_success:
+            raise self._refusal(response, data)
+        return self._parsed(response, data)
+
+    async def _read(self, response: "Response") -> bytes:
+        data = bytearray()
+        async for piece in response.aiter_bytes():
+            data += piece
+            if len(data) > MOST_BYTES:
+                raise ExchangeFault(
+                    f"{self._shown_url}: the answer is larger than {MOST_BYTES / 1e6:g} MB"
+                )
+        return bytes(data)
+
+    def _refusal(self, response: "Response", data: bytes) -> ExchangeFault:
+        status = response.status_code
+        reason = f"HTTP {status} from {self._shown_url}"
+        if response.is_redirect:
+            return ExchangeFault(f"{reason}: it redirects; write the URL that answers")
+        excerpt = _excerpt(data)
+        return ExchangeFault(
+            f"{reason}: {excerpt}" if excerpt else reason,
+            is_transient=status in TRANSIENT_STATUS or status >= 500,
+            asked_wait=parse_retry_after(response.headers),
+        )
+
+    def _parsed(self, response: "Response", data: bytes) -> Any:
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            kind = response.headers.get("content-type", "no content type")
+            raise ExchangeFault(
+                f"{self._shown_url} answered no JSON ({kind}): {_excerpt(data) or 'nothing'}"
+            ) from error
+
+    def _client(self) -> "AsyncClient":
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            # A cookie that one case was given must not be sent along by another.
+            no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
+            self._clients[loop] = httpx2.AsyncClient(
+                headers=self._headers,
+                cookies=no_cookies,
+                timeout=None,  # `post` limits the whole exchange
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        return self._clients[loop]
+
+    @property
+    def _shown_url(self) -> str:
+        """The URL without what may be secret in it."""
+        parts = urlsplit(self._url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+
+def _excerpt(data: bytes) -> str:
+    return one_line(data[:2000].decode(errors="replace"), 200)
