@@ -19,8 +19,8 @@ class RetryConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    max_retries: Annotated[int, Field(ge=1)] = 3
-    """Tries in all, the first one included; 1 means that nothing is tried again."""
+    max_retries: Annotated[int, Field(ge=0)] = 3
+    """How often a call is tried again after the first try; 0 means never."""
     base_delay: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
     """Longest wait after the first try, in seconds."""
     max_delay: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0

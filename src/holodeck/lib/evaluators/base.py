@@ -53,7 +53,7 @@ class BaseEvaluator(ABC):
 
     Args:
         timeout: Seconds for one evaluation, all its tries included; None for no limit.
-        retry_config: How often an evaluation is tried; three times if not given.
+        retry_config: How often an evaluation is tried again; three times if not given.
     """
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.RESPONSE}))
@@ -137,7 +137,7 @@ class _Tries:
     async def run(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return await retry(
             lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - one class in two parts
-            attempts=self._config.max_retries,
+            attempts=self._config.max_retries + 1,
             is_transient=self._is_transient,
             delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
             on_retry=self._note,

@@ -131,7 +131,7 @@ def _retries(metric: EvaluationMetric) -> RetryConfig:
     """Asked for, every error is tried again; otherwise those that tend to pass by themselves."""
     if metric.retry_on_failure is None:
         return RetryConfig()
-    return RetryConfig(max_retries=metric.retry_on_failure + 1, every_error=True)
+    return RetryConfig(max_retries=metric.retry_on_failure, every_error=True)
 
 
 def _options(metric: EvaluationMetric) -> dict[str, Any]:

@@ -135,20 +135,22 @@ def _inputs(evaluator: BaseEvaluator, seen: Observation) -> dict[str, Any]:
         ground_truth=seen.ground_truth,
         file_content=seen.file_content,
         retrieval_context=list(seen.retrieval_context) or None,
+        observation=seen,
     )
-    inputs = builder.build_for(evaluator)
-    return {**inputs, "observation": seen} if evaluator.uses_observation else inputs
+    return builder.build_for(evaluator)
 
 
 def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult:
     score = _score(check, found)
     verdict = found.get("passed")
+    if check.threshold is not None:  # a metric that says no is believed whatever its score
+        verdict = score >= check.threshold and verdict is not False
     reasoning = found.get("reasoning")
     return MetricResult(
         metric_name=check.name,
         score=score,
         threshold=check.threshold,
-        passed=verdict if check.threshold is None else score >= check.threshold,
+        passed=verdict,
         retry_count=found.get("retry_count", 0),
         evaluation_time_ms=_ms_since(started),
         reasoning=str(reasoning) if reasoning else None,
@@ -179,7 +181,7 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
 def _tell(current: Span, row: MetricResult) -> None:
     current.event(
         names.EVALUATION_RESULT,
-        **{
+        {
             names.EVALUATION_NAME: row.metric_name,
             names.EVALUATION_SCORE: row.score,
             names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],

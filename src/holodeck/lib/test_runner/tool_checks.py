@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.patterns import compiled, find
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TestCaseModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
@@ -144,12 +145,9 @@ def matches(matcher: ArgMatcher, value: Any) -> bool:
 
 
 def _regex_matches(pattern: str, value: Any) -> bool:
-    import regex
-
-    if not isinstance(value, str):
-        value = str(value)
+    text = value if isinstance(value, str) else str(value)
     try:
-        return regex.fullmatch(pattern, value, timeout=MATCH_SECONDS) is not None
+        return find(compiled(pattern), text, MATCH_SECONDS, whole=True) is not None
     except TimeoutError as error:
         raise EvaluationError(
             f"the pattern {pattern!r} takes longer than {MATCH_SECONDS:g} s; simplify it"

@@ -44,7 +44,7 @@ def test_what_the_configuration_says_reaches_the_evaluator():
 
     assert isinstance(evaluator, ROUGEEvaluator)
     assert (evaluator.variant, evaluator.threshold, evaluator.timeout) == ("rouge2", 0, 1.5)
-    assert evaluator.retry_config.max_retries == 3
+    assert evaluator.retry_config.max_retries == 2
     assert evaluator.retry_config.every_error
 
 
