@@ -14,6 +14,10 @@ from holodeck.config.syntax import decode
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
+REAL = "environment"
+"""The name of the layer of real variables."""
+
+
 class Environment(Mapping[str, str]):
     """Variables by name; each knows where it was found. The process's own are never changed."""
 
@@ -28,7 +32,7 @@ class Environment(Mapping[str, str]):
         """Real variables over the `.env` of `folder`, of the working folder and of the user."""
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
-        return cls([("environment", real), *((str(path), _dotenv(path)) for path in files)])
+        return cls([(REAL, real), *((str(path), _dotenv(path)) for path in files)])
 
     def __getitem__(self, name: str) -> str:
         for _, layer in self._layers:

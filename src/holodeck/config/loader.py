@@ -51,7 +51,7 @@ class ConfigLoader:
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)
-        source = Source.read(file)
+        source = Source.read(file, _shown(file))
         merged = self.merge_configs(source.data(env.substitute), self._shared(folder))
         model = merged.get("model")
         if isinstance(model, dict):
@@ -107,7 +107,7 @@ class ConfigLoader:
     def parse_yaml(self, path: str | Path) -> dict[str, Any]:
         """A YAML mapping as plain values, variables substituted. Raises ConfigError."""
         file = Path(path)
-        return Source.read(file).data(self.environment(file.parent).substitute)
+        return Source.read(file, _shown(file)).data(self.environment(file.parent).substitute)
 
     def resolve_file_path(self, file_path: str | Path, base_dir: str | Path) -> Path:
         """A path of the configuration as an absolute one. Raises FileNotFoundError."""

@@ -1,6 +1,7 @@
 """What pydantic found wrong, said with the place in the file and the nearest right word."""
 
 import difflib
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,8 +86,8 @@ class _Reader:
             node = self._key(path) or node
         elif detail["type"] == "missing":
             path = (*path, str(detail["loc"][-1]))
-        elif detail["type"] == "value_error":
-            node = self._key((*path, *_quoted_path(text))) or node
+        elif detail["type"] == "value_error" and (quoted := _quoted_path(text)):
+            node = self._key((*path, *quoted)) or node
         where = dotted(path)
         return node.line, node.column, f"{where}: {text}" if where else text
 
@@ -125,10 +126,11 @@ class _Reader:
         return short(value) if isinstance(value, str) else str(value).lower()[:80]
 
 
-def _quoted_path(text: str) -> list[str]:
+def _quoted_path(text: str) -> Path_:
     """The key, or path of keys, that a validator's message begins with, in quotes."""
-    parts = text.split("'", maxsplit=2)
-    return parts[1].partition(":")[0].split(".") if len(parts) > 2 and not parts[0] else []
+    quoted = re.match(r"'([\w.\[\]-]+)", text)
+    parts = re.findall(r"[\w-]+", quoted[1]) if quoted else []
+    return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from holodeck.config.env import REAL, Environment
 from holodeck.config.nodes import short
 from holodeck.config.problems import wanted
 from holodeck.errors import ConfigError
@@ -94,12 +95,19 @@ def _from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, 
     if not text:
         return None
     try:
-        return TypeAdapter(declared.annotation).validate_python(text), declared.variable
+        value = TypeAdapter(declared.annotation).validate_python(text)
     except ValidationError as error:
         raise ConfigError(
             declared.variable,
             f"found {short(text)}; wanted {wanted(error)} ({declared.setting.help})",
         ) from error
+    return value, _variable_and_file(declared.variable, env)
+
+
+def _variable_and_file(name: str, env: Mapping[str, str]) -> str:
+    """The variable, and the `.env` file that sets it if one does."""
+    source = env.source_of(name) if isinstance(env, Environment) else None
+    return name if source in (None, REAL) else f"{name} in {source}"
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[str]:

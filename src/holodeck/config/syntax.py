@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from holodeck.config.secrets import names_a_secret
 from holodeck.errors import ConfigError
 
 _EXPLANATIONS = {
@@ -30,6 +31,7 @@ _EXPLANATIONS = {
     "alphabetic or numeric character": "'&' and '*' begin a name; put text that begins with one in"
     " quotes",
 }
+_HEADERS = ("authorization", "cookie")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
@@ -41,7 +43,7 @@ def explain(error: Any, text: str, name: str) -> ConfigError:
         return ConfigError(name, f"cannot be read as YAML ({problem})")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    shown = f"\n    {_printable(line.strip())[:120]}" if line.strip() else ""
+    shown = f"\n    {_printable(line.strip())[:120]}" if _may_be_shown(line) else ""
     return ConfigError(
         f"{name}:{mark.line + 1}:{mark.column + 1}",
         f"{_in_our_words(problem, line, mark.column)}{_opened_at(error)}{shown}",
@@ -69,6 +71,13 @@ def _opened_at(error: Any) -> str:
     if begun is None or begun.line == error.problem_mark.line:
         return ""
     return f" (begun on line {begun.line + 1})"
+
+
+def _may_be_shown(line: str) -> bool:
+    """Whether there is something to show, and no key in it that goes with a secret."""
+    keys = re.findall(r"([\w-]+)['\"]?\s*:", line)
+    hidden = any(names_a_secret(key) or key.lower() in _HEADERS for key in keys)
+    return bool(line.strip()) and not hidden
 
 
 def _printable(text: str) -> str:

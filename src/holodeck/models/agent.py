@@ -1,6 +1,6 @@
 """The agent.yaml as a whole."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -137,13 +137,18 @@ class Agent(Model):
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Agent":
         _refuse_twins("tools", [tool.name for tool in self.tools or []])
-        _refuse_twins("test_cases", [case.name for case in self.test_cases or [] if case.name])
+        _refuse_twins("test_cases", [case.name for case in self.test_cases or []])
         return self
 
 
-def _refuse_twins(where: str, names: list[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
+def _refuse_twins(where: str, names: Sequence[str | None]) -> None:
+    seen: dict[str, int] = {}
+    for index, name in enumerate(names):
+        if name is None:
+            continue
         if name in seen:
-            raise ValueError(f"two {where} are called {name!r}; give each its own name")
-        seen.add(name)
+            raise ValueError(
+                f"'{where}[{index}].name': {name!r} is already the name of {where}[{seen[name]}];"
+                " give each its own"
+            )
+        seen[name] = index

@@ -1,0 +1,308 @@
+"""What people are told about a configuration that does not load."""
+
+import pytest
+
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import ConfigError
+
+
+def refusal(folder, more):
+    folder.agent(more)
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+    return str(caught.value)
+
+
+CASE = "test_cases:\n  - input: hi\n    "
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (
+            "test_case: []",
+            "agent.yaml:4:1: test_case: unknown key; did you mean 'test_cases'?",
+        ),
+        (
+            "zzz: 1",
+            "agent.yaml:4:1: zzz: unknown key; known here: name, description, author, model,",
+        ),
+        (
+            CASE + "expectd_tools: []",
+            (
+                "agent.yaml:6:5: test_cases[0].expectd_tools: unknown key;"
+                " did you mean 'expected_tools'?"
+            ),
+        ),
+        (
+            CASE + "asserts: []",
+            "agent.yaml:6:5: test_cases[0].asserts: unknown key; known here: name, input,",
+        ),
+        (
+            CASE + "expected_tools: [{nme: a}]",
+            (
+                "agent.yaml:6:22: test_cases[0].expected_tools[0].name: this key is missing\n"
+                "agent.yaml:6:23: test_cases[0].expected_tools[0].nme: unknown key;"
+                " did you mean 'name'?"
+            ),
+        ),
+        (
+            CASE + "expected_tools: [{name: a, args: {x: {number: {valu: 1}}}}]",
+            "agent.yaml:6:39: test_cases[0].expected_tools[0]: 'args.x': number: value:",
+        ),
+        (
+            CASE + "files: [{pth: a.txt, type: text}]",
+            "agent.yaml:6:13: test_cases[0].files[0].path: this key is missing",
+        ),
+        (
+            CASE + "evaluations: [{metric: contains, vlue: x}]",
+            (
+                "agent.yaml:6:38: test_cases[0].evaluations[0].vlue: unknown key;"
+                " did you mean 'value'?"
+            ),
+        ),
+        (
+            CASE + "evaluations: [{metric: contians, value: x}]",
+            (
+                "agent.yaml:6:19: test_cases[0].evaluations[0]: 'metric': 'contians' is not known;"
+                " did you mean 'contains'?"
+            ),
+        ),
+        (
+            CASE + "evaluations: [{value: x}]",
+            "agent.yaml:6:19: test_cases[0].evaluations[0]: 'metric' is missing;",
+        ),
+        (
+            CASE + "evaluations: [{metric: contains, pattern: x}]",
+            "agent.yaml:6:38: test_cases[0].evaluations[0].pattern: unknown key; known here:",
+        ),
+        ("evaluations: {metrcs: []}", "agent.yaml:4:14: evaluations.metrics: this key is missing"),
+        (
+            "tools: [{type: function, name: a, file: a.py, functon: a}]",
+            (
+                "agent.yaml:4:9: tools[0].function: this key is missing\n"
+                "agent.yaml:4:47: tools[0].functon: unknown key; did you mean 'function'?"
+            ),
+        ),
+        (
+            "execution: {llm_timout: 5}",
+            "agent.yaml:4:13: execution.llm_timout: unknown key; did you mean 'llm_timeout'?",
+        ),
+        (
+            "observability: {traces: {sampel_rate: 1}}",
+            (
+                "agent.yaml:4:26: observability.traces.sampel_rate: unknown key;"
+                " did you mean 'sample_rate'?"
+            ),
+        ),
+        (
+            "observability: {exporters: {otlp: {endpiont: x}}}",
+            "agent.yaml:4:36: observability.exporters.otlp.endpiont: unknown key;",
+        ),
+        (
+            "backend: {type: http, url: http://x, answer: {txt: a}}",
+            "agent.yaml:4:47: backend.answer.txt: unknown key; did you mean 'text'?",
+        ),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more, message):
+    assert refusal(folder, more).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (CASE + "ground_truth: 42", "6:19: test_cases[0].ground_truth: found 42; wanted text; put"),
+        (CASE + "ground_truth: ' '", "found ' '; wanted text that is not blank"),
+        (CASE + "expected_tools: search", "expected_tools: found 'search'; wanted a list"),
+        (CASE + "expected_tools: [3]", "expected_tools[0]: found 3; wanted text"),
+        (CASE + "tool_order: maybe", "tool_order: found 'maybe'; wanted true or false"),
+        (CASE + "tool_order: true", "'tool_order: true' needs 'expected_tools'"),
+        (CASE + "forbidden_tools: []", "6:5: test_cases[0]: 'forbidden_tools: []' forbids nothing"),
+        (
+            CASE + "evaluations: [{metric: bleu, threshold: 70}]",
+            "6:45: test_cases[0].evaluations[0].threshold: found 70; wanted at most 1",
+        ),
+        (
+            CASE + "evaluations: [{metric: rouge, variant: rougel}]",
+            "found 'rougel'; did you mean 'rougeL'? wanted 'rouge1', 'rouge2' or 'rougeL'",
+        ),
+        (
+            CASE + "evaluations: [{metric: bleu, retry_on_failure: 9}]",
+            "retry_on_failure: found 9; wanted at most 3",
+        ),
+        (
+            CASE + "evaluations: [{metric: contains, value: a, values: [b]}]",
+            "6:19: test_cases[0].evaluations[0]: write either 'value' or 'values'",
+        ),
+        ("evaluations: {metrics: []}", "metrics: found a list of 0; wanted a list of at least 1"),
+        ("execution: {llm_timeout: 0}", "4:26: execution.llm_timeout: found 0; wanted more than 0"),
+        (
+            "execution: {max_retries: 1.5}",
+            "max_retries: found 1.5; wanted a whole number",
+        ),
+        ("execution: {llm_timeout: .inf}", "execution.llm_timeout: found inf; wanted a finite"),
+        ("tools: [{type: functoin, name: a, file: b, function: c}]", "did you mean 'function'?"),
+        (
+            "tools: [{type: function, name: a-b, file: b, function: c}]",
+            "4:32: tools[0].name: found 'a-b'; wanted letters, digits and underscores only",
+        ),
+        (
+            (
+                "test_cases:\n  - {name: a, input: x}\n  - {name: b, input: x}\n"
+                "  - {name: a, input: y}"
+            ),
+            "7:6: 'test_cases[2].name': 'a' is already the name of test_cases[0]",
+        ),
+        (
+            (
+                "tools:\n  - {type: function, name: a, file: b.py, function: c}\n"
+                "  - {type: function, name: a, file: b.py, function: d}"
+            ),
+            "6:22: 'tools[1].name': 'a' is already the name of tools[0]",
+        ),
+        ("test_cases: 3", "4:13: test_cases: found 3; wanted a list"),
+        ("observability: yes", "4:16: observability: found 'yes'; wanted a mapping"),
+    ],
+)
+def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
+    assert message in refusal(folder, more)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (CASE + "evaluations: [{metric: groundedness}]", "'metric: groundedness' is not supported"),
+        (CASE + "evaluations: [{type: rag, metric_type: faithfulness}]", "'type: rag' is not supp"),
+        (CASE + "evaluations: [{type: geval, name: a, criteria: b}]", "'type: geval' is not supp"),
+        (CASE + "evaluations: [{metric: faithfulness}]", "'metric: faithfulness' is not supported"),
+        (CASE + "evaluations: [{type: code, grader: a:b}]", "write 'metric: module:callable'"),
+        (
+            CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
+            "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet (judges)",
+        ),
+        (CASE + "turns: []", "6:5: test_cases[0]: 'turns' is not supported yet (conversations)"),
+        (
+            CASE + "files: [{url: http://x, path: a, type: pdf}]",
+            "'url' is not supported yet (remote files); remove it",
+        ),
+        (CASE + "files: [{path: a, type: image}]", "'type: image' is not supported yet"),
+        ("claude: {max_turns: 3}", "4:1: 'claude' is not supported yet"),
+        ("deployment: {}", "4:1: 'deployment' is not supported yet"),
+        ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
+        ("embedding_provider: {}", "4:1: 'embedding_provider' is not supported yet"),
+        ("test_cases_file: x.yaml", "4:1: 'test_cases_file' is not supported yet"),
+        ("tools: [{type: mcp, name: a}]", "tool type 'mcp' is not supported yet; use 'function'"),
+        ("tools: [{type: vectorstore, name: a}]", "tool type 'vectorstore' is not supported yet"),
+        ("execution: {cache_enabled: true}", "4:13: execution: 'cache_enabled' is not supported"),
+        (
+            "evaluations: {model: {}, metrics: []}",
+            "4:15: evaluations: 'model' is not supported",
+        ),
+        ("observability: {metrics: {}}", "4:17: observability: 'metrics' is not supported yet"),
+    ],
+)
+def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message):
+    assert message in refusal(folder, more)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name: x\n", "agent.yaml:1:1: 'model' is missing: write 'model: {provider: local}', say"),
+        ("name: x\nmodel: {provider: local}\n", "'instructions' is missing"),
+        ("model: {provider: local}\n", "agent.yaml:1:1: name: this key is missing"),
+        (
+            "name: x\nmodel: {provider: opnai, name: m}\ninstructions: {inline: hi}\n",
+            "agent.yaml:2:19: model.provider: found 'opnai'; did you mean 'openai'?",
+        ),
+        (
+            "name: x\nmodel: {provider: openai}\ninstructions: {inline: hi}\n",
+            "agent.yaml:2:8: model: 'name' is missing: write the model's name",
+        ),
+        (
+            "name: x\nmodel: {provider: azure_openai, name: d}\ninstructions: {inline: hi}\n",
+            "agent.yaml:2:8: model: azure_openai needs 'endpoint: https://",
+        ),
+        (
+            "name: x\nmodel: {provider: local, api_key: k}\ninstructions: {inline: hi}\n",
+            "agent.yaml:2:8: model: a local model has no 'endpoint' and no 'api_key'",
+        ),
+        (
+            "name: x\nmodel: {provider: local}\ninstructions: {inline: hi, file: a.md}\n",
+            "agent.yaml:3:15: instructions: write exactly one of 'file' and 'inline'",
+        ),
+        (
+            (
+                "name: x\nmodel: {provider: openai, name: m, auth_provider: bedrock}\n"
+                "instructions: {inline: hi}\n"
+            ),
+            "agent.yaml:2:36: model: 'auth_provider' is not supported yet",
+        ),
+        (
+            "name: x\nmodel: gpt-4\ninstructions: {inline: hi}\n",
+            "agent.yaml:2:8: model: found 'gpt-4'; wanted a mapping",
+        ),
+    ],
+)
+def test_an_agent_that_lacks_something_says_what(folder, text, message):
+    folder.write("agent.yaml", text)
+
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "{provider: openai, name: m, api_key: [sk-hidden]}",
+        "{provider: openai, name: m, api_key: {a: sk-hidden}}",
+        "{provider: openai, name: m, api_kye: sk-hidden}",
+        "{provider: local, api_key: sk-hidden}",
+        "{provider: openai, name: m, max_tokens: '${KEY}'}",
+        "{provider: '${KEY}', name: m}",
+        "{provider: openai, name: m, temperature: '${KEY}'}",
+    ],
+)
+def test_a_secret_is_never_echoed(folder, monkeypatch, model):
+    monkeypatch.setenv("KEY", "sk-hidden")
+    folder.write("agent.yaml", f"name: x\nmodel: {model}\ninstructions: {{inline: hi}}\n")
+
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert "sk-hidden" not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_headers_are_never_echoed(folder):
+    assert "1234" not in refusal(
+        folder, "observability: {exporters: {otlp: {headers: {X-Team: 1234}}}}"
+    )
+
+
+def test_a_huge_wrong_value_makes_a_short_message(folder):
+    message = refusal(folder, f"execution: {{llm_timeout: '{'x' * 1_000_000}'}}")
+
+    assert len(message) < 300
+
+
+def test_very_many_problems_make_a_short_message(folder):
+    cases = "test_cases:\n" + "".join(f"  - {{inpt: {i}}}\n" for i in range(5000))
+
+    message = refusal(folder, cases)
+
+    assert len(message) <= 2100
+    assert message.splitlines()[-1].startswith("and 99")
+    assert message.splitlines()[0] == "agent.yaml:5:5: test_cases[0].input: this key is missing"
+
+
+def test_problems_stand_in_the_order_of_the_file(folder):
+    places = [
+        line.split(":")[1:3]
+        for line in refusal(folder, "zzz: 1\ntest_cases: [{inpt: 1}]\nexecution: 3").splitlines()
+    ]
+
+    assert places == [["4", "1"], ["5", "14"], ["5", "15"], ["6", "12"]]

@@ -1,0 +1,156 @@
+"""Files that are no YAML, are too much, or are a trap."""
+
+import os
+import resource
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from holodeck import errors
+from holodeck.config.source import MAX_BYTES, Source
+from holodeck.errors import ConfigError
+
+
+def refusal(path):
+    with pytest.raises(ConfigError) as caught:
+        Source.read(path, path.name)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("name: x\n".encode("utf-16"), "bad.yaml:1:1: the file is UTF-16; save it as UTF-8"),
+        (b"\xef\xbb\xbfname: x\n", "bad.yaml:1:1: the file begins with a byte order mark"),
+        (b"name: x\nauthor: J\xf6rg\n", "bad.yaml:2:10: byte 0xf6 is not UTF-8"),
+        (b"name: x\nb: a\x00b\n", "bad.yaml:2:5: the control character U+0000"),
+        (b"name: x\nb: a\x1b[2Jb\n", "bad.yaml:2:5: the control character U+001B"),
+        (b"name: x\nmodel:\n\tprovider: local\n", "bad.yaml:3:1: a tab in the indentation"),
+        (b"name: a: b\n", "bad.yaml:1:8: a ':' stands where no key can be"),
+        (b"name: 'x\nb: 1\n", "bad.yaml:3:1: a quotation mark is not closed (begun on line 1)"),
+        (b"a: [1, 2\nb: 3\n", "bad.yaml:2:2: a list opened with '[' is not closed (begun on"),
+        (b"a: @x\n", "bad.yaml:1:4: a value cannot begin with '@'; put it in quotes"),
+        (b'a: "\\q"\n', "bad.yaml:1:5: a backslash in double quotes begins an escape"),
+        (b"a: 1\n- b\n", "bad.yaml:2:1: this line does not continue the mapping above it"),
+        (b"a: !x!y 1\n", "bad.yaml:1:4: tags ('!name') are not allowed"),
+    ],
+    ids=lambda value: value[:25] if isinstance(value, str) else "",
+)
+def test_what_is_no_yaml_is_one_error_with_its_place(tmp_path, content, message):
+    path = tmp_path / "bad.yaml"
+    path.write_bytes(content)
+
+    assert refusal(path).startswith(message)
+
+
+def test_the_line_that_is_wrong_is_shown(tmp_path):
+    path = tmp_path / "bad.yaml"
+    path.write_text("name: x\ninput: say: hello\n")
+
+    assert refusal(path).endswith("\n    input: say: hello")
+
+
+@pytest.mark.parametrize(
+    "line", ["api_key: sk-1234: x", "  Authorization: 'Bearer sk-1234': x", "a: {token: sk-1234"]
+)
+def test_a_wrong_line_that_may_hold_a_secret_is_not_shown(tmp_path, line):
+    path = tmp_path / "bad.yaml"
+    path.write_text(f"name: x\n{line}\n")
+
+    assert "sk-1234" not in refusal(path)
+
+
+def test_a_missing_file_is_its_own_error(tmp_path):
+    with pytest.raises(errors.FileNotFoundError, match=r"cannot be read: no such file"):
+        Source.read(tmp_path / "none.yaml")
+
+
+def test_a_fifo_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.yaml")
+
+    assert refusal(tmp_path / "pipe.yaml") == "pipe.yaml: is not a regular file"
+
+
+def test_a_device_is_refused(tmp_path):
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+
+    assert refusal(tmp_path / "zero.yaml") == "zero.yaml: is not a regular file"
+
+
+def test_a_hundred_megabytes_are_refused_at_once(tmp_path):
+    path = tmp_path / "big.yaml"
+    with path.open("wb") as file:
+        file.truncate(5 * MAX_BYTES)
+    started = time.perf_counter()
+
+    assert refusal(path) == "big.yaml: is larger than 20 MB; split it or move the data elsewhere"
+    assert time.perf_counter() - started < 2
+
+
+def test_a_thousand_cases_load_fast(tmp_path):
+    path = tmp_path / "agent.yaml"
+    metric = "{{metric: contains, value: '{0}'}}"
+    case = f"  - {{{{name: case {{0}}, input: Say {{0}} please, evaluations: [{metric}]}}}}\n"
+    path.write_text("name: x\ntest_cases:\n" + "".join(case.format(i) for i in range(1000)))
+    started = time.process_time()
+
+    data = Source.read(path).data()
+
+    assert len(data["test_cases"]) == 1000
+    assert time.process_time() - started < 0.5
+
+
+LEVELS = ["a: &a [x, x, x, x, x, x, x, x, x]"] + [
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+]
+PLACES = {
+    "unknown key": "boom: *i",
+    "input": "test_cases: [{input: *i}]",
+    "metadata": "test_cases: [{input: x, metadata: *i}]",
+    "tool schema": "tools: [{type: function, name: t, file: t.py, function: t, parameters: *i}]",
+    "response_format": "response_format: {enum: *i}",
+    "merge keys": "model: {<<: {x: *i}}",
+}
+CHILD = """\
+    import resource, sys, time
+    from holodeck.config.loader import ConfigLoader
+    from holodeck.errors import ConfigError
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    started = time.perf_counter()
+    try:
+        ConfigLoader().load_agent_yaml(sys.argv[1])
+    except ConfigError as error:
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
+        print(time.perf_counter() - started, grown // 1024, error)
+"""
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_a_bomb_of_aliases_costs_nothing(tmp_path, place):
+    path = tmp_path / "bomb.yaml"
+    path.write_text("\n".join([*LEVELS, "name: x", place]))
+    limit = 1_000_000_000
+
+    child = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(CHILD), str(path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+    )
+
+    seconds, megabytes, message = child.stdout.split(maxsplit=2)
+    assert "more than 1000 alias expansions" in message
+    assert float(seconds) < 1
+    assert int(megabytes) < 20
+
+
+def test_one_large_anchor_used_a_thousand_times_is_refused(tmp_path):
+    path = tmp_path / "bomb.yaml"
+    path.write_text(f"a: &a [{'x, ' * 5000}x]\nb: [{'*a, ' * 1000}*a]\n")
+
+    assert "aliases expand to more than 100000 values" in refusal(path)
