@@ -1,7 +1,11 @@
 """One call of `holodeck`: how much it may say, and what it must not."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holodeck.lib.redact import Redactor
 
 _SHORT_FLAGS = re.compile(r"-[a-zA-Z]+")
 
@@ -12,8 +16,8 @@ class Invocation:
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
         """How often -v was given; from 2 on errors come with their traceback."""
-        self.secrets: list[str] = []
-        """Values that a command has learned and that must not be shown."""
+        self._secrets: list[str] = []
+        self._redactor: Redactor | None = None
 
     @classmethod
     def of(cls, args: Sequence[str]) -> "Invocation":
@@ -22,11 +26,24 @@ class Invocation:
         short = sum(arg.count("v") for arg in options if _SHORT_FLAGS.fullmatch(arg))
         return cls(short + sum(arg == "--verbose" for arg in options))
 
+    def protect(self, secrets: Iterable[str]) -> None:
+        """From now on none of these is shown."""
+        self._secrets += secrets
+        self._redactor = None
+
+    @property
+    def redactor(self) -> "Redactor":
+        """Knows the protected values and those of the environment."""
+        if self._redactor is None:
+            # Imported here because `holodeck --help` has nothing to hide.
+            from holodeck.config.secrets import collect
+            from holodeck.lib.redact import Redactor
+
+            self._redactor = Redactor([*self._secrets, *collect()])
+        return self._redactor
+
     def clean(self, text: str) -> str:
         """`text` without secrets and control characters."""
-        # Imported here because `holodeck --help` has nothing to clean.
-        from holodeck.config.secrets import collect
-        from holodeck.lib.redact import Redactor
         from holodeck.lib.text import printable
 
-        return printable(Redactor([*self.secrets, *collect()]).redact(text))
+        return printable(self.redactor.redact(text))

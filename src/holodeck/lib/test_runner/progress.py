@@ -166,7 +166,7 @@ class ProgressIndicator(SpinnerMixin):
 
     def _tokens(self) -> Iterator[str]:
         spent = [result.token_usage for result in self.test_results if result.token_usage]
-        if spent:
+        if any(usage.total_tokens for usage in spent):
             asked = sum(usage.prompt_tokens for usage in spent)
             answered = sum(usage.completion_tokens for usage in spent)
             total = sum(usage.total_tokens for usage in spent)

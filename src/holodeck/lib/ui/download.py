@@ -1,11 +1,12 @@
 """Shows how far a download is."""
 
+import atexit
 import sys
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
 from holodeck.lib.text import one_line
-from holodeck.lib.ui.live import put
+from holodeck.lib.ui.live import LiveLine, put, showing
 from holodeck.lib.ui.terminal import can_redraw, color_enabled
 
 if TYPE_CHECKING:
@@ -31,7 +32,10 @@ class DownloadProgress:
 
     def __call__(self, done_bytes: int, total_bytes: int | None, what: str) -> None:
         """Show that `done_bytes` of `what` are here."""
-        if self._live:
+        line = showing() if self._live else None
+        if line is not None:
+            self._note(line, done_bytes, total_bytes, what)
+        elif self._live:
             self._redraw(done_bytes, total_bytes, what)
         else:
             self._say(done_bytes, total_bytes, what)
@@ -54,10 +58,10 @@ class DownloadProgress:
         if step <= self._said.get(what, -1):
             return
         self._said[what] = step
-        amount = f"{done / _MEGABYTE:.0f} MB"
-        if total:
-            amount = f"{step}% of {total / _MEGABYTE:.0f} MB"
-        put(self._stream, f"Downloading {one_line(what, _NAME_LIMIT)}: {amount}\n")
+        put(self._stream, _sentence(done, total, what) + "\n")
+
+    def _note(self, line: LiveLine, done: int, total: int | None, what: str) -> None:
+        line.note("" if done == total else _sentence(done, total, what))
 
     def _redraw(self, done: int, total: int | None, what: str) -> None:
         bar = self._started()
@@ -72,13 +76,22 @@ class DownloadProgress:
         if self._bar is None:
             self._bar = _new_bar(self._stream)
             self._bar.start()
+            atexit.register(self._stop)
         return self._bar
 
     def _stop(self) -> None:
         if self._bar is not None:
             self._bar.stop()
+            atexit.unregister(self._stop)
         self._bar = None
         self._tasks.clear()
+
+
+def _sentence(done: int, total: int | None, what: str) -> str:
+    amount = f"{done / _MEGABYTE:.0f} MB"
+    if total:
+        amount = f"{100 * done // total}% of {total / _MEGABYTE:.0f} MB"
+    return f"Downloading {one_line(what, _NAME_LIMIT)}: {amount}"
 
 
 def _new_bar(stream: TextIO) -> "Progress":

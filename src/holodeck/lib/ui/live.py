@@ -14,13 +14,22 @@ from holodeck.lib.ui.terminal import can_redraw, width
 
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _CLEAR_TO_END = "\r\x1b[J"
+_NOTE_LASTS = 5.0  # seconds, so that one that is never taken back goes away
+
+_showing: "list[LiveLine]" = []
+
+
+def showing() -> "LiveLine | None":
+    """The live line that owns the terminal now, for whoever else has something to show there."""
+    return _showing[-1] if _showing else None
 
 
 class LiveLine:
     """Redraws `current()` on a terminal; elsewhere says `heartbeat()` when all has been still.
 
     A thread and not a task draws it, so that it moves while the event loop is busy. Everything
-    else that goes to the same terminal has to be written inside `paused()` or by `write()`.
+    else that goes to the same terminal has to be written inside `paused()` or by `write()`. With
+    `enabled` false only `write()` does anything.
     """
 
     def __init__(
@@ -32,15 +41,18 @@ class LiveLine:
         err: TextIO | None = None,
         redraw_every: float = 0.1,
         heartbeat_every: float = 30.0,
+        enabled: bool = True,
     ) -> None:
         self._current = current
         self._heartbeat = heartbeat
         self._out = sys.stdout if out is None else out
         self._err = sys.stderr if err is None else err
-        self._live = can_redraw(self._out)
+        self._live = enabled and can_redraw(self._out)
+        self._enabled = enabled
         self._pause = redraw_every if self._live else heartbeat_every / 10
         self._heartbeat_every = heartbeat_every
         self._drawn = ""
+        self._note = ("", 0.0)
         self._last_sign_of_life = time.monotonic()
         self._lock = threading.RLock()
         self._over = threading.Event()
@@ -48,9 +60,10 @@ class LiveLine:
 
     def __enter__(self) -> "LiveLine":
         if self._live:
+            _showing.append(self)
             atexit.register(self._show_cursor)
             self._put(_HIDE_CURSOR)
-        if self._live or self._heartbeat is not None:
+        if self._live or (self._enabled and self._heartbeat is not None):
             self._thread = threading.Thread(target=self._keep_going, daemon=True)
             self._thread.start()
         return self
@@ -67,6 +80,7 @@ class LiveLine:
         with self._lock:
             self._clear()
             if self._live:
+                _showing.remove(self)
                 self._show_cursor()
                 atexit.unregister(self._show_cursor)
 
@@ -74,6 +88,10 @@ class LiveLine:
         """Put `text` and a line end where it stays."""
         with self.paused():
             put(self._out, text + "\n")
+
+    def note(self, text: str) -> None:
+        """Show `text` instead of the current line for a few seconds; empty takes it back."""
+        self._note = (text, time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -99,10 +117,13 @@ class LiveLine:
 
     def _draw(self) -> None:
         # A line that reaches the last column wraps on some terminals and cannot be cleared.
-        line = clip(self._current(), width(self._out) - 1)
-        back = self._way_back()
-        self._drawn = line
-        self._put(back + line)
+        note, since = self._note
+        text = note if note and time.monotonic() - since < _NOTE_LASTS else self._current()
+        line = clip(text, width(self._out) - 1)
+        if line or self._drawn:
+            back = self._way_back()
+            self._drawn = line
+            self._put(back + line)
 
     def _clear(self) -> None:
         if self._drawn:

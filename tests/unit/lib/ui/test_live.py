@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from fakes import render
+from holodeck.lib.ui.download import DownloadProgress
 from holodeck.lib.ui.live import LiveLine, put
 
 
@@ -118,6 +119,28 @@ def test_a_line_that_wraps_because_the_window_shrank_is_cleared_whole():
             screen.wait_for("\x1b[2A\r\x1b[J")
 
 
+def test_a_download_takes_over_the_live_line_instead_of_drawing_a_second_one():
+    with a_screen() as screen:
+        with LiveLine(lambda: "spinning", out=screen.stream, redraw_every=0.01):
+            show = DownloadProgress(screen.stream)
+            show(1_000_000, 4_000_000, "smollm2")
+            at = screen.wait_for("Downloading smollm2: 25% of 4 MB")
+            show(4_000_000, 4_000_000, "smollm2")
+            screen.wait_for("spinning", since=at)
+        screen.wait_for("\x1b[?25h")
+
+        assert shown(screen) == ""
+
+
+def test_a_line_that_is_not_enabled_only_writes():
+    with a_screen() as screen:
+        with LiveLine(lambda: "spinning", out=screen.stream, enabled=False) as live:
+            live.write("done")
+        screen.wait_for("done")
+
+        assert screen.raw == b"done\r\n"
+
+
 def test_off_a_terminal_only_finished_lines_are_written():
     out, err = io.StringIO(), io.StringIO()
     with LiveLine(lambda: "spinning", lambda: "beat", out=out, err=err) as live:
@@ -152,6 +175,7 @@ def test_off_a_terminal_a_still_run_shows_that_it_lives():
 def test_a_reader_that_left_does_not_break_the_run():
     program = """
 import os, sys
+from holodeck.lib.ui.download import DownloadProgress
 from holodeck.lib.ui.live import LiveLine
 with LiveLine(str) as live:
     for _ in range(3):

@@ -1,0 +1,68 @@
+"""Runs an executor to its end or to the first Ctrl-C, with something to look at meanwhile."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from holodeck.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.executor import TestExecutor
+    from holodeck.models.test_result import TestReport
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_to_report(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
+    """The report of all tests; of those that had finished if the run was interrupted."""
+    try:
+        return asyncio.run(_until_done(executor, on_interrupt))
+    except KeyboardInterrupt:
+        return executor.report(interrupted=True)
+    except SystemExit as error:
+        raise ExecutionError(
+            f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
+        ) from error
+
+
+async def _until_done(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
+    tests = asyncio.create_task(executor.execute_tests())
+
+    def interrupt() -> None:
+        on_interrupt()
+        tests.cancel()
+
+    try:
+        with _first_signal_calls(interrupt):
+            await asyncio.wait({tests})
+        return executor.report(interrupted=True) if tests.cancelled() else tests.result()
+    finally:
+        await executor.shutdown()
+
+
+@contextmanager
+def _first_signal_calls(interrupt: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM call `interrupt` once; a second one does what it always does."""
+    loop = asyncio.get_running_loop()
+    # A job started in the background ignores SIGINT, and is right to.
+    heeded = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
+
+    def first() -> None:
+        forget()
+        interrupt()
+
+    def forget() -> None:
+        for one in heeded:
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(one)
+
+    for one in heeded:
+        # Where loops cannot handle signals, KeyboardInterrupt ends the run just as well.
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(one, first)
+    try:
+        yield
+    finally:
+        forget()
