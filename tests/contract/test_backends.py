@@ -1,0 +1,325 @@
+"""What every way to reach an agent keeps to, whatever stands behind it.
+
+Each agent here answers `OK: <message>`, fails at "fail", and never answers "hang".
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from fakes import FakeOpenAI, Reply, ScriptedBackend
+from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
+from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.http_backend import HttpBackend
+from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.config import ExecutionConfig
+
+QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0, retry_delay=0)
+PATIENT = ExecutionConfig(llm_timeout=30, max_retries=0, retry_delay=0)
+
+
+@dataclass
+class Reached:
+    """A backend, and what its agent was told."""
+
+    backend: AgentBackend
+    heard: Callable[[], list[list[str]]]
+    """Per call, everything the user had said in that conversation."""
+
+    async def is_asked(self) -> None:
+        """Return once the agent was asked something."""
+        async with asyncio.timeout(5):
+            while not self.heard():  # noqa: ASYNC110 - the agent may live in another thread
+                await asyncio.sleep(0.005)
+
+
+def said(message, context):
+    return [m["content"] for m in context if m["role"] == "user"] + [message]
+
+
+@contextmanager
+def function(execution) -> Iterator[Reached]:
+    heard, left = [], threading.Event()
+
+    def agent(message, context):
+        heard.append(said(message, context))
+        if message == "fail":
+            raise ValueError("as told")
+        if message == "hang":
+            left.wait(30)
+        return f"OK: {message}"
+
+    yield Reached(CallableBackend(agent, execution=execution), lambda: heard)
+    left.set()
+
+
+@contextmanager
+def coroutine(execution) -> Iterator[Reached]:
+    heard = []
+
+    async def agent(message, context):
+        heard.append(said(message, context))
+        if message == "fail":
+            raise ValueError("as told")
+        await asyncio.sleep(30 if message == "hang" else 0)
+        return {"response": f"OK: {message}"}
+
+    yield Reached(CallableBackend(agent, execution=execution), lambda: heard)
+
+
+@contextmanager
+def klass(execution) -> Iterator[Reached]:
+    heard = []
+
+    class Agent:
+        def __init__(self):
+            self.said = []
+
+        async def run(self, message):
+            self.said.append(message)
+            heard.append(list(self.said))
+            if message == "fail":
+                raise ValueError("as told")
+            await asyncio.sleep(30 if message == "hang" else 0)
+            return ExecutionResult(response=f"OK: {message}")
+
+    yield Reached(CallableBackend(Agent, execution=execution), lambda: heard)
+
+
+@contextmanager
+def scripted(execution) -> Iterator[Reached]:
+    backend = ScriptedBackend(_script)
+    yield Reached(backend, lambda: [said(call.message, call.context) for call in backend.calls])
+
+
+@contextmanager
+def protocol(execution) -> Iterator[Reached]:
+    backend = ScriptedBackend(_script)
+    yield Reached(
+        CallableBackend(lambda: backend, execution=execution),
+        lambda: [said(call.message, call.context) for call in backend.calls],
+    )
+
+
+async def _script(message):
+    if message == "fail":
+        return BackendSessionError("as told")
+    await asyncio.sleep(30 if message == "hang" else 0)
+    return f"OK: {message}"
+
+
+@contextmanager
+def http(execution) -> Iterator[Reached]:
+    def answer(request):
+        message = request.body["messages"][-1]["content"]
+        return Reply(json={"response": f"OK: {message}"})
+
+    with FakeOpenAI(answer) as server:
+        server.when(lambda request: said_last(request) == "fail", status=400, content="as told")
+        server.when(lambda request: said_last(request) == "hang", fault="hang")
+        config = HttpBackendConfig(
+            type="http", url=f"{server.root}/agent", request={"messages": "{messages}"}
+        )
+        yield Reached(HttpBackend(config, execution), lambda: heard_by(server))
+
+
+@contextmanager
+def semantic_kernel(execution) -> Iterator[Reached]:
+    from holodeck.lib.test_runner.agent_factory import AgentFactory
+
+    with FakeOpenAI(lambda request: f"OK: {request.prompt}") as server:
+        server.when(lambda request: request.prompt == "fail", status=400, content="as told")
+        server.when(lambda request: request.prompt == "hang", fault="hang")
+        model = {"provider": "openai", "name": "fake", "endpoint": server.url, "api_key": "none"}
+        agent = Agent(name="a", model=model, instructions={"inline": "Be brief."})
+        backend = AgentFactory(agent, execution_config=execution)
+        yield Reached(backend, lambda: heard_by(server))
+
+
+def said_last(request):
+    return request.body["messages"][-1]["content"]
+
+
+def heard_by(server):
+    return [
+        [m["content"] for m in request.messages if m["role"] == "user"]
+        for request in server.requests
+    ]
+
+
+WAYS = [function, coroutine, klass, protocol, http, semantic_kernel, scripted]
+WITH_TIME_LIMIT = WAYS[:-1]
+"""The scripted agent of the tests takes no settings."""
+
+
+@pytest.fixture
+async def reached(request):
+    with request.param(PATIENT) as one:
+        await one.backend.initialize()
+        yield one
+        await one.backend.teardown()
+
+
+@pytest.fixture
+async def hurried(request):
+    with request.param(QUICK) as one:
+        await one.backend.initialize()
+        yield one
+        await one.backend.teardown()
+
+
+every_way = pytest.mark.parametrize("reached", WAYS, indirect=True, ids=lambda way: way.__name__)
+every_way_with_time_limit = pytest.mark.parametrize(
+    "hurried", WITH_TIME_LIMIT, indirect=True, ids=lambda way: way.__name__
+)
+
+
+@every_way
+async def test_it_keeps_the_protocol(reached):
+    session = await reached.backend.create_session()
+
+    assert isinstance(reached.backend, AgentBackend)
+    assert isinstance(session, AgentSession)
+    await session.close()
+
+
+@every_way
+async def test_it_answers(reached):
+    result = await reached.backend.invoke_once("hello")
+
+    assert isinstance(result, ExecutionResult)
+    assert (result.response, result.is_error, result.attempts) == ("OK: hello", False, [])
+
+
+@pytest.mark.parametrize(
+    "reached", [way for way in WAYS if way is not klass], indirect=True, ids=lambda w: w.__name__
+)
+async def test_the_context_reaches_the_agent(reached):
+    context = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "OK: one"}]
+
+    await reached.backend.invoke_once("two", context)
+
+    assert reached.heard() == [["one", "two"]]
+
+
+@every_way
+async def test_calls_at_the_same_time_do_not_see_each_other(reached):
+    messages = [f"message {i}" for i in range(5)]
+
+    results = await asyncio.gather(*map(reached.backend.invoke_once, messages))
+
+    assert [result.response for result in results] == [f"OK: {m}" for m in messages]
+    assert sorted(reached.heard()) == [[message] for message in messages]
+
+
+@every_way
+async def test_a_session_remembers_and_no_other_does(reached):
+    one, two = await reached.backend.create_session(), await reached.backend.create_session()
+
+    for session, message in ((one, "a"), (two, "b"), (one, "c")):
+        await session.send(message)
+
+    assert reached.heard() == [["a"], ["b"], ["a", "c"]]
+    await one.close()
+    await two.close()
+
+
+@every_way
+async def test_a_session_streams_its_answer(reached):
+    session = await reached.backend.create_session()
+
+    pieces = [piece async for piece in session.send_streaming("hello")]
+
+    assert "".join(pieces).strip() == "OK: hello"
+    await session.close()
+
+
+@every_way
+async def test_a_session_may_be_closed_twice(reached):
+    session = await reached.backend.create_session()
+
+    await session.close()
+    await session.close()
+
+
+@every_way
+async def test_a_failure_is_a_backend_error_that_says_what_happened(reached):
+    with pytest.raises(BackendError, match="as told"):
+        await reached.backend.invoke_once("fail")
+
+
+@every_way
+async def test_a_failure_does_not_end_the_session(reached):
+    session = await reached.backend.create_session()
+
+    with pytest.raises(BackendError, match="as told"):
+        await session.send("fail")
+
+    assert (await session.send("again")).response == "OK: again"
+    await session.close()
+
+
+@every_way_with_time_limit
+async def test_the_time_limit_holds(hurried):
+    started = asyncio.get_running_loop().time()
+
+    with pytest.raises(BackendError, match=r"0\.3 ?s") as raised:
+        await hurried.backend.invoke_once("hang")
+
+    assert asyncio.get_running_loop().time() - started < 3
+    assert isinstance(raised.value, BackendTimeoutError) or "timeout" in str(raised.value)
+
+
+@every_way_with_time_limit
+async def test_the_time_limit_holds_in_a_session(hurried):
+    session = await hurried.backend.create_session()
+
+    with pytest.raises(BackendError, match=r"0\.3 ?s"):
+        await session.send("hang")
+    await session.close()
+
+
+@every_way
+async def test_cancellation_passes_through_and_leaves_no_task(reached):
+    before = asyncio.all_tasks()
+    call = asyncio.create_task(reached.backend.invoke_once("hang"))
+    await reached.is_asked()
+
+    call.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+@every_way
+async def test_it_may_be_initialized_and_torn_down_twice(reached):
+    await reached.backend.initialize()
+    await reached.backend.invoke_once("hello")
+
+    await reached.backend.teardown()
+    await reached.backend.teardown()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+async def test_it_may_be_torn_down_without_having_been_initialized(way):
+    with way(PATIENT) as one:
+        await one.backend.teardown()
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_it_serves_one_event_loop_after_the_other(way):
+    async def once():
+        await one.backend.initialize()
+        result = await one.backend.invoke_once("hello")
+        await one.backend.teardown()
+        return result.response
+
+    with way(PATIENT) as one:
+        assert [asyncio.run(once()), asyncio.run(once())] == ["OK: hello"] * 2
