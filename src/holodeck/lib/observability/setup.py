@@ -39,9 +39,8 @@ def initialize_observability(config: ObservabilityConfig, agent_name: str) -> Ob
     """
     if not (config.enabled and config.traces.enabled):
         return ObservabilityContext()
-    exporters = _chosen(config.exporters)
-    pipeline = traced(config, _resource(config, agent_name), exporters)
     content = Content(config.traces.redaction_patterns)
+    pipeline = traced(config, _resource(config, agent_name), _chosen(config.exporters))
     tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None)
     activate(tracing)
     return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)

@@ -1,0 +1,238 @@
+import gzip
+import json
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from holodeck.errors import ConfigError
+from holodeck.lib.observability import (
+    initialize_observability,
+    names,
+    set_content,
+    shutdown_observability,
+    span,
+)
+from holodeck.lib.tools.base import Tool, run_tool
+from holodeck.models.observability import ObservabilityConfig
+
+
+@contextmanager
+def collector(status=200):
+    """A collector on loopback; yields its URL and the (path, headers, body) it got."""
+    got = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["content-length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            got.append((self.path, headers, body))
+            self.send_response(status)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", got
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def decoded(got):
+    """The resource's attributes and the spans of everything the collector got."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+        ExportTraceServiceRequest as Request,
+    )
+
+    resource, spans = {}, []
+    for _, headers, body in got:
+        data = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
+        for part in Request.FromString(data).resource_spans:
+            resource |= {a.key: a.value.string_value for a in part.resource.attributes}
+            spans += [one for scope in part.scope_spans for one in scope.spans]
+    return resource, {one.name: one for one in spans}
+
+
+def attributes(ended):
+    return {a.key: a.value.string_value for a in ended.attributes}
+
+
+async def echoed(arguments):
+    return f"got {arguments['q']}"
+
+
+async def a_traced_run(config):
+    context = initialize_observability(config, "greeter")
+    with span(names.RUN, {names.SUITE_NAME: "s"}), span(names.CASE, {names.CASE_NAME: "c"}) as case:
+        await run_tool(Tool("search", "", {}, echoed), {"q": "token-42"}, call_id="x1")
+        set_content(case, names.INPUT_MESSAGES, "my token-42")
+    shutdown_observability(context)
+    shutdown_observability(context)
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+async def test_spans_reach_a_collector(compression):
+    with collector() as (url, got):
+        exporter = {"endpoint": url, "headers": {"X-Key": "k"}, "compression": compression}
+        config = ObservabilityConfig(
+            enabled=True, exporters={"otlp": exporter}, resource_attributes={"team": "a"}
+        )
+
+        await a_traced_run(config)
+
+    assert {path for path, _, _ in got} == {"/v1/traces"}
+    assert got[0][1]["x-key"] == "k"
+    resource, spans = decoded(got)
+    assert (resource["service.name"], resource["team"]) == ("holodeck-greeter", "a")
+    tool = spans["execute_tool search"]
+    assert tool.parent_span_id == spans["holodeck.case"].span_id
+    assert spans["holodeck.case"].parent_span_id == spans["holodeck.run"].span_id
+    assert attributes(tool) == {
+        "gen_ai.operation.name": "execute_tool",
+        "gen_ai.tool.name": "search",
+        "gen_ai.tool.type": "function",
+        "gen_ai.tool.call.id": "x1",
+    }
+
+
+async def test_content_is_sent_only_on_request_and_masked():
+    with collector() as (url, got):
+        config = ObservabilityConfig(
+            enabled=True,
+            service_name="mine",
+            traces={"capture_content": True, "redaction_patterns": [r"token-\d+"]},
+            exporters={"otlp": {"endpoint": f"{url}/v1/traces/"}},
+        )
+
+        await a_traced_run(config)
+
+    resource, spans = decoded(got)
+    assert resource["service.name"] == "mine"
+    tool = attributes(spans["execute_tool search"])
+    assert tool["gen_ai.tool.call.arguments"] == '{"q": "***"}'
+    assert tool["gen_ai.tool.call.result"] == "got ***"
+    assert attributes(spans["holodeck.case"])["gen_ai.input.messages"] == "my ***"
+    assert not any(b"token-42" in body for _, _, body in got)
+
+
+async def test_a_failed_tool_is_a_failed_span():
+    async def fails(arguments):
+        raise ValueError("no such city")
+
+    with collector() as (url, got):
+        config = ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": url}})
+        context = initialize_observability(config, "a")
+        await run_tool(Tool("search", "", {}, fails), {})
+        shutdown_observability(context)
+
+    ended = decoded(got)[1]["execute_tool search"]
+    assert attributes(ended)["error.type"] == "ValueError"
+    assert (ended.status.code, ended.status.message) == (2, "")
+
+
+async def test_no_runs_are_traced_at_a_rate_of_zero():
+    with collector() as (url, got):
+        await a_traced_run(
+            ObservabilityConfig(
+                enabled=True, traces={"sample_rate": 0}, exporters={"otlp": {"endpoint": url}}
+            )
+        )
+
+    assert got == []
+
+
+@pytest.mark.parametrize("config", [{}, {"enabled": True, "traces": {"enabled": False}}])
+def test_nothing_is_traced_unless_enabled(config):
+    context = initialize_observability(ObservabilityConfig(**config), "a")
+
+    with span("x") as current:
+        assert not current.is_recorded
+    shutdown_observability(context)
+
+
+async def test_one_run_after_the_other_can_be_traced():
+    for _ in range(2):
+        with collector() as (url, got):
+            await a_traced_run(
+                ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": url}})
+            )
+            assert "holodeck.run" in decoded(got)[1]
+
+
+async def test_a_collector_that_is_not_there_does_not_hold_up_the_end(caplog):
+    config = ObservabilityConfig(
+        enabled=True, exporters={"otlp": {"endpoint": "http://127.0.0.1:9", "timeout_ms": 30_000}}
+    )
+    context = initialize_observability(config, "a")
+    with span("x"):
+        pass
+    started = time.monotonic()
+
+    shutdown_observability(context, timeout=0.2)
+
+    assert time.monotonic() - started < 3
+    assert "traces could not be delivered within 0.2 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"exporters": {"otlp": {"endpoint": "localhost:4318"}}}, "is not a URL; write one such"),
+        ({"exporters": {"console": {"enabled": False}}}, "every exporter is disabled"),
+        ({"traces": {"redaction_patterns": ["("]}}, r"redaction_patterns\[0\]: '\(' is not a reg"),
+    ],
+)
+def test_what_cannot_work_is_a_configuration_error(config, said):
+    with pytest.raises(ConfigError, match=said):
+        initialize_observability(ObservabilityConfig(enabled=True, **config), "a")
+
+    with span("x") as current:
+        assert not current.is_recorded
+
+
+CHILD = """
+import sys
+from holodeck.lib.observability import *
+from holodeck.models.observability import ObservabilityConfig
+config = ObservabilityConfig.model_validate_json(sys.argv[1])
+context = initialize_observability(config, "greeter")
+with span("holodeck.run", {"test.suite.name": "é"}) as run:
+    run.event("e", {})
+shutdown_observability(context)
+"""
+
+
+def console_of(config):
+    child = [sys.executable, "-c", CHILD, json.dumps({"enabled": True} | config)]
+    ran = subprocess.run(child, capture_output=True, text=True, check=True)
+    assert ran.stdout == ""
+    return ran.stderr
+
+
+def test_the_console_gets_json_on_stderr():
+    written = console_of({})
+
+    document = json.loads(written)
+    assert document["name"] == "holodeck.run"
+    assert document["attributes"] == {"test.suite.name": "é"}
+    assert document["resource"]["attributes"]["service.name"] == "holodeck-greeter"
+    assert document["start_time"] < document["end_time"]
+    assert len(written.splitlines()) > 10
+
+
+def test_the_console_can_be_terse():
+    terse = {"console": {"pretty_print": False, "include_timestamps": False}}
+
+    written = console_of({"exporters": terse})
+
+    assert len(written.splitlines()) == 1
+    assert "time" not in written
