@@ -14,6 +14,7 @@ from holodeck.config.problems import wanted
 from holodeck.errors import ConfigError
 from holodeck.models.config import ExecutionConfig, Setting
 
+PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_CACHE_DIR": "Folder of the local models; else the user's cache folder.",
     "HOLODECK_HUB_URL": "Where models are fetched from; else the model hub.",
@@ -113,10 +114,11 @@ def _variable_and_file(name: str, env: Mapping[str, str]) -> str:
 def unknown_variables(env: Mapping[str, str]) -> list[str]:
     """A warning for each HOLODECK_* variable that means nothing."""
     known = [*(one.variable for one in settings().values()), *OTHER_VARIABLES]
+    own = [one.removeprefix(PREFIX) for one in known]
     warnings = []
     for name in env:
-        if name.startswith("HOLODECK_") and name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name.removeprefix(PREFIX), own, n=1)
+            hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
             warnings.append(f"the variable {name} means nothing to holodeck{hint}")
     return warnings

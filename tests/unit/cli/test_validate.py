@@ -1,0 +1,90 @@
+"""`holodeck validate`."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from holodeck.cli.validate import validate
+from holodeck.errors import ConfigError
+
+HEAD = "name: x\nmodel: {provider: local}\ninstructions: {inline: hi}\n"
+GOOD = HEAD + "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]\n"
+WARNED = HEAD + "test_cases: [{input: hi}]\n"
+WRONG = HEAD + "test_cases: [{input: hi, expected_tools: [nope]}]\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(text, *arguments):
+        (tmp_path / "agent.yaml").write_text(text)
+        return CliRunner().invoke(validate, arguments)
+
+    return run
+
+
+def test_a_good_file_is_ok(run):
+    result = run(GOOD)
+
+    assert result.exit_code == 0
+    assert result.stdout == "agent.yaml: 1 test case, 0 tools, 1 metric: ok\n"
+
+
+def test_a_warning_is_told_and_is_ok(run):
+    result = run(WARNED)
+
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "agent.yaml:4:14: warning: test_cases[0]: checks nothing: add evaluations, expected_tools"
+        " or forbidden_tools\n"
+        "agent.yaml: 1 test case, 0 tools, 0 metrics: ok, 1 warning\n"
+    )
+
+
+def test_strict_lets_a_warning_fail(run):
+    result = run(WARNED, "--strict")
+
+    assert result.exit_code == 2
+    assert result.stdout.endswith("1 problem\n")
+
+
+def test_an_error_exits_with_2(run):
+    result = run(WRONG)
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith("agent.yaml:4:43: error: test_cases[0].expected_tools[0]: the")
+
+
+def test_a_file_that_does_not_load_is_a_configuration_error(run):
+    result = run("name: x\nasserts: []\n", "agent.yaml")
+
+    assert isinstance(result.exception, ConfigError)
+    assert str(result.exception).startswith("agent.yaml:")
+
+
+def test_json_holds_the_findings(run):
+    result = run(WRONG, "--json")
+
+    assert result.exit_code == 2
+    assert json.loads(result.stdout) == [
+        {
+            "severity": "error",
+            "place": "agent.yaml:4:43",
+            "path": "test_cases[0].expected_tools[0]",
+            "message": "the agent has no tools, so none is called 'nope'",
+        }
+    ]
+
+
+def test_json_holds_nothing_for_a_good_file(run):
+    assert json.loads(run(GOOD, "--json").stdout) == []
+
+
+def test_json_holds_what_keeps_a_file_from_loading(run):
+    result = run("name: [\n", "--json")
+
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)[0]["place"].startswith("agent.yaml:")

@@ -1,0 +1,337 @@
+"""What a check finds in an agent that loads."""
+
+import time
+
+import pytest
+
+from holodeck.config.check import check, raise_on_errors
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import ConfigError
+
+TOOLS = """\
+tools:
+  - {type: function, name: search_web, file: tools.py, function: search}
+  - {type: function, name: add, file: tools.py, function: add, parameters: {a: {}, b: {}}}
+"""
+TOOLS_PY = """\
+    import sys
+    raise SystemExit("this must never run")
+
+    def search(query: str, *, limit: int = 3) -> str:
+        return query
+
+    async def add(a, b):
+        return a + b
+    """
+GOOD_CASE = "test_cases: [{input: hi, expected_tools: []}]\n"
+
+
+def found(folder, more, name="agent.yaml"):
+    folder.write("tools.py", TOOLS_PY)
+    folder.agent(more, name)
+    return [str(one) for one in check(ConfigLoader().load_agent_yaml(name))]
+
+
+def case(text):
+    return "test_cases:\n  - {input: hi, " + text + "}\n"
+
+
+def test_a_good_agent_has_no_findings(folder):
+    cases = case("expected_tools: [search, {name: add, args: {a: 1}}]")
+
+    assert found(folder, TOOLS + cases) == []
+
+
+def test_an_agent_without_cases_has_nothing_to_test(folder):
+    assert found(folder, "") == [
+        "agent.yaml:1:1: warning: test_cases: nothing to test; write at least one case"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        (
+            "expected_tools: [serch]",
+            (
+                "8:34: error: test_cases[0].expected_tools[0]: no tool is called 'serch';"
+                " did you mean 'search_web'? there are search_web, add"
+            ),
+        ),
+        (
+            "expected_tools: [ad_d]",
+            "error: test_cases[0].expected_tools[0]: no tool is called 'ad_d'; did you mean 'add'?",
+        ),
+        (
+            "expected_tools: [{name: search}]",
+            "no tool is called 'search'; did you mean 'search_web'?",
+        ),
+        (
+            "expected_tools: [{name: add, args: {c: 1}}]",
+            "test_cases[0].expected_tools[0].args.c: 'add' has no parameter 'c'; it has a, b",
+        ),
+        (
+            "expected_tools: [{name: search_web, args: {qery: x}}]",
+            "'search_web' has no parameter 'qery'; did you mean 'query'?",
+        ),
+        (
+            "expected_tools: [{name: search_web, args: {query: {regex: '(a'}}}]",
+            "expected_tools[0].args.query.regex: '(a' is not a regular expression",
+        ),
+        (
+            "forbidden_tools: [delete]",
+            "error: test_cases[0].forbidden_tools[0]: no tool is called 'delete'; there are",
+        ),
+        (
+            "expected_tools: [search_web], forbidden_tools: [search_web]",
+            "error: test_cases[0].expected_tools[0]: 'search_web' is expected and forbidden",
+        ),
+        (
+            "expected_tools: [search], forbidden_tools: [search_web]",
+            "error: test_cases[0].expected_tools[0]: 'search' is expected and forbidden",
+        ),
+    ],
+)
+def test_expectations_about_tools_must_be_possible(folder, text, finding):
+    findings = found(folder, TOOLS + case(text))
+
+    assert any(finding in one for one in findings), findings
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "expected_tools: [{name: search, match: substring, args: {query: x, limit: 1}}]",
+        "expected_tools: [sea], forbidden_tools: [add]",
+        "expected_tools: []",
+    ],
+)
+def test_possible_expectations_about_tools_are_fine(folder, text):
+    assert found(folder, TOOLS + case(text)) == []
+
+
+def test_an_expected_tool_of_an_agent_without_tools_is_an_error(folder):
+    assert (
+        "the agent has no tools, so none is called 'x'"
+        in found(folder, case("expected_tools: [x]"))[0]
+    )
+
+
+def test_a_backend_brings_tools_that_cannot_be_known(folder):
+    folder.write("bot.py", "def run(): ...\n")
+
+    assert found(folder, 'backend: "bot:run"\n' + case("expected_tools: [x]")) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "finding"),
+    [
+        ("file: tools.py, function: serch", "function: tools.py defines no 'serch'; did you mean"),
+        ("file: tool.py, function: search", "tools[0].file: 'tool.py': there is no such file"),
+        ("file: ../tools.py, function: search", "lies outside of the agent's folder"),
+        ("file: broken.py, function: f", "tools[0].file: broken.py:1 is not Python"),
+        ("file: star.py, function: anything", None),
+        ("file: late.py, function: a", None),
+        ("file: late.py, function: b", None),
+        ("file: late.py, function: c", None),
+        ("file: late.py, function: loads", None),
+        ("file: late.py, function: inner", "late.py defines no 'inner'"),
+    ],
+)
+def test_the_function_of_a_tool_must_be_there(folder, tool, finding):
+    folder.write("bot/broken.py", "def f(:\n")
+    folder.write("bot/star.py", "from math import *\n")
+    folder.write(
+        "bot/late.py",
+        """\
+        from json import loads
+        if True:
+            def a(): ...
+        else:
+            b, (x, c) = 1, (2, 3)
+        def outer():
+            def inner(): ...
+        """,
+    )
+    folder.write("bot/tools.py", "def search(q): ...\n")
+    tools = f"tools: [{{type: function, name: t, {tool}}}]\n"
+
+    findings = found(folder, tools + GOOD_CASE, "bot/agent.yaml")
+
+    assert len(findings) == (0 if finding is None else 1), findings
+    assert finding is None or finding in findings[0]
+
+
+@pytest.mark.parametrize(
+    ("metric", "finding"),
+    [
+        ("{metric: regex, pattern: '(a'}", "pattern: '(a' is not a regular expression"),
+        ("{metric: json_schema, schema: {type: objekt}}", "schema: $.type: 'objekt'"),
+        ("{metric: 'graders:chek'}", "graders.py defines no 'chek'; did you mean 'check'?"),
+        ("{metric: 'nowhere_at_all:check'}", "there is no nowhere_at_all.py beside the agent.yaml"),
+        ("{metric: 'pack.sub:check'}", None),
+        ("{metric: 'json:loads'}", None),
+        ("{metric: 'graders:Grader.check'}", None),
+        ("{metric: regex, pattern: '(a', enabled: false}", None),
+        ("{metric: contains}", "the metric 'contains' has nothing to compare with; write 'value'"),
+    ],
+)
+def test_a_metric_must_be_one_that_can_be_computed(folder, metric, finding):
+    folder.write(
+        "graders.py", "raise SystemExit('never run')\ndef check(): ...\nclass Grader: ...\n"
+    )
+    folder.write("pack/sub.py", "def check(): ...\n")
+
+    findings = found(folder, case(f"expected_tools: [], evaluations: [{metric}]"))
+
+    assert len(findings) == (0 if finding is None else 1), findings
+    assert finding is None or (finding in findings[0] and ": error: " in findings[0])
+
+
+def test_a_global_metric_without_a_reference_is_an_error_of_each_case_that_lacks_it(folder):
+    findings = found(
+        folder,
+        """\
+        evaluations: {metrics: [{metric: bleu, threshold: 0.5}]}
+        test_cases:
+          - {input: a, ground_truth: x}
+          - {input: b}
+          - {input: c, evaluations: [{metric: contains, value: x}]}
+        """,
+    )
+
+    assert findings == [
+        (
+            "agent.yaml:7:5: error: test_cases[1]: the metric 'bleu' has nothing to compare with;"
+            " write 'ground_truth' here or 'value' in the metric"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "finding"),
+    [
+        ("name: a", "5:5: warning: test_cases[0]: checks nothing: add evaluations"),
+        ("evaluations: []", "checks nothing"),
+        ("evaluations: [{metric: contains, value: x, enabled: false}]", "checks nothing"),
+        (
+            "evaluations: [{metric: bleu, value: x}, {metric: rouge, value: y}]",
+            "cannot fail: bleu, rouge without a threshold above 0 gives no verdict",
+        ),
+        ("evaluations: [{metric: contains, value: x, threshold: 0}]", "cannot fail: contains"),
+        ("ground_truth: x, expected_tools: []", "[0].ground_truth: is compared with nothing"),
+        (
+            "expected_tools: [], evaluations: [{metric: bleu, value: x}, {metric: bleu, value: x}]",
+            "evaluations[1]: 'bleu' stands here twice, just the same",
+        ),
+    ],
+)
+def test_a_case_that_proves_nothing_is_a_warning(folder, text, finding):
+    findings = found(folder, case(text))
+
+    assert len(findings) == 1
+    assert finding in findings[0]
+    assert ": warning: " in findings[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "evaluations: [{metric: contains, value: x}]",
+        "evaluations: [{metric: bleu, value: x, threshold: 0.1}]",
+        "ground_truth: x, evaluations: [{metric: exact_match}]",
+        "ground_truth: x, evaluations: [{metric: 'json:loads'}]",
+        "forbidden_tools: [x], evaluations: [{metric: bleu, value: x}]",
+        "evaluations: [{metric: bleu, value: x, threshold: 0.1}, {metric: bleu, value: y}]",
+    ],
+)
+def test_a_case_that_can_fail_is_fine(folder, text):
+    warnings = [one for one in found(folder, case(text)) if ": warning: " in one]
+
+    assert warnings == []
+
+
+def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
+    folder.agent(case("expected_tools: [], files: [{path: a.txt, type: text}]"))
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert [one.severity for one in findings] == ["error"]
+    assert "there is no such file" in findings[0].message
+    raise_on_errors(findings)
+
+
+@pytest.mark.parametrize(
+    ("more", "finding"),
+    [
+        ("response_format: {oneOf: []}\n", "4:18: error: response_format: the keyword 'oneOf'"),
+        ("response_format: no.json\n", "4:18: error: response_format: 'no.json': there is no such"),
+        (
+            "observability: {traces: {redaction_patterns: ['(a']}}\n",
+            "4:47: error: observability.traces.redaction_patterns[0]: '(a' is not a regular",
+        ),
+        (
+            "backend: {type: http, url: 'htp://x'}\n",
+            "4:28: error: backend.url: a URL begins with http:// or https://",
+        ),
+        ('backend: "bto:run"\n', "4:10: error: backend: there is no bto.py beside the agent.yaml"),
+    ],
+)
+def test_the_rest_of_the_agent_is_checked_too(folder, more, finding):
+    assert any(finding in one for one in found(folder, more + GOOD_CASE))
+
+
+@pytest.mark.parametrize(
+    ("head", "finding"),
+    [
+        (
+            "model: {provider: openai, name: m}\ninstructions: {inline: hi}\n",
+            "2:8: warning: model: there is no API key for openai: set OPENAI_API_KEY",
+        ),
+        (
+            "model: {provider: openai, name: m, endpoint: localhost}\ninstructions: {inline: hi}\n",
+            "2:46: error: model.endpoint: a URL begins with",
+        ),
+        (
+            "model: {provider: local, name: ./a.gguf}\ninstructions: {inline: hi}\n",
+            "2:32: error: model.name: there is no file './a.gguf'",
+        ),
+        (
+            "model: {provider: local}\ninstructions: {file: no.md}\n",
+            "3:22: error: instructions.file: 'no.md': there is no such file",
+        ),
+    ],
+)
+def test_model_and_instructions_are_checked(folder, head, finding):
+    folder.write("agent.yaml", f"name: x\n{head}{GOOD_CASE}")
+
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert len(findings) == 1
+    assert finding in str(findings[0])
+
+
+def test_errors_are_raised_together_and_warnings_are_not(folder):
+    folder.agent("test_cases:\n  - {input: a, expected_tools: [x]}\n  - {input: b}\n")
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    with pytest.raises(ConfigError) as caught:
+        raise_on_errors(findings)
+
+    assert str(caught.value) == (
+        "agent.yaml:5:33: test_cases[0].expected_tools[0]: the agent has no tools,"
+        " so none is called 'x'"
+    )
+    raise_on_errors([one for one in findings if one.severity == "warning"])
+
+
+def test_a_thousand_cases_are_checked_fast(folder):
+    cases = "".join(
+        f"  - {{input: a{i}, evaluations: [{{metric: contains, value: x{i}}}]}}\n"
+        for i in range(1000)
+    )
+    folder.agent(f"test_cases:\n{cases}")
+    agent = ConfigLoader().load_agent_yaml("agent.yaml")
+    started = time.process_time()
+
+    assert check(agent) == []
+    assert time.process_time() - started < 1

@@ -1,0 +1,56 @@
+"""Keys and endpoints of providers."""
+
+import pytest
+from pydantic import SecretStr
+
+from holodeck.config.providers import missing_key, resolve_api_key
+from holodeck.models.agent import Agent, Instructions
+from holodeck.models.llm import LLMProvider, ProviderEnum
+
+
+def agent(**model):
+    return Agent(
+        name="x", model=LLMProvider(name="m", **model), instructions=Instructions(inline="hi")
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ({"provider": "openai"}, "no API key for openai: set OPENAI_API_KEY"),
+        ({"provider": "anthropic"}, "no API key for anthropic: set ANTHROPIC_API_KEY"),
+        (
+            {"provider": "azure_openai", "endpoint": "https://a"},
+            "no API key for azure_openai: set AZURE_OPENAI_API_KEY",
+        ),
+    ],
+)
+def test_a_missing_key_is_told_with_its_variable(model, message):
+    assert message in missing_key(agent(**model))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"provider": "openai", "api_key": "k"},
+        {"provider": "openai", "endpoint": "http://localhost:8000"},
+        {"provider": "ollama"},
+        {"provider": "local"},
+    ],
+)
+def test_no_key_is_missing_where_none_is_needed(model):
+    assert missing_key(agent(**model)) is None
+
+
+def test_an_agent_with_a_backend_of_its_own_needs_no_key():
+    assert missing_key(Agent(name="x", backend="a:b")) is None
+
+
+def test_the_models_own_key_wins_over_the_variable():
+    env = {"OPENAI_API_KEY": "from-variable"}
+    own = LLMProvider(provider=ProviderEnum.OPENAI, name="m", api_key=SecretStr("own"))
+
+    assert resolve_api_key(ProviderEnum.OPENAI, own, env) == "own"
+    assert resolve_api_key(ProviderEnum.OPENAI, None, env) == "from-variable"
+    assert resolve_api_key(ProviderEnum.ANTHROPIC, None, env) is None
+    assert resolve_api_key(ProviderEnum.LOCAL, None, env) is None

@@ -1,0 +1,98 @@
+"""The published schema and reference say what the models say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from holodeck.config.reference import reference_text
+from holodeck.config.schema import agent_schema, schema_text
+from holodeck.config.settings import OTHER_VARIABLES, settings
+
+ROOT = Path(__file__).resolve().parents[3]
+MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
+
+
+def faults(document):
+    return [error.json_path for error in Draft7Validator(agent_schema()).iter_errors(document)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("agent.schema.json", schema_text), ("configuration.md", reference_text)],
+    ids=["schema", "reference"],
+)
+def test_what_is_committed_is_up_to_date(name, text):
+    committed = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+
+    assert committed == text(), "run scripts/docs"
+
+
+def test_the_schema_is_a_schema():
+    Draft7Validator.check_schema(agent_schema())
+
+
+def test_the_schema_accepts_the_example():
+    example = ROOT / "agent.yaml.example"
+    if not example.exists():
+        pytest.skip("there is no example yet")
+
+    assert faults(yaml.safe_load(example.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "place"),
+    [
+        ({"naem": "x"}, "$"),
+        ({"model": {"provider": "opnai"}}, "$.model"),
+        ({"execution": {"llm_timeout": 0}}, "$.execution"),
+        ({"execution": {"llm_timout": 1}}, "$.execution"),
+        ({"test_cases": [{"input": " "}]}, "$.test_cases"),
+        ({"evaluations": {"metrics": [{"metric": "contains", "vlue": 1}]}}, "$.evaluations"),
+    ],
+)
+def test_the_schema_refuses_what_the_models_refuse(more, place):
+    assert faults(MINIMAL) == []
+    assert faults({**MINIMAL, **more}) == [place]
+
+
+def test_every_key_has_a_meaning():
+    schema = agent_schema()
+    silent = [
+        f"{name}.{key}"
+        for name, definition in {"": schema, **schema["definitions"]}.items()
+        for key, value in definition.get("properties", {}).items()
+        if not value.get("description") and key != "metric"
+    ]
+
+    assert silent == []
+
+
+def test_the_schema_says_what_the_settings_say():
+    properties = agent_schema()["definitions"]["ExecutionConfig"]["properties"]
+
+    assert {key: value["description"] for key, value in properties.items()} == {
+        one.field: one.setting.help for one in settings().values()
+    }
+
+
+def test_the_reference_names_every_setting_and_variable():
+    text = reference_text()
+
+    for one in settings().values():
+        assert f"`{one.field}` | {', '.join(f'`{flag}`' for flag in one.setting.flags)} |" in text
+        assert f"`{one.variable}`" in text
+    for name in OTHER_VARIABLES:
+        assert f"`{name}`" in text
+
+
+def test_links_of_the_reference_lead_to_headings():
+    text = reference_text()
+    headings = {line.lstrip("# ") for line in text.splitlines() if line.startswith("#")}
+    anchors = {
+        "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+        for heading in headings
+    }
+
+    assert {part.partition(")")[0] for part in text.split("](#")[1:]} <= anchors
