@@ -1,1 +1,1 @@
-"""Small models in the process: fetching, checking and running their weights."""
+"""Models that run in the process: where their weights come from, and how they are asked."""

