@@ -19,8 +19,8 @@ from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
-QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0, retry_delay=0)
-PATIENT = ExecutionConfig(llm_timeout=30, max_retries=0, retry_delay=0)
+QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0)
+PATIENT = ExecutionConfig(llm_timeout=30, max_retries=0)
 
 
 @dataclass
