@@ -53,7 +53,8 @@ class HttpBackendConfig(Model):
     headers: dict[str, SecretStr] = {}
     """Headers of each request; their values are never shown."""
     request: dict[str, Json] = {"input": "{input}"}
-    """The JSON body; the text `{input}` anywhere in its strings becomes the user's input."""
+    """The JSON body. In its strings `{input}` becomes the user's input and `{conversation_id}` an
+    id of the conversation; a string `{messages}` becomes the list of everything said so far."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
     """Where the answer's parts are found."""
 
