@@ -19,23 +19,28 @@ _STAND_INS = frozenset(
 )
 """What people write where a server wants some key; these protect nothing and are everyday words."""
 
+# What must be in a text for the pattern to be worth a look, in lower case, and the pattern; without
+# the look, a long answer would take a second.
 _PATTERNS = tuple(
-    re.compile(pattern, flags)
-    for pattern, flags in (
-        (r"\bsk-[A-Za-z0-9_-]{12,}", 0),
-        (r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", 0),
-        (r"\bgh[pousr]_[A-Za-z0-9]{16,}", 0),
-        (r"\bgithub_pat_[A-Za-z0-9_]{20,}", 0),
-        (r"\bglpat-[A-Za-z0-9_-]{16,}", 0),
-        (r"\bxox[abeprs]-[A-Za-z0-9-]{10,}", 0),
-        (r"\bhf_[A-Za-z0-9]{24,}", 0),
-        (r"\bAIza[0-9A-Za-z_-]{35}", 0),
-        (r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+", 0),
-        (r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?", 0),
-        (r"(?<=://)[^\s/?#@]{1,512}(?=@)", 0),
+    (needles.split(), re.compile(pattern))
+    for needles, pattern in (
+        ("sk-", r"\bsk-[A-Za-z0-9_-]{12,}"),
+        ("akia asia", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
+        ("ghp_ gho_ ghu_ ghs_ ghr_", r"\bgh[pousr]_[A-Za-z0-9]{16,}"),
+        ("github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{20,}"),
+        ("glpat-", r"\bglpat-[A-Za-z0-9_-]{16,}"),
+        ("xox", r"\bxox[abeprs]-[A-Za-z0-9-]{10,}"),
+        ("hf_", r"\bhf_[A-Za-z0-9]{24,}"),
+        ("aiza", r"\bAIza[0-9A-Za-z_-]{35}"),
+        ("eyj", r"\beyJ[A-Za-z0-9_-]{8,400}\.eyJ[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]+"),
+        (
+            "-----begin",
+            r"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----[^-]{1,8000}(?:-----END[A-Z ]{0,40}-----)?",
+        ),
+        ("://", r"(?<=://)[^\s/?#@]{1,512}(?=@)"),
         # A scheme word in prose ("a bearer certificate") is not followed by a token with a digit.
-        (r"(?i)(?<=\bbearer )\s*(?=[^\s\"',;]*[\d=])[A-Za-z0-9._~+/=-]{8,}", 0),
-        (r"(?i)(?<=\bbasic )\s*(?=[^\s\"',;]*[\d=])[A-Za-z0-9+/=]{8,}", 0),
+        ("bearer", r"(?i)(?<=\bbearer )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9._~+/=-]{8,}"),
+        ("basic", r"(?i)(?<=\bbasic )\s*(?=[^\s\"',;]{0,400}[\d=])[A-Za-z0-9+/=]{8,}"),
     )
 )
 _NAME = (
@@ -45,6 +50,7 @@ _NAME = (
 _ASSIGNED = re.compile(
     rf"(?i)((?:{_NAME})(?:=|[\"']?\s{{0,3}}[:=]\s{{0,3}}[\"']))([^\s\"'&,;}}]{{6,}})"
 )
+_NAME_NEEDLES = ("key", "token", "secret", "passw")
 _KEY_COLON = re.compile(r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3})([A-Za-z0-9_.+/=-]{6,})")
 _SECRET_KEY = re.compile(rf"(?i)(?:{_NAME}|secret|authorization)")
 
@@ -67,10 +73,13 @@ class Redactor:
         """`text` without secrets."""
         if self._known is not None:
             text = self._known.sub(lambda match: self._stands_for[match[0]], text)
-        for pattern in _PATTERNS:
-            text = pattern.sub(lambda match: _mask(match[0]), text)
-        text = _ASSIGNED.sub(_mask_value, text)
-        return _KEY_COLON.sub(_mask_value, text)
+        lower = text.lower()
+        for needles, pattern in _PATTERNS:
+            if any(needle in lower for needle in needles):
+                text = pattern.sub(lambda match: _mask(match[0]), text)
+        if any(needle in lower for needle in _NAME_NEEDLES):
+            text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
+        return text
 
     def redact_report(self, report: ModelT) -> ModelT:
         """The same report, or any part of one, without secrets; its verdicts stay as they are."""
