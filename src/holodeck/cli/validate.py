@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holodeck.cli.invocation import Invocation
+
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
     from holodeck.models.agent import Agent
@@ -22,18 +24,23 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     from holodeck.config.check import check
     from holodeck.config.findings import Finding
     from holodeck.config.loader import load_agent_with_config
+    from holodeck.config.secrets import collect
     from holodeck.errors import ConfigError, ExitCode
 
     try:
-        agent, _, _ = load_agent_with_config(agent_config)
+        agent, _, loader = load_agent_with_config(agent_config)
     except ConfigError as error:
         if not as_json:
             raise
-        click.echo(_as_json([Finding("error", "", error.message, error.field)]))
+        found = [Finding("error", "", error.message, error.field)]
+        click.echo(context.ensure_object(Invocation).clean(_as_json(found)))
         context.exit(ExitCode.CONFIG)
     findings = check(agent)
     wrong = sum(1 for one in findings if strict or one.severity == "error")
-    click.echo(_as_json(findings) if as_json else _as_text(findings, agent_config, agent, wrong))
+    text = _as_json(findings) if as_json else _as_text(findings, agent_config, agent, wrong)
+    invocation = context.ensure_object(Invocation)
+    invocation.protect(collect(agent, loader.environment(agent.base_dir)))
+    click.echo(invocation.clean(text))
     context.exit(ExitCode.CONFIG if wrong else ExitCode.PASSED)
 
 

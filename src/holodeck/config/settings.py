@@ -17,10 +17,10 @@ from holodeck.models.config import ExecutionConfig, Setting
 PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_CACHE_DIR": "Folder of the local models; else the user's cache folder.",
-    "HOLODECK_HUB_URL": "Where models are fetched from; else the model hub.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
+    "HF_ENDPOINT": "The model hub to fetch models from; else the public one.",
 }
-"""Variables of ours that are no setting of a run."""
+"""Variables that are no setting of a run, and what they say."""
 
 
 @dataclass(frozen=True)

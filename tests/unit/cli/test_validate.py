@@ -88,3 +88,12 @@ def test_json_holds_what_keeps_a_file_from_loading(run):
 
     assert result.exit_code == 2
     assert json.loads(result.stdout)[0]["place"].startswith("agent.yaml:")
+
+
+def test_what_a_terminal_would_obey_is_spelled_out(run):
+    result = run(
+        HEAD + 'test_cases: [{input: hi, expected_tools: [{name: x, args: {"\\e[2J": 1}}]}]\n'
+    )
+
+    assert result.exit_code == 2
+    assert "\x1b" not in result.stdout
