@@ -17,11 +17,11 @@ T = TypeVar("T")
 class RetryConfig(BaseModel):
     """How often a call is tried and how long is waited in between."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_retries: Annotated[int, Field(ge=0)] = 3
     """How often a call is tried again after the first try; 0 means never."""
-    base_delay: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 2.0
+    base_delay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
     """Longest wait after the first try, in seconds."""
     max_delay: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
     """Longest wait after any try, in seconds."""

@@ -172,7 +172,7 @@ def test_no_header_can_break_the_reading(text):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"max_retries": -1}, {"base_delay": 0}, {"max_delay": float("inf")}, {"exponential_base": 1}],
+    [{"max_retries": -1}, {"base_delay": -1}, {"max_delay": float("inf")}, {"exponential_base": 1}],
 )
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(pydantic.ValidationError):

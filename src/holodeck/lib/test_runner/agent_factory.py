@@ -289,9 +289,12 @@ class AgentFactory:
 
     async def create_thread_run(self) -> AgentThreadRun:
         """A new conversation with an empty history."""
-        return self._thread_run()
+        traced = self.agent_config.observability
+        return self._thread_run(observability_enabled=traced is not None and traced.enabled)
 
-    def _thread_run(self, context: Sequence[Message] = ()) -> AgentThreadRun:
+    def _thread_run(
+        self, context: Sequence[Message] = (), *, observability_enabled: bool = False
+    ) -> AgentThreadRun:
         from holodeck.lib.backends.semantic_kernel.invocation import new_history
 
         assert self.kernel_arguments is not None  # noqa: S101 - set where the kernel is built
@@ -303,7 +306,7 @@ class AgentFactory:
             max_retries=self.max_retries,
             retry_delay=self.retry_delay,
             retry_exponential_base=self.retry_exponential_base,
-            observability_enabled=True,
+            observability_enabled=observability_enabled,
         )
         run.attempt_timeout = self.attempt_timeout
         run.chat_history = new_history(context)

@@ -1,14 +1,23 @@
-"""Imports Semantic Kernel without the part of it that costs a quarter of its start.
+"""Imports Semantic Kernel without the parts of it that cost half of its start.
 
-Its Handlebars support compiles a grammar on import. Nothing here uses Handlebars, so a stand-in is
-there while Semantic Kernel loads; it fetches the real library when somebody compiles a template.
+Its Handlebars support compiles a grammar on import, and its OpenAI connectors bring a WebRTC stack.
+Nothing here uses either. Stand-ins are there while Semantic Kernel loads; whoever wants the real
+things afterwards gets them, at their price.
 """
 
 import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-HANDLEBARS = "pybars"
+OPENAI = "semantic_kernel.connectors.ai.open_ai"
+REALTIME = {
+    f"{OPENAI}.services._open_ai_realtime": ("ListenEvents", "SendEvents"),
+    f"{OPENAI}.services.azure_realtime": ("AzureRealtimeWebRTC", "AzureRealtimeWebsocket"),
+    f"{OPENAI}.services.open_ai_realtime": ("OpenAIRealtimeWebRTC", "OpenAIRealtimeWebsocket"),
+}
 
 
 class PybarsError(Exception):
@@ -16,7 +25,7 @@ class PybarsError(Exception):
 
 
 class Compiler:
-    """Compiles templates with the real library."""
+    """Compiles Handlebars templates with the real library."""
 
     def compile(self, source: str) -> Any:
         """The template as a callable. Raises PybarsError."""
@@ -29,13 +38,43 @@ class Compiler:
 
 
 def import_semantic_kernel() -> None:
-    """Load Semantic Kernel; nothing to do if that, or Handlebars, has already happened."""
-    if HANDLEBARS in sys.modules or "semantic_kernel" in sys.modules:
+    """Load Semantic Kernel itself; nothing to do if it, or Handlebars, is loaded already."""
+    if "pybars" in sys.modules or "semantic_kernel" in sys.modules:
         return
-    stand_in = ModuleType(HANDLEBARS)
-    stand_in.__dict__.update(Compiler=Compiler, PybarsError=PybarsError)
-    sys.modules[HANDLEBARS] = stand_in
-    try:
+    with _standing_in({"pybars": {"Compiler": Compiler, "PybarsError": PybarsError}}):
         import semantic_kernel  # noqa: F401
+
+
+def import_openai_connectors() -> None:
+    """Load Semantic Kernel's OpenAI connectors; their realtime classes load when first used."""
+    if OPENAI in sys.modules:
+        return
+    stand_ins = {module: dict.fromkeys(names) for module, names in REALTIME.items()}
+    with _standing_in(stand_ins):
+        package = import_module(OPENAI)
+    homes = {name: module for module, names in REALTIME.items() for name in names}
+    for name in homes:
+        delattr(package, name)
+    services = sys.modules[f"{OPENAI}.services"]
+    for module in REALTIME:
+        services.__dict__.pop(module.rpartition(".")[2], None)
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {OPENAI!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name]), name)
+
+    package.__getattr__ = load  # type: ignore[method-assign]
+
+
+@contextmanager
+def _standing_in(modules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Let imports of these modules find these attributes, for as long as the block lasts."""
+    for name, attributes in modules.items():
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__dict__.update(attributes)
+    try:
+        yield
     finally:
-        del sys.modules[HANDLEBARS]
+        for name in modules:
+            del sys.modules[name]

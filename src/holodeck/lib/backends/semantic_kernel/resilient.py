@@ -23,6 +23,7 @@ from holodeck.lib.backends.semantic_kernel.faults import (
 )
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
+from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Attempt
 
@@ -114,12 +115,17 @@ class ResilientChat(ChatCompletionClientBase):
     async def _ask(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", call: AgentCall
     ) -> "list[ChatMessageContent]":
-        async with asyncio.timeout(call.attempt_timeout):
-            messages = await self.service()._inner_get_chat_message_contents(  # noqa: SLF001
-                chat_history, settings
-            )
-        if not messages:
-            raise MalformedAnswer(NOT_A_COMPLETION)
+        labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: self.ai_model_id}
+        with span(names.chat(self.ai_model_id), labels, kind="client") as current:
+            async with asyncio.timeout(call.attempt_timeout):
+                messages = await self.service()._inner_get_chat_message_contents(  # noqa: SLF001
+                    chat_history, settings
+                )
+            if not messages:
+                raise MalformedAnswer(NOT_A_COMPLETION)
+            usage = usage_of(messages[0].metadata)
+            spent = (usage.prompt_tokens, usage.completion_tokens)
+            current.set(dict(zip((names.INPUT_TOKENS, names.OUTPUT_TOKENS), spent, strict=True)))
         return messages
 
     async def _retried(

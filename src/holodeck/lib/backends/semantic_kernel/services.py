@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def _key(llm: LLMProvider, variable: str) -> str:
 
 
 def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    import_openai_connectors()
     from openai import AsyncOpenAI
     from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
         OpenAIChatCompletion,
@@ -50,6 +52,7 @@ def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBas
 
 
 def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+    import_openai_connectors()
     from openai import AsyncAzureOpenAI
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
 

@@ -1,0 +1,92 @@
+"""Every example of the README and the guides runs.
+
+A comment before a block says what becomes of it: `file: NAME` writes it into the document's own
+folder, `run: exit N` runs its shell lines there, `run: python` runs it, `run: model` runs it on the
+embedded model. A block without a comment shows something that cannot be run here and is listed.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from fakes import clean_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(
+    r"(?:^<!-- (?P<what>file|run): (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
+NOT_RUN = {"README.md": 2, "docs/architecture.md": 1}
+"""Blocks without a comment: installing, and drawings."""
+
+
+@dataclass(frozen=True)
+class Block:
+    what: str | None
+    how: str | None
+    kind: str
+    text: str
+
+
+def blocks_of(document):
+    return [Block(**match.groupdict()) for match in BLOCK.finditer(document.read_text())]
+
+
+def name_of(document):
+    return str(document.relative_to(ROOT))
+
+
+def play(document, folder, *, with_model):
+    """Write and run the blocks of a document in order; stop at those that are not wanted."""
+    for block in blocks_of(document):
+        if block.what == "file":
+            (folder / block.how).write_text(block.text)
+        elif block.what == "run" and (block.how == "model") == with_model:
+            run(block, folder)
+
+
+def run(block, folder):
+    if block.how == "python":
+        command, expected = [sys.executable, "-c", block.text], 0
+    else:
+        command = ["sh", "-ec", block.text]
+        expected = int(block.how.removeprefix("exit ")) if block.how != "model" else 0
+    environment = clean_environment(folder)
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == expected, f"{block.text}\n{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_the_examples_of_a_document_do_what_it_says(document, tmp_path):
+    play(document, tmp_path, with_model=False)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    "document",
+    [one for one in DOCUMENTS if any(block.how == "model" for block in blocks_of(one))],
+    ids=name_of,
+)
+def test_the_examples_on_the_embedded_model_do_what_the_document_says(document, tmp_path):
+    play(document, tmp_path, with_model=True)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_no_example_escapes_being_run(document):
+    unmarked = [block for block in blocks_of(document) if block.what is None]
+
+    assert len(unmarked) == NOT_RUN.get(name_of(document), 0)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_every_link_between_documents_leads_somewhere(document):
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())
+
+    assert [link for link in links if not (document.parent / link).exists()] == []
