@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
         self._buffer += data
         self._next()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
+    def connection_lost(self, exc: Exception | None) -> None:
         self._connections.discard(self)
         if self._task is not None:
             self._task.cancel()

@@ -171,7 +171,7 @@ class CaseRun:
             return Outcome.FAILED
         if broken:
             return Outcome.METRIC_ERROR
-        decided = self.tool_checks or [row for row in self.rows if row.passed is not None]
+        decided = self.tool_checks or any(row.passed is not None for row in self.rows)
         return Outcome.PASSED if decided else Outcome.UNCHECKED
 
     def _fails_on(self, row: MetricResult) -> bool:

@@ -32,14 +32,13 @@ def _belongs(call: ToolCall, result: ToolResult) -> bool:
 
 
 def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
-    found = {} if result is None else result
-    value = found.get("result")
+    value = None if result is None else result.get("result")
     return ToolInvocation(
         name=call["name"],
         args=call.get("arguments", {}),
         result=value,
         bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
-        duration_ms=found.get("duration_ms"),
+        duration_ms=None if result is None else result.get("duration_ms"),
         error=_error(call, result),
     )
 

@@ -18,6 +18,7 @@ from semantic_kernel.contents import (
     FunctionCallContent,
     FunctionResultContent,
     StreamingChatMessageContent,
+    StreamingTextContent,
     TextContent,
 )
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from semantic_kernel.contents import ChatHistory
 
+    from holodeck.lib.local_models.chat import Reply
     from holodeck.lib.local_models.runtime import LocalModel
     from holodeck.lib.local_models.store import ModelStore
 
@@ -102,16 +104,16 @@ class LocalChatCompletion(ChatCompletionClientBase):
     async def _inner_get_chat_message_contents(
         self, chat_history: "ChatHistory", settings: PromptExecutionSettings
     ) -> list[ChatMessageContent]:
-        from holodeck.lib.local_models.tool_grammar import chat_request, parse_choice
-
-        assert isinstance(settings, LocalSettings)  # noqa: S101 - the class named above
-        wanted = settings.model_dump(
-            include={"temperature", "top_p", "max_tokens", "response_format"}, exclude_none=True
-        )
-        request = chat_request(_as_openai(chat_history), settings.tools or [], wanted)
-        model = await self.load()
-        answer = await model.acomplete(request)
-        return [self._message(answer, parse_choice(answer, request))]
+        reply = await self._reply(chat_history, settings)
+        item = TextContent(text=reply.text) if reply.call is None else _wanted_call(reply)
+        return [
+            ChatMessageContent(
+                role=AuthorRole.ASSISTANT,
+                ai_model_id=self.ai_model_id,
+                items=[item],
+                metadata=_metadata(reply),
+            )
+        ]
 
     async def _inner_get_streaming_chat_message_contents(
         self,
@@ -120,16 +122,48 @@ class LocalChatCompletion(ChatCompletionClientBase):
         function_invoke_attempt: int = 0,
     ) -> "AsyncGenerator[list[StreamingChatMessageContent], Any]":
         """The whole answer as one piece: what the grammar yields means nothing until it is done."""
-        [message] = await self._inner_get_chat_message_contents(chat_history, settings)
+        reply = await self._reply(chat_history, settings)
+        text = StreamingTextContent(text=reply.text, choice_index=0)
         yield [
             StreamingChatMessageContent(
                 role=AuthorRole.ASSISTANT,
                 choice_index=0,
-                items=message.items,
-                metadata=message.metadata,
+                ai_model_id=self.ai_model_id,
+                items=[text if reply.call is None else _wanted_call(reply)],
+                metadata=_metadata(reply),
                 function_invoke_attempt=function_invoke_attempt,
             )
         ]
+
+    async def _reply(
+        self, chat_history: "ChatHistory", settings: PromptExecutionSettings
+    ) -> "Reply":
+        from holodeck.lib.local_models.chat import reply_to
+        from holodeck.lib.local_models.tool_grammar import ChatSettings
+
+        assert isinstance(settings, LocalSettings)  # noqa: S101 - the class named above
+        wanted = ChatSettings(
+            temperature=settings.temperature,
+            max_tokens=settings.max_tokens,
+            top_p=settings.top_p,
+            response_format=settings.response_format,
+        )
+        model = await self.load()
+        return await reply_to(model, _as_openai(chat_history), settings.tools or (), wanted)
+
+
+def _wanted_call(reply: "Reply") -> FunctionCallContent:
+    assert reply.call is not None  # noqa: S101 - asked only where there is one
+    arguments = json.dumps(reply.call.arguments)
+    return FunctionCallContent(id=reply.call_id, name=reply.call.name, arguments=arguments)
+
+
+def _metadata(reply: "Reply") -> dict[str, Any]:
+    usage = {
+        "prompt_tokens": reply.prompt_tokens,
+        "completion_tokens": reply.completion_tokens,
+    }
+    return {"usage": usage, "finish_reason": reply.finish_reason}
 
 
 def _as_openai(history: "ChatHistory") -> list[dict[str, Any]]:
@@ -162,6 +196,3 @@ def _call(item: FunctionCallContent) -> dict[str, Any]:
         "type": "function",
         "function": {"name": item.name, "arguments": arguments},
     }
-
-
-__all__ = ["LocalChatCompletion", "LocalSettings", "LocalWeights", "TextContent"]
