@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from copy import copy
 
 from holodeck.errors import ConfigError
 from holodeck.lib.ui.live import showing
@@ -15,8 +16,8 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str], str]) -> None:
     """Log what matters: warnings; with -v decisions too, with -vv everything of holodeck's own.
 
-    HOLODECK_LOG_LEVEL says it instead. Libraries are held to warnings, with -vv to information.
-    Raises ConfigError for a level that does not exist.
+    HOLODECK_LOG_LEVEL says it instead. Libraries are held to warnings, with -vv to information and
+    with the tracebacks of what they log. Raises ConfigError for a level that does not exist.
     """
     level = _level(env.get(VARIABLE, "")) or _LEVELS[min(verbosity, 2)]
     handler = _Handler(sys.stderr)
@@ -27,6 +28,10 @@ def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str],
     root.addHandler(handler)
     root.setLevel(logging.INFO if level <= logging.DEBUG else logging.WARNING)
     logging.getLogger("holodeck").setLevel(level)
+    # What a tool call came to stands in its test's result.
+    logging.getLogger("semantic_kernel").setLevel(
+        logging.CRITICAL if level > logging.INFO else logging.NOTSET
+    )
     # Warnings of libraries are for their developers.
     logging.captureWarnings(capture=True)
     logging.getLogger("py.warnings").setLevel(
@@ -61,6 +66,14 @@ class _Formatter(logging.Formatter):
         source = "%(asctime)s %(name)s: " if with_source else ""
         super().__init__(f"%(levelname)s: {source}%(message)s")
         self._clean = clean
+        self._shows_tracebacks = with_source
 
     def format(self, record: logging.LogRecord) -> str:
-        return self._clean(super().format(record)).replace("\n", "\n    ")
+        text = super().format(record) if self._shows_tracebacks else self._without_traceback(record)
+        return self._clean(text).replace("\n", "\n    ")
+
+    def _without_traceback(self, record: logging.LogRecord) -> str:
+        # On a copy, because other handlers get the record, too.
+        plain = copy(record)
+        plain.exc_info = plain.exc_text = plain.stack_info = None
+        return super().format(plain)

@@ -104,7 +104,9 @@ def _loaded(
     from holodeck.cli.logs import start_logging
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+    from holodeck.config.providers import missing_key
     from holodeck.config.secrets import collect
+    from holodeck.errors import ConfigError
 
     env = ConfigLoader().environment(agent_file(agent_config).parent)
     invocation.protect(collect(None, env))
@@ -113,6 +115,9 @@ def _loaded(
     invocation.protect(collect(agent, env))
     findings = check(agent)
     raise_on_errors(findings)
+    lacking = missing_key(agent)
+    if lacking is not None:  # only a warning to `validate`, which may run where no key is
+        raise ConfigError(f"{agent.place('model')}: model", lacking)
     for finding in findings:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
     return agent, settings

@@ -111,4 +111,11 @@ def _with_transport_detail(cause: BaseException) -> BaseException:
     """For "Connection error." the error below it, which says what kind."""
     below = cause.__cause__
     vague = status_of(cause) is None and below is not None and str(below)
-    return ConnectionError(f"{cause} ({below})") if vague else cause
+    return ConnectionError(f"{cause} ({below}{_server_of(cause)})") if vague else cause
+
+
+def _server_of(cause: BaseException) -> str:
+    """Which server was asked, without the parts of its URL that may hold a secret."""
+    url = getattr(getattr(cause, "request", None), "url", None)
+    host, port = getattr(url, "host", None), getattr(url, "port", None)
+    return f"; {host}:{port}" if host and port else f"; {host}" if host else ""
