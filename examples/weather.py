@@ -1,12 +1,9 @@
 """The tool of agent.yaml.example."""
 
-WEATHER = {
-    "paris": {"sky": "sunny", "degrees": 21},
-    "oslo": {"sky": "snowy", "degrees": -4},
-}
+WEATHER = {"paris": "sunny, 21 degrees", "oslo": "snowy, -4 degrees"}
 
 
-def get_weather(city: str) -> dict[str, str | int]:
+def get_weather(city: str) -> str:
     """Look up the current weather of a city.
 
     Args:
@@ -15,4 +12,4 @@ def get_weather(city: str) -> dict[str, str | int]:
     found = WEATHER.get(city.casefold())
     if found is None:
         raise LookupError(f"there is no weather station in {city!r}")
-    return {"city": city, **found}
+    return found
