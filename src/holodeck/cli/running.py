@@ -1,12 +1,14 @@
 """Runs an executor to its end or to the first Ctrl-C, with something to look at meanwhile."""
 
 import asyncio
+import atexit
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from holodeck.errors import ExecutionError
+from holodeck.errors import ExecutionError, ExitCode
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.executor import TestExecutor
@@ -17,14 +19,26 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def run_to_report(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
     """The report of all tests; of those that had finished if the run was interrupted."""
+    runner = asyncio.Runner()
     try:
-        return asyncio.run(_until_done(executor, on_interrupt))
+        report = runner.run(_until_done(executor, on_interrupt))
     except KeyboardInterrupt:
+        atexit.register(_leave, runner)
         return executor.report(interrupted=True)
-    except SystemExit as error:
-        raise ExecutionError(
-            f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
-        ) from error
+    except BaseException as error:
+        runner.close()
+        if isinstance(error, SystemExit):
+            raise ExecutionError(
+                f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
+            ) from error
+        raise
+    runner.close()
+    return report
+
+
+def _leave(runner: asyncio.Runner) -> None:  # noqa: ARG001 - kept, or its tasks would be mourned
+    """End the program without waiting for tasks that do not let themselves be cancelled."""
+    os._exit(ExitCode.INTERRUPTED)
 
 
 async def _until_done(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":

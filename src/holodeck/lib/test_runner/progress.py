@@ -207,7 +207,8 @@ def _score(row: MetricResult) -> str:
 
 
 def _mark(mark: _Mark) -> str:
-    return colorize(mark.symbol, mark.color) if is_tty() else mark.word
+    # Colours can be asked for where there is no terminal, in the log of a CI job say.
+    return colorize(mark.symbol if is_tty() else mark.word, mark.color)
 
 
 def _shown(name: str | None) -> str:

@@ -1,0 +1,73 @@
+"""Ctrl-C in the middle of a run: what had finished is reported, and the end comes quickly."""
+
+import time
+
+import pytest
+
+from fakes import case, start_cli
+from support.checks import assert_plain, results_in
+
+CASES = [
+    case("done", "say hello", contains="hello"),
+    case("under way", "hang for ever", contains="hello"),
+    case("never begun", "say hello", contains="hello"),
+]
+OUTPUT = ("-o", "report.md", "-o", "report.json")
+
+
+@pytest.fixture
+def hanging(agent_dir):
+    agent_dir.server.when("hang", fault="hang").otherwise("hello")
+    agent_dir.write_agent(test_cases=CASES)
+    return agent_dir
+
+
+def test_an_interrupted_run_ends_at_once_and_reports_what_had_finished(hanging):
+    with start_cli("test", *OUTPUT, cwd=hanging.path) as run:
+        hanging.server.wait_for_requests(2, timeout=30)
+        run.interrupt()
+        interrupted = time.monotonic()
+        ran = run.finish(timeout=20)
+        took = time.monotonic() - interrupted
+
+    assert_plain(ran)
+    assert ran.code == 130
+    assert took < 5
+    assert ran.stderr.startswith("Interrupted")
+    assert "[Test 1/3] PASS done" in ran.stdout
+    assert "Not run: 2" in ran.stdout
+    assert "**Interrupted: 1 of 3 tests ran.**" in (hanging.path / "report.md").read_text()
+    assert list(results_in(hanging.path / "report.json")) == ["done"]
+    assert hanging.server.requests[-1].prompt == "hang for ever"
+
+
+def test_a_second_ctrl_c_ends_the_run_even_where_the_first_cannot(bot_dir, write_bot):
+    stubborn = """
+import asyncio, signal
+
+async def answer(message):
+    while True:
+        try:
+            print("working", flush=True)
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print("not now", flush=True)
+"""
+    bot_dir.write("bot.py", stubborn)
+    write_bot(test_cases=[case("stubborn", "hello", contains="hello")])
+
+    with start_cli("test", "--timeout", "50", cwd=bot_dir.path) as run:
+        read_until(run.process.stdout, b"working\n")
+        run.interrupt()
+        read_until(run.process.stdout, b"not now\n")
+        run.interrupt()
+        ran = run.finish(timeout=10)
+
+    assert ran.code == 130
+    assert "Traceback" not in ran.stderr
+    assert "Ctrl-C again stops at once" in ran.stderr
+
+
+def read_until(stream, line):
+    while (read := stream.readline()) != line:
+        assert read, f"{line!r} never came"
