@@ -59,11 +59,20 @@ def check_writable(path: Path) -> None:
     folder = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if folder is None or not folder.is_dir():
         raise ConfigError("--output", f"{str(path)!r} cannot be made: {folder} is not a folder")
-    target = path if path.exists() else folder
-    if not os.access(target, os.W_OK):
-        raise ConfigError(
-            "--output", f"{str(path)!r} cannot be written: no right to write {target}"
-        )
+    if path.exists() and not os.access(path, os.W_OK):
+        raise ConfigError("--output", f"{str(path)!r} cannot be written: no right to write it")
+    if path.is_file() or not path.exists():
+        _try_folder(path, path.resolve().parent if path.exists() else folder)
+
+
+def _try_folder(path: Path, folder: Path) -> None:
+    """Raise ConfigError unless a file can be made there; rights alone do not tell."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = f"{folder} takes no new file: {error.strerror}"
+        raise ConfigError("--output", f"{str(path)!r} cannot be written: {reason}") from error
 
 
 def write_report(report: TestReport, path: Path, report_format: str) -> None:

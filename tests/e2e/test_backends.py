@@ -1,0 +1,131 @@
+"""Agents that are Python code or stand behind a URL, through the command."""
+
+import json
+
+import pytest
+
+from fakes import case, run_cli
+from support.checks import assert_plain, results_in
+
+
+@pytest.mark.parametrize(
+    ("backend", "answer"),
+    [("bot:answer", "hello"), ("bot:answer_later", "hello"), ("bot:Agent", "hello 0")],
+    ids=["function", "async function", "class"],
+)
+def test_python_code_can_be_the_agent(bot_dir, write_bot, backend, answer):
+    write_bot(
+        backend=backend,
+        test_cases=[
+            case(name, "hello", evaluations=[{"metric": "exact_match", "value": answer}])
+            for name in ("one", "two")
+        ],
+    )
+
+    ran = bot_dir.run("test")
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert "Test Results: 2/2 passed (100.0%)" in ran.stdout
+
+
+def test_an_agent_that_hangs_raises_or_says_nothing_takes_no_other_along(bot_dir, write_bot):
+    write_bot(
+        test_cases=[
+            case("raises", "raise over the limit", contains="hello"),
+            case("hangs", "sleep 30", contains="hello"),
+            case("says nothing", "nothing", contains="hello"),
+            case("is fine", "hello", contains="hello"),
+        ]
+    )
+
+    ran = bot_dir.run("test", "--timeout", "0.5", "-o", "r.json")
+    results = results_in(bot_dir.path / "r.json")
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (3, "")
+    assert ran.seconds < 10
+    assert {name: one["outcome"] for name, one in results.items()} == {
+        "raises": "agent_error", "hangs": "agent_error", "says nothing": "failed",
+        "is fine": "passed",
+    }  # fmt: skip
+    assert results["raises"]["errors"] == ["RuntimeError: over the limit"]
+    assert "0.5" in results["hangs"]["errors"][0]
+
+
+def test_an_agent_behind_a_url_is_asked_and_read_as_the_mapping_says(agent_dir):
+    def served(request):
+        question = request.body["question"]["text"]
+        answer = {"parts": [{"text": f"you asked {question}"}], "spent": {"in": 7, "out": 3}}
+        return json.dumps({"data": answer})
+
+    agent_dir.server.otherwise(served)
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={
+            "type": "http",
+            "url": f"{agent_dir.server.root}/ask",
+            "headers": {"X-Team": "search"},
+            "request": {"question": {"text": "{input}"}, "stream": False},
+            "answer": {
+                "text": "data.parts[0].text",
+                "prompt_tokens": "data.spent.in",
+                "completion_tokens": "data.spent.out",
+            },
+        },
+        test_cases=[case("asks", 'a "quoted" question', contains='you asked a "quoted" question')],
+    )
+
+    ran = agent_dir.run("test")
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert "Tokens: 10 (7 prompt, 3 completion)" in ran.stdout
+    request = agent_dir.server.requests[0]
+    assert (request.path, request.headers["x-team"]) == ("/ask", "search")
+    assert request.body == {"question": {"text": 'a "quoted" question'}, "stream": False}
+
+
+def test_an_agent_behind_a_url_that_fails_is_tried_again_then_an_error(agent_dir):
+    agent_dir.server.when(lambda r: r.body["input"] == "once", status=503, times=1)
+    agent_dir.server.when(lambda r: r.body["input"] == "once", '{"response": "hello"}')
+    agent_dir.server.when(lambda r: r.body["input"] == "shape", '{"reply": "hello"}')
+    agent_dir.server.otherwise(status=500, content="out of order")
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={"type": "http", "url": agent_dir.server.root},
+        execution={"retry_delay": 0.01, "max_retries": 1},
+        test_cases=[case(name, name, contains="hello") for name in ("once", "shape", "always")],
+    )
+
+    ran = agent_dir.run("test", "-o", "r.json")
+    results = results_in(agent_dir.path / "r.json")
+
+    assert_plain(ran)
+    assert ran.code == 3
+    assert results["once"]["passed"]
+    assert len(results["once"]["attempts"]) == 1
+    assert "has no 'response'" in results["shape"]["errors"][0]
+    assert "500" in results["always"]["errors"][0]
+    assert len(results["always"]["attempts"]) == 2
+
+
+def test_everything_an_agent_yaml_names_lies_beside_it_wherever_the_command_runs(
+    bot_dir, write_bot, tmp_path
+):
+    near = {"metric": "checks.near:near"}
+    file = {"path": "a.txt", "type": "text"}
+    write_bot(test_cases=[case("reads", "hello", evaluations=[near], files=[file])])
+    bot_dir.write("checks/near.py", "def near(seen):\n    return 'from a file' in seen.response\n")
+    bot_dir.write("a.txt", "text from a file")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    ran = run_cli("test", bot_dir.path / "agent.yaml", "-o", "r.md", cwd=elsewhere)
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert (elsewhere / "r.md").is_file()
+    assert not (bot_dir.path / "r.md").exists()
