@@ -1,0 +1,98 @@
+"""Traces of a run: what a collector gets, what the console shows, and what neither is told."""
+
+import json
+
+import pytest
+
+from fakes import case
+from support.checks import assert_plain
+from support.collector import collector
+
+TOOL = {
+    "type": "function", "name": "get_weather", "file": "tools.py", "function": "get_weather",
+}  # fmt: skip
+
+
+@pytest.fixture
+def traced(agent_dir):
+    """An agent that calls a tool, and whose traces go where the function is told."""
+    agent_dir.server.reply(tool_calls=[("get_weather", {"city": "secret city"})], usage=(10, 5))
+    agent_dir.server.reply("3 degrees in secret city", usage=(20, 7))
+    agent_dir.write("tools.py", "def get_weather(city: str) -> str:\n    return f'3 in {city}'\n")
+
+    def write(**observability):
+        agent_dir.write_agent(
+            tools=[TOOL],
+            test_cases=[case("weather", "How is secret city?", contains="3 degrees")],
+            observability={"enabled": True, **observability},
+        )
+        return agent_dir
+
+    return write
+
+
+def test_a_collector_gets_a_span_for_run_case_agent_model_tool_and_check(traced):
+    with collector() as got:
+        ran = traced(
+            exporters={"otlp": {"endpoint": got.url, "compression": "gzip"}},
+            resource_attributes={"team": "search"},
+        ).run("test")
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (0, "")
+    assert got.resource["service.name"] == "holodeck-greeter"
+    assert got.resource["team"] == "search"
+    parents = {
+        "holodeck.run": "",
+        "holodeck.case": "holodeck.run",
+        "invoke_agent greeter": "holodeck.case",
+        "execute_tool get_weather": "invoke_agent greeter",
+        "holodeck.check contains": "holodeck.case",
+    }
+    assert set(parents) <= set(got.names)
+    assert {name: got.parent(name) for name in parents} == parents
+    assert got.attributes("holodeck.case")["test.case.name"] == "weather"
+    assert got.attributes("holodeck.case")["test.case.result.status"] == "pass"
+    assert got.attributes("invoke_agent greeter")["gen_ai.usage.input_tokens"] == 30
+    assert "secret city" not in str(got.spans)
+
+
+def test_content_is_sent_only_where_it_is_asked_for(traced):
+    with collector() as got:
+        traced(
+            exporters={"otlp": {"endpoint": got.url}},
+            traces={"capture_content": True, "redaction_patterns": ["secret"]},
+        ).run("test")
+
+    assert "*** city" in got.attributes("invoke_agent greeter")["gen_ai.output.messages"]
+    assert "*** city" in got.attributes("execute_tool get_weather")["gen_ai.tool.call.arguments"]
+    assert "secret" not in str(got.spans)
+
+
+def test_the_console_gets_json_on_stderr_and_the_results_stay_on_stdout(traced):
+    ran = traced(exporters={"console": {"pretty_print": False}}).run("test")
+
+    assert_plain(ran)
+    assert ran.code == 0
+    spans = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert {"holodeck.run", "holodeck.case", "execute_tool get_weather"} <= {
+        one["name"] for one in spans
+    }
+    assert "secret city" not in ran.stderr
+    assert ran.stdout.startswith("[Test 1/1] PASS weather\n")
+
+
+def test_a_collector_that_is_not_there_costs_a_warning_and_no_result(bot_dir, write_bot):
+    write_bot(
+        observability={
+            "enabled": True, "exporters": {"otlp": {"endpoint": "http://127.0.0.1:9"}},
+        }
+    )  # fmt: skip
+
+    ran = bot_dir.run("test")
+
+    assert_plain(ran)
+    assert ran.code == 0
+    assert ran.seconds < 15
+    assert "127.0.0.1" in ran.stderr or "traces" in ran.stderr
+    assert "Test Results: 1/1 passed" in ran.stdout

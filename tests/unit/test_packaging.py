@@ -1,0 +1,79 @@
+"""What is installed: the facts of pyproject.toml and the console script."""
+
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import holodeck
+
+ROOT = Path(__file__).parents[2]
+CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
+EXTRAS = {"deepeval", "azure", "nlp", "local", "files", "all", "dev"}
+FEATURES = EXTRAS - {"all", "dev"}
+
+
+def test_every_documented_extra_exists():
+    assert set(PROJECT["optional-dependencies"]) >= EXTRAS
+
+
+def test_the_extra_all_holds_every_feature():
+    (everything,) = PROJECT["optional-dependencies"]["all"]
+    name, _, names = everything.rstrip("]").partition("[")
+
+    assert name == PROJECT["name"]
+    assert set(names.split(",")) == FEATURES
+
+
+def test_every_extra_that_an_error_tells_to_install_exists():
+    told = {
+        line.partition('MissingExtra("')[2].partition('"')[0]
+        for path in (ROOT / "src").rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if 'MissingExtra("' in line
+    }
+
+    assert told
+    assert told <= FEATURES
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["semantic-kernel", "click", "pydantic", "pyyaml", "rich", "opentelemetry-api",
+     "opentelemetry-sdk"],
+)  # fmt: skip
+def test_the_core_needs_what_is_documented(library):
+    assert any(one.startswith(library) for one in PROJECT["dependencies"])
+
+
+def test_the_version_is_written_in_one_place():
+    home = ROOT / BUILD["version"]["path"]
+
+    assert "version" in PROJECT["dynamic"]
+    assert home == Path(holodeck.__file__)
+    assert f'__version__ = "{holodeck.__version__}"' in home.read_text(encoding="utf-8")
+    assert metadata.version("holodeck") == holodeck.__version__
+
+
+def test_the_console_script_is_the_command():
+    (script,) = metadata.entry_points(group="console_scripts", name="holodeck")
+
+    assert script.load() is sys.modules["holodeck.cli.main"].main
+
+
+def test_python_versions_that_are_promised_include_this_one():
+    low = PROJECT["requires-python"].removeprefix(">=")
+
+    assert tuple(map(int, low.split("."))) == (3, 11)
+    assert sys.version_info >= (3, 11)
+
+
+def test_the_wheel_holds_the_whole_package_with_its_types_marker_and_its_licence():
+    (package,) = BUILD["build"]["targets"]["wheel"]["packages"]
+
+    assert ROOT / package == Path(holodeck.__file__).parent
+    assert (ROOT / package / "py.typed").is_file()
+    assert all((ROOT / name).is_file() for name in PROJECT["license-files"])
