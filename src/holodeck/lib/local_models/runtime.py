@@ -1,0 +1,248 @@
+"""llama.cpp in the process: loads a GGUF file and answers chat requests, one at a time.
+
+Temperature 0 gives the same answer run after run, whatever was asked before. This needs a single
+slot, and prompts that are computed anew each time: reusing the start of an earlier prompt was
+measured to change the answers.
+"""
+
+import asyncio
+import atexit
+import os
+import queue
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holodeck.errors import BackendSessionError, BackendTimeoutError, MissingExtra, ModelStoreError
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
+
+JsonObject = dict[str, Any]
+
+_STOP_SECONDS = 10.0
+"""How long the end of the program waits for a running answer to stop."""
+
+
+@dataclass(frozen=True)
+class RuntimeSettings:
+    """How a model is loaded."""
+
+    context: int = 4096
+    """Tokens of prompt and answer together; a model that knows fewer gets its own most."""
+    threads: int | None = None
+    """None means the cores that this process may use, 8 at most."""
+    batch: int = 128
+    """Tokens of a prompt computed between two chances to stop."""
+
+
+class LocalModel:
+    """One loaded model; any thread and any event loop may ask it, and each waits for its turn."""
+
+    _loaded: ClassVar[dict[tuple[Path, RuntimeSettings], "LocalModel"]] = {}
+    _loading: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def load(cls, path: Path, settings: RuntimeSettings = RuntimeSettings()) -> "LocalModel":
+        """The model of a GGUF file, loaded once per process.
+
+        Raises MissingExtra without llama.cpp, and ModelStoreError for a file that it cannot load.
+        """
+        key = (path.resolve(), settings)
+        with cls._loading:
+            if key not in cls._loaded:
+                cls._loaded[key] = cls(key[0], settings)
+            return cls._loaded[key]
+
+    def __init__(self, path: Path, settings: RuntimeSettings) -> None:
+        """Use `load`, which shares models."""
+        self.path = path
+        self.settings = settings
+        started = time.perf_counter()
+        self._server: Server | None = _serve(path, settings)
+        self.load_seconds = time.perf_counter() - started
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        # A daemon, so that a hanging answer cannot keep the program from ending; `close` at exit
+        # stops it first, because a thread must not be inside llama.cpp when Python goes away.
+        self._worker = threading.Thread(target=self._work, name="holodeck-llama", daemon=True)
+        self._worker.start()
+        atexit.register(self.close)
+
+    def complete(self, request: JsonObject, time_limit: float | None = None) -> JsonObject:
+        """The answer to an OpenAI chat.completions request; see `acomplete`."""
+        job = self._submit(request, time_limit)
+        try:
+            return job.answer.result()
+        finally:
+            job.stop.set()
+
+    async def acomplete(self, request: JsonObject, time_limit: float | None = None) -> JsonObject:
+        """The answer to an OpenAI chat.completions request, without blocking the event loop.
+
+        `time_limit` counts seconds from when it is this request's turn; None means no limit. The
+        wait before is in the answer's `timings.queued_ms`. A cancelled call stops computing.
+        Raises BackendTimeoutError, and BackendSessionError for a request that cannot be answered.
+        """
+        job = self._submit(request, time_limit)
+        try:
+            return await asyncio.wrap_future(job.answer)
+        finally:
+            job.stop.set()
+
+    def close(self) -> None:
+        """Stop the running answer, fail the waiting ones, and free the model's memory."""
+        atexit.unregister(self.close)
+        with self._loading:
+            self._loaded.pop((self.path, self.settings), None)
+        self._closing.set()
+        self._jobs.put(None)
+        if threading.current_thread() is not self._worker:
+            self._worker.join(_STOP_SECONDS)
+        self._server = None
+
+    def _submit(self, request: JsonObject, time_limit: float | None) -> "_Job":
+        if self._closing.is_set():
+            raise BackendSessionError(f"the local model {self.path.name} is closed")
+        job = _Job(request, time_limit, self._closing)
+        self._jobs.put(job)
+        return job
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if job.answer.set_running_or_notify_cancel():
+                self._settle(job)
+        while not self._jobs.empty():
+            job = self._jobs.get_nowait()
+            if job is not None and job.answer.set_running_or_notify_cancel():
+                job.answer.set_exception(BackendSessionError("the local model was closed"))
+
+    def _settle(self, job: "_Job") -> None:
+        try:
+            assert self._server is not None  # noqa: S101 - `close` waits for this thread
+            job.answer.set_result(job.run(self._server))
+        except Exception as error:  # noqa: BLE001 - carried over to the one who waits
+            job.answer.set_exception(error)
+
+
+@dataclass
+class _Job:
+    """A request, and what has been heard of its answer."""
+
+    request: JsonObject
+    time_limit: float | None
+    closing: threading.Event
+    stop: threading.Event = field(default_factory=threading.Event)
+    answer: "Future[JsonObject]" = field(default_factory=Future)
+    asked_at: float = field(default_factory=time.perf_counter)
+    started_at: float = 0.0
+    error: JsonObject | None = None
+    text: list[str] = field(default_factory=list)
+    logprobs: list[JsonObject] = field(default_factory=list)
+    finish_reason: str = "stop"
+    last: JsonObject = field(default_factory=dict)
+
+    def run(self, server: "Server") -> JsonObject:
+        self.started_at = time.perf_counter()
+        streamed = {
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_progress": True,  # so that a long prompt can be stopped, too
+        }
+        try:
+            if not self.must_stop():
+                server.handle_chat_completions({**self.request, **streamed}, self.hear)
+        except (ValueError, RuntimeError) as error:
+            raise BackendSessionError(f"the local model refused the request: {error}") from error
+        self.check()
+        return self.completion()
+
+    def hear(self, chunk: JsonObject) -> bool:
+        """Take a piece of the answer; True stops llama.cpp."""
+        self.error = chunk.get("error", self.error)
+        for choice in chunk.get("choices") or []:
+            self.text.append(choice["delta"].get("content") or "")
+            self.logprobs += (choice.get("logprobs") or {}).get("content") or []
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        if "usage" in chunk:
+            self.last = chunk
+        return self.must_stop()
+
+    def must_stop(self) -> bool:
+        return self.stop.is_set() or self.closing.is_set() or self.is_late()
+
+    def is_late(self) -> bool:
+        elapsed = time.perf_counter() - self.started_at
+        return self.time_limit is not None and elapsed > self.time_limit
+
+    def check(self) -> None:
+        """Raise what went wrong."""
+        if self.error is not None:
+            raise BackendSessionError(_explained(self.error))
+        if self.last:
+            return
+        if self.is_late():
+            raise BackendTimeoutError(
+                f"the local model did not answer within {self.time_limit:g} s"
+            )
+        raise BackendSessionError("the local model was stopped before it had answered")
+
+    def completion(self) -> JsonObject:
+        message = {"role": "assistant", "content": "".join(self.text)}
+        choice: JsonObject = {"index": 0, "message": message, "finish_reason": self.finish_reason}
+        if self.logprobs:
+            choice["logprobs"] = {"content": self.logprobs}
+        queued_ms = (self.started_at - self.asked_at) * 1000
+        timings = {**self.last.get("timings", {}), "queued_ms": queued_ms}
+        kept = {key: self.last[key] for key in ("id", "created", "model", "usage")}
+        return {"object": "chat.completion", **kept, "choices": [choice], "timings": timings}
+
+
+def _explained(error: JsonObject) -> str:
+    if error.get("type") != "exceed_context_size_error":
+        return f"the local model failed: {error.get('message', error)}"
+    return (
+        f"the conversation is {error['n_prompt_tokens']} tokens long and the local model can"
+        f" take {error['n_ctx']}; shorten the instructions, the input or what the tools return"
+    )
+
+
+def _serve(path: Path, settings: RuntimeSettings) -> "Server":
+    # Threads that wait by spinning make each answer several times slower on a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # noqa: TID251 - read by OpenMP at import
+    try:
+        import xllamacpp  # noqa: PLC0415 - a door
+    except ImportError as error:
+        raise MissingExtra("local", "model.provider: local") from error
+    params = xllamacpp.CommonParams()
+    params.model.path = str(path)
+    params.model_alias = {path.stem}
+    params.n_ctx = settings.context
+    params.n_parallel = 1
+    params.n_batch = params.n_ubatch = settings.batch
+    params.cpuparams.n_threads = settings.threads or _cores()
+    params.use_jinja = True
+    params.warmup = False
+    params.verbosity = -1
+    params.cache_prompt = False
+    params.cache_ram_mib = 0
+    # llama.cpp listens on a loopback port that nobody here uses; nobody else shall.
+    params.port = 0
+    params.api_keys = [secrets.token_urlsafe(32)]
+    params.ui = False
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise ModelStoreError(
+            f"{path}: llama.cpp cannot load it; it is damaged, of a kind that this version does"
+            " not know, or too large for this machine's memory"
+        ) from error
+
+
+def _cores() -> int:
+    usable = getattr(os, "sched_getaffinity", None)
+    return min(8, len(usable(0)) if usable else os.cpu_count() or 1)
