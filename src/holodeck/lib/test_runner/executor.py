@@ -24,6 +24,7 @@ from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -158,13 +159,20 @@ class TestExecutor:
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
         waiting = iter(enumerate(self.cases))
-        workers = min(self.config.parallel_test_cases or 1, len(self.cases))
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(workers):
+                for _ in range(min(self._most_at_once(), len(self.cases))):
                     group.create_task(self._work(waiting, backend))
         except BaseExceptionGroup as errors:
             raise _first(errors) from None
+
+    def _most_at_once(self) -> int:
+        """Cases that may run at once; a local model answers one at a time, and a case that only
+        waits for it would run into its time limit."""
+        model = self.agent_config.model
+        local = model is not None and model.provider is ProviderEnum.LOCAL
+        built_in = self.agent_config.backend is None
+        return 1 if local and built_in else self.config.parallel_test_cases or 1
 
     async def _work(
         self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend

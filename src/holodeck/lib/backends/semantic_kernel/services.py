@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
-PLACEHOLDER_KEY = "none"
+NO_KEY = "none"
 """Servers without keys still want the header; the client libraries insist on some text."""
 
 
@@ -34,7 +34,7 @@ def _key(llm: LLMProvider, variable: str) -> str:
     if llm.api_key is not None:
         return llm.api_key.get_secret_value()
     if llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
-        return PLACEHOLDER_KEY
+        return NO_KEY
     raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
 
 
