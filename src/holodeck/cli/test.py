@@ -113,6 +113,7 @@ def _loaded(
     start_logging(invocation.verbosity, env, invocation.clean)
     agent, settings, _ = load_agent_with_config(agent_config, given)
     invocation.protect(collect(agent, env))
+    _log_sources(settings)
     findings = check(agent)
     raise_on_errors(findings)
     lacking = missing_key(agent)
@@ -121,6 +122,14 @@ def _loaded(
     for finding in findings:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
     return agent, settings
+
+
+def _log_sources(settings: "ExecutionConfig") -> None:
+    """Tell where each setting came from; those that somebody set with -v, all of them with -vv."""
+    for name in type(settings).model_fields:
+        source = settings.source_of(name)
+        level = logging.DEBUG if source == "default" else logging.INFO
+        logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
 
 
 def _limited(agent: "Agent", limit: int | None) -> "Agent":

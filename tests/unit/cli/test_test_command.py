@@ -252,3 +252,17 @@ def test_a_reader_that_leaves_does_not_change_the_verdict(folder):
 
     assert (run.process.returncode, errors) == (1, b"")
     assert (where / "r.json").exists()
+
+
+def test_verbose_tells_where_the_settings_came_from(agent_dir):
+    agent_dir.write("echo.py", "def answer(text):\n    return text\n")
+    agent_dir.write_agent(
+        model=None, instructions=None, backend="echo:answer", execution={"llm_timeout": 5}
+    )
+
+    ran = agent_dir.run("test", "-v", "--parallel", "2", env={"HOLODECK_RETRY_DELAY": "1"})
+
+    assert "setting llm_timeout = 5.0 (agent.yaml:" in ran.stderr
+    assert "setting parallel_test_cases = 2 (--parallel)" in ran.stderr
+    assert "setting retry_delay = 1.0 (HOLODECK_RETRY_DELAY)" in ran.stderr
+    assert "max_retries" not in ran.stderr
