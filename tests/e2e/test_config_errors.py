@@ -36,8 +36,8 @@ def run(agent_dir):
 @pytest.mark.parametrize(
     ("metric", "more", "said"),
     [
-        (PASSES, "exection: {quiet: true}\n", ["agent.yaml:9:1", "exection", "'execution'"]),
-        ("{metric: contains, valu: x}", "", ["agent.yaml:8:28", "valu", "'value'"]),
+        (PASSES, "executionn: {quiet: true}\n", ["agent.yaml:9:1", "executionn", "'execution'"]),
+        ("{metric: contains, valuee: x}", "", ["agent.yaml:8:28", "valuee", "'value'"]),
         (PASSES, "name: again\n", ["agent.yaml:9:1", "name", "already on line 1"]),
         ("{metric: containz, value: x}", "", ["agent.yaml:8:9", "containz", "'contains'"]),
         ("{metric: groundedness}", "", ["agent.yaml:8:", "groundedness", "not supported yet"]),
@@ -67,11 +67,11 @@ def test_what_is_wrong_is_told_with_its_place_before_any_call(run, metric, more,
 
 
 def test_several_mistakes_are_told_at_once_a_line_each(run):
-    ran = run("{metric: containz}", "exection: {}\nnamee: x\n")
+    ran = run("{metric: containz}", "executionn: {}\nnamee: x\n")
 
     assert_plain(ran)
     assert (ran.code, ran.stdout) == (2, "")
-    assert [text for text in ("containz", "exection", "namee") if text not in ran.stderr] == []
+    assert [text for text in ("containz", "executionn", "namee") if text not in ran.stderr] == []
     assert ran.stderr.count("agent.yaml:") == ran.stderr.count("\n") == 3
 
 
