@@ -78,7 +78,7 @@ def span(
     name: str, attributes: Attributes = MappingProxyType({}), *, kind: Kind = "internal"
 ) -> Iterator[Span]:
     """A span around the block; one that raises is marked as failed."""
-    tracer = get_tracer()
+    tracer = _listening_tracer()
     if tracer is None:
         yield _UNSEEN
         return
@@ -97,7 +97,16 @@ def span(
             raise
 
 
-def get_tracer() -> "Tracer | None":
+def get_tracer(name: str = names.TRACER) -> "Tracer":
+    """An OpenTelemetry tracer for spans of one's own: the run's while one is traced, else the
+    process's, which does nothing without an SDK."""
+    if _active:
+        return _active[-1].tracer
+    tracer: Tracer = _api().get_tracer(name)
+    return tracer
+
+
+def _listening_tracer() -> "Tracer | None":
     """What makes spans now; None while nobody can be listening."""
     if _active:
         return _active[-1].tracer

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from holodeck.lib.observability import names, record_error, set_content, span
+from holodeck.lib.observability import get_tracer, names, record_error, set_content, span
 from holodeck.lib.observability.content import Content
 from holodeck.lib.observability.spans import Tracing, activate, deactivate
 
@@ -156,3 +156,8 @@ def test_an_error_may_be_recorded_without_being_raised(traced):
         record_error(current, KeyError("k"))
 
     assert finished()[0].attributes["error.type"] == "KeyError"
+
+
+def test_a_tracer_by_name_always_makes_spans():
+    with get_tracer(__name__).start_as_current_span("mine") as current:
+        assert not current.is_recording()
