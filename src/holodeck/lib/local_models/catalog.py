@@ -128,7 +128,8 @@ def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:
     """The model of that name. Raises ConfigError with the nearest name."""
     if name in catalog:
         return catalog[name]
-    near = difflib.get_close_matches(name, catalog, n=1)
+    longer = [known for known in catalog if known.startswith(name.lower())]
+    near = longer or difflib.get_close_matches(name.lower(), catalog, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise ConfigError(
         "model.name",

@@ -116,10 +116,10 @@ class LocalModel:
         while (job := self._jobs.get()) is not None:
             if job.answer.set_running_or_notify_cancel():
                 self._settle(job)
+        # Asked while the model was being closed: run to be told that it was stopped.
         while not self._jobs.empty():
-            job = self._jobs.get_nowait()
-            if job is not None and job.answer.set_running_or_notify_cancel():
-                job.answer.set_exception(BackendSessionError("the local model was closed"))
+            if (job := self._jobs.get()) is not None and job.answer.set_running_or_notify_cancel():
+                self._settle(job)
 
     def _settle(self, job: "_Job") -> None:
         try:
