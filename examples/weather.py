@@ -1,6 +1,6 @@
 """The tool of agent.yaml.example."""
 
-WEATHER = {"paris": "sunny, 21 degrees", "oslo": "snowy, -4 degrees"}
+WEATHER = {"paris": ("sunny", 21), "oslo": ("snowy", -4)}
 
 
 def get_weather(city: str) -> str:
@@ -12,4 +12,5 @@ def get_weather(city: str) -> str:
     found = WEATHER.get(city.casefold())
     if found is None:
         raise LookupError(f"there is no weather station in {city!r}")
-    return found
+    sky, degrees = found
+    return f"It is {sky} in {city}, {degrees} degrees."
