@@ -3,6 +3,7 @@
 Nothing but click is imported until a command is known, so that help and version are quick.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
+    gc.disable()  # starting up makes much and throws nothing away; `cli.running` turns it on
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by something simpler, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def run_to_report(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
     """The report of all tests; of those that had finished if the run was interrupted."""
+    gc.freeze()  # what start-up made stays, so no collection has to look at it
+    gc.enable()
     runner = asyncio.Runner()
     try:
         report = runner.run(_until_done(executor, on_interrupt))
