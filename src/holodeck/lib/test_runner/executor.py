@@ -4,7 +4,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -61,6 +61,9 @@ class TestExecutor:
         agent_config: The agent.
         config: The settings, every value given.
         evaluators: The evaluators of cases without metrics of their own, by name.
+        carried_over: Results of an earlier run by the case's place in the file; those cases do not
+            run again.
+        on_result: Called with place and result before anything else learns of the result.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -102,6 +105,8 @@ class TestExecutor:
         self._backend: AgentBackend | None = backend or agent_factory
         self._gradebook = Gradebook(self.agent_config, evaluators)
         self.evaluators = self._gradebook.evaluators
+        self.carried_over: Mapping[int, TestResult] = {}
+        self.on_result: Callable[[int, TestResult], None] | None = None
         self._results: dict[int, TestResult] = {}
         self._started = time.perf_counter()
 
@@ -128,10 +133,10 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
-        self._results = {}
+        self._results = dict(self.carried_over)
         self._started = time.perf_counter()
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
-            if self.cases:
+            if len(self._results) < len(self.cases):
                 await self._run_all(await self._ready_backend())
             report = self.report()
             passed = report.summary.failed == 0
@@ -158,7 +163,8 @@ class TestExecutor:
 
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
-        waiting = iter(enumerate(self.cases))
+        cases = enumerate(self.cases)
+        waiting = iter([(index, case) for index, case in cases if index not in self._results])
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):
@@ -189,6 +195,8 @@ class TestExecutor:
                 agent_name=self.agent_config.name,
             ).result()
             self._results[index] = result
+            if self.on_result is not None:
+                self.on_result(index, result)
             if self.progress_callback is not None:
                 self.progress_callback(result)
 

@@ -1,0 +1,153 @@
+"""How many requests may be under way at one endpoint: found out while running.
+
+A limiter starts with a few slots, doubles them with every clean round and halves them when the
+endpoint says that it is too much, as TCP does. Waiting for a slot is nobody's latency: callers get
+the seconds they waited.
+"""
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+logger = logging.getLogger(__name__)
+
+FIRST_SLOTS = 32
+MOST_SLOTS = 100
+
+
+@dataclass
+class Slot:
+    """A place among the requests under way."""
+
+    waited_s: float
+    """Seconds until there was one."""
+    overloaded: bool = False
+    """Set by the holder when the endpoint said that it is too much."""
+
+
+class Limiter:
+    """The slots of one endpoint, for one kind of work, on one event loop.
+
+    Args:
+        name: What messages call it.
+        most: Slots there may be at most.
+        first: Slots to start with.
+        clock: Seconds, for tests.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        most: int = MOST_SLOTS,
+        first: int = FIRST_SLOTS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.most = most
+        self.slots = min(first, most)
+        self.under_way = 0
+        self.peak = 0
+        self._clean = 0
+        self._not_before = 0.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[Slot]:
+        """A slot for one request, in the order of asking; frees it however the block ends."""
+        asked = self._clock()
+        await self._turn()
+        slot = Slot(waited_s=self._clock() - asked)
+        try:
+            yield slot
+        except BaseException:
+            self._leave(clean=False)
+            raise
+        self._leave(clean=not slot.overloaded)
+
+    def overloaded(self, pause_s: float | None = None) -> None:
+        """Halve the slots, and let nothing start for as long as the endpoint asked.
+
+        Of several complaints about the same wave of requests only the first one halves.
+        """
+        if pause_s is not None:
+            self._not_before = max(self._not_before, self._clock() + pause_s)
+        self._clean = 0
+        if self.under_way * 2 <= self.slots:
+            return
+        before, self.slots = self.slots, max(1, self.under_way // 2)
+        logger.info(
+            "%s: %d → %d at once, it says that it is too much", self.name, before, self.slots
+        )
+
+    async def _turn(self) -> None:
+        if not self._waiting and self._is_free():
+            self._enter()
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._admit()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._leave(clean=False)
+            else:
+                self._waiting.remove(turn)
+            raise
+
+    def _is_free(self) -> bool:
+        return self.under_way < self.slots and self._clock() >= self._not_before
+
+    def _enter(self) -> None:
+        self.under_way += 1
+        self.peak = max(self.peak, self.under_way)
+
+    def _leave(self, *, clean: bool) -> None:
+        self.under_way -= 1
+        self._clean = self._clean + 1 if clean else 0
+        if self._clean >= self.slots and self.slots < self.most and self._waiting:
+            before, self.slots = self.slots, min(self.most, self.slots * 2)
+            self._clean = 0
+            logger.info("%s: %d → %d at once, all is well", self.name, before, self.slots)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let those in who come first, as far as there is room; come back when a pause ends."""
+        while self._waiting and self._is_free():
+            turn = self._waiting.popleft()
+            if not turn.done():
+                self._enter()
+                turn.set_result(None)
+        pause = self._not_before - self._clock()
+        if self._waiting and pause > 0 and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(pause, self._pause_over)
+
+    def _pause_over(self) -> None:
+        self._timer = None
+        self._admit()
+
+
+class Limiters:
+    """The limiters of a run, one for each endpoint, key and kind of work, on each event loop."""
+
+    def __init__(self, most: int = MOST_SLOTS, first: int = FIRST_SLOTS) -> None:
+        self.most = most
+        self._first = first
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
+            WeakKeyDictionary()
+        )
+
+    def of(self, endpoint: str, kind: str = "agent") -> Limiter:
+        """The limiter of an endpoint (say URL and a hash of the key) for a kind of work."""
+        known = self._of_loop.setdefault(asyncio.get_running_loop(), {})
+        name = f"{kind} {endpoint}"
+        if name not in known:
+            known[name] = Limiter(name, self.most, self._first)
+        return known[name]
