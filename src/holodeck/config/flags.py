@@ -89,4 +89,4 @@ def shown(default: Any) -> str:
         return "none"
     if isinstance(default, bool):
         return "on" if default else "off"
-    return f"{default:g}"
+    return default if isinstance(default, str) else f"{default:g}"

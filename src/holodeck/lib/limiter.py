@@ -1,16 +1,18 @@
 """How many requests may be under way at one endpoint: found out while running.
 
-A limiter starts with a few slots, doubles them with every clean round and halves them when the
-endpoint says that it is too much, as TCP does. Waiting for a slot is nobody's latency: callers get
-the seconds they waited.
+A limiter starts with some slots and doubles them with every clean round until the endpoint first
+says that it is too much; then it halves them, and from there on grows by one a round, as TCP does.
+Waiting for a slot is nobody's latency: it stops the clock of `time_limit`, and callers get the
+seconds they waited.
 """
 
 import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
@@ -26,8 +28,10 @@ class Slot:
 
     waited_s: float
     """Seconds until there was one."""
+    era: int
+    """How often the limiter had been cut down when it was given."""
     overloaded: bool = False
-    """Set by the holder when the endpoint said that it is too much."""
+    """Whether the endpoint said that it is too much."""
 
 
 class Limiter:
@@ -52,6 +56,7 @@ class Limiter:
         self.slots = min(first, most)
         self.under_way = 0
         self.peak = 0
+        self._era = 0
         self._clean = 0
         self._not_before = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -62,8 +67,12 @@ class Limiter:
     async def slot(self) -> AsyncIterator[Slot]:
         """A slot for one request, in the order of asking; frees it however the block ends."""
         asked = self._clock()
-        await self._turn()
-        slot = Slot(waited_s=self._clock() - asked)
+        if self._waiting or not self._is_free():
+            with clock_stopped():
+                await self._turn()
+        else:
+            self._enter()
+        slot = Slot(self._clock() - asked, self._era)
         try:
             yield slot
         except BaseException:
@@ -71,34 +80,31 @@ class Limiter:
             raise
         self._leave(clean=not slot.overloaded)
 
-    def overloaded(self, pause_s: float | None = None) -> None:
+    def overloaded(self, slot: Slot, pause_s: float | None = None) -> None:
         """Halve the slots, and let nothing start for as long as the endpoint asked.
 
         Of several complaints about the same wave of requests only the first one halves.
         """
+        slot.overloaded = True
         if pause_s is not None:
             self._not_before = max(self._not_before, self._clock() + pause_s)
-        self._clean = 0
-        if self.under_way * 2 <= self.slots:
+        if slot.era != self._era:
             return
-        before, self.slots = self.slots, max(1, self.under_way // 2)
-        logger.info(
-            "%s: %d → %d at once, it says that it is too much", self.name, before, self.slots
-        )
+        self._era += 1
+        self._clean = 0
+        before, self.slots = self.slots, max(1, min(self.slots, self.under_way) // 2)
+        logger.info("%s: %d → %d at once: it is too much for it", self.name, before, self.slots)
 
     async def _turn(self) -> None:
-        if not self._waiting and self._is_free():
-            self._enter()
-            return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._admit()
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if turn.done() and not turn.cancelled():  # let in and cancelled in the same moment
                 self._leave(clean=False)
-            else:
+            elif turn in self._waiting:
                 self._waiting.remove(turn)
             raise
 
@@ -113,13 +119,17 @@ class Limiter:
         self.under_way -= 1
         self._clean = self._clean + 1 if clean else 0
         if self._clean >= self.slots and self.slots < self.most and self._waiting:
-            before, self.slots = self.slots, min(self.most, self.slots * 2)
-            self._clean = 0
-            logger.info("%s: %d → %d at once, all is well", self.name, before, self.slots)
+            self._grow()
         self._admit()
 
+    def _grow(self) -> None:
+        before = self.slots
+        self.slots = min(self.most, before * 2 if self._era == 0 else before + 1)
+        self._clean = 0
+        logger.info("%s: %d → %d at once: all is well", self.name, before, self.slots)
+
     def _admit(self) -> None:
-        """Let those in who come first, as far as there is room; come back when a pause ends."""
+        """Let those in who came first, as far as there is room; come back when a pause ends."""
         while self._waiting and self._is_free():
             turn = self._waiting.popleft()
             if not turn.done():
@@ -132,6 +142,37 @@ class Limiter:
     def _pause_over(self) -> None:
         self._timer = None
         self._admit()
+
+
+_limit: ContextVar[asyncio.Timeout | None] = ContextVar("holodeck_time_limit", default=None)
+
+
+@asynccontextmanager
+async def time_limit(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+    """`asyncio.timeout`, whose clock stands still while the block waits for a slot."""
+    async with asyncio.timeout(seconds) as limit:
+        token = _limit.set(limit)
+        try:
+            yield limit
+        finally:
+            _limit.reset(token)
+
+
+@contextmanager
+def clock_stopped() -> Iterator[None]:
+    """Let no time pass for the innermost `time_limit` meanwhile."""
+    limit = _limit.get()
+    ends = None if limit is None else limit.when()
+    if limit is None or ends is None or limit.expired():
+        yield
+        return
+    now = asyncio.get_running_loop().time
+    left = ends - now()
+    limit.reschedule(None)
+    try:
+        yield
+    finally:
+        limit.reschedule(now() + left)
 
 
 class Limiters:

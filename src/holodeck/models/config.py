@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
 from pydantic_core import CoreSchema
@@ -50,7 +50,7 @@ class ExecutionConfig(Model):
     ] = None
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(3, "How often a transient failure of the agent is tried again.", ("--retries",)),
+        Setting(5, "How often a transient failure of the agent is tried again.", ("--retries",)),
     ] = None
     retry_delay: Annotated[
         Annotated[float, Field(ge=0, le=60)] | None,
@@ -60,8 +60,12 @@ class ExecutionConfig(Model):
         Seconds | None, Setting(30.0, "Seconds the conversion of one file may take.")
     ] = None
     parallel_test_cases: Annotated[
-        Annotated[int, Field(ge=1, le=1000)] | None,
-        Setting(1, "How many test cases run at the same time.", ("--parallel", "-j")),
+        Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
+        Setting(
+            "auto",
+            "Most test cases that run at the same time; auto finds out what the endpoint takes.",
+            ("--parallel", "-j"),
+        ),
     ] = None
     verbose: Annotated[
         bool | None, Setting(False, "Show every metric of every test.", ("--verbose", "-v"))

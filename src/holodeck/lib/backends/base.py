@@ -56,6 +56,8 @@ class ExecutionResult:
     is_error: bool = False
     error_reason: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    waited_ms: int = 0
+    """How long requests waited for a slot of the endpoint; not the agent's time."""
 
 
 @runtime_checkable

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.limiter import time_limit
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.test_result import Attempt
@@ -55,7 +56,7 @@ async def limited(
     caller passes through.
     """
     try:
-        async with asyncio.timeout(limit_s) as scope:
+        async with time_limit(limit_s) as scope:
             return await call()
     except BackendError:
         raise

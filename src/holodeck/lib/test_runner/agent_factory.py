@@ -1,6 +1,5 @@
 """Agents on Semantic Kernel: a factory builds one, a thread run is one conversation with it."""
 
-import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +13,7 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.limiter import MOST_SLOTS, Limiters, time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.function import load_function_tool
@@ -53,6 +53,7 @@ class AgentExecutionResult:
         response: The agent's answer.
         attempts: Tries of single requests that failed, with what was done about them.
         stopped_early: Why the agent was stopped before it was done; None if it was not.
+        waited_ms: How long its requests waited for a slot of the endpoint.
     """
 
     tool_calls: list[ToolCall]
@@ -62,6 +63,7 @@ class AgentExecutionResult:
     response: str = ""
     attempts: Sequence[Attempt] = ()
     stopped_early: str | None = None
+    waited_ms: int = 0
 
 
 class AgentThreadRun:
@@ -131,6 +133,7 @@ class AgentThreadRun:
             tool_results=result.tool_results,
             token_usage=result.token_usage or TokenUsage.zero(),
             attempts=list(result.attempts),
+            waited_ms=result.waited_ms,
             is_error=result.stopped_early is not None,
             error_reason=result.stopped_early,
         )
@@ -141,15 +144,17 @@ class AgentThreadRun:
 
         call = self._new_call()
         self.chat_history.add_user_message(message)
-        limit = asyncio.timeout(self.timeout)
+        limit = None
         try:
-            async with limit:
+            async with time_limit(self.timeout) as limit:
                 async for piece in invoke_streaming(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 ):
                     yield piece
         except Exception as error:
-            raise self._failure(error, call, expired=limit.expired()) from error
+            raise self._failure(
+                error, call, expired=limit is not None and limit.expired()
+            ) from error
 
     async def close(self) -> None:
         """Nothing to let go of: the client belongs to the factory."""
@@ -170,15 +175,17 @@ class AgentThreadRun:
 
         before = len(self.chat_history.messages)
         self.chat_history.add_user_message(user_input)
-        limit = asyncio.timeout(self.timeout)
+        limit = None
         try:
-            async with limit:
+            async with time_limit(self.timeout) as limit:
                 return await invoke(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 )
         except Exception as error:
             del self.chat_history.messages[before:]
-            raise self._failure(error, call, expired=limit.expired()) from error
+            raise self._failure(
+                error, call, expired=limit is not None and limit.expired()
+            ) from error
 
     def _failure(self, error: Exception, call: "AgentCall", *, expired: bool) -> AgentFactoryError:
         from holodeck.lib.backends.semantic_kernel.faults import describe
@@ -190,6 +197,7 @@ class AgentThreadRun:
             tool_calls=tool_calls(call),
             tool_results=tool_results(call),
             token_usage=call.usage,
+            waited_ms=round(call.waited_s * 1000),
         )
         message = f"timeout after {self.timeout:g}s" if expired else describe(error)
         message += f" (after {tries} tries)" if tries > 1 else ""
@@ -207,6 +215,7 @@ class AgentThreadRun:
             token_usage=call.usage if call.usage.total_tokens else None,
             response=response,
             attempts=tuple(call.attempts),
+            waited_ms=round(call.waited_s * 1000),
             stopped_early=f"stopped after {MOST_TOOL_ROUNDS} rounds of tool calls"
             if endless
             else None,
@@ -252,6 +261,7 @@ class AgentFactory:
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
         self._offline = bool(limits.offline)
+        self._limiters = Limiters(most_at_once(limits))
         self._wants_structure = False
         try:
             self._build()
@@ -274,7 +284,9 @@ class AgentFactory:
         self._wants_structure = schema is not None
         tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
         weights = self._weights(agent.base_dir)
-        self.kernel = build_kernel(agent.model, tools, self.attempt_timeout, weights)
+        self.kernel = build_kernel(
+            agent.model, tools, self.attempt_timeout, weights, self._limiters
+        )
         self.agent = build_agent(self.kernel, agent.name, instructions_text(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
@@ -343,6 +355,12 @@ class AgentFactory:
 
 
 T = TypeVar("T")
+
+
+def most_at_once(limits: ExecutionConfig) -> int:
+    """The bound of `--parallel`; `auto` leaves the limiter its own."""
+    wanted = limits.parallel_test_cases
+    return wanted if isinstance(wanted, int) else MOST_SLOTS
 
 
 def _first_given(first: T | None, second: T) -> T:

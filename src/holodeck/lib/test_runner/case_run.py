@@ -55,6 +55,10 @@ class CaseRun:
     """What the agent did wrong, whatever the checks say."""
     attempts: list[Attempt] = field(default_factory=list)
     agent_seconds: float | None = None
+    """How long the agent took, without the wait for a slot."""
+    waited_seconds: float = 0.0
+    """For a slot of the endpoint, which is nobody's slowness."""
+    """How long the agent took, without the wait for a slot."""
 
     async def result(self) -> TestResult:
         """Run the case. Only cancellation and configuration errors come out of it."""
@@ -65,7 +69,8 @@ class CaseRun:
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
                 self.errors.append(_in_words(error))
-            result = self._as_result(_ms(time.perf_counter() - started))
+            elapsed = time.perf_counter() - started - self.waited_seconds
+            result = self._as_result(_ms(elapsed))
             current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
         return result
 
@@ -93,13 +98,14 @@ class CaseRun:
             set_content(current, names.INPUT_MESSAGES, message)
             try:
                 self.answer = await self.backend.invoke_once(message)
+                self.waited_seconds = self.answer.waited_ms / 1000
             except Exception as error:  # noqa: BLE001 - an agent may raise what it likes
                 logger.debug("agent: %s", traceback.format_exc())
                 current.fail(type(error).__name__, str(error))
                 self._note_failure(error)
                 return
             finally:
-                self.agent_seconds = time.perf_counter() - started
+                self.agent_seconds = time.perf_counter() - started - self.waited_seconds
             set_content(current, names.OUTPUT_MESSAGES, self.answer.response)
             current.set(
                 {
@@ -125,6 +131,7 @@ class CaseRun:
         ]
         seen = getattr(error, "seen", None)
         if isinstance(seen, ExecutionResult):
+            self.waited_seconds = seen.waited_ms / 1000
             self.answer = seen
             self.invocations = pair_tool_calls(seen.tool_calls, seen.tool_results)
 

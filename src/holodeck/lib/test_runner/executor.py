@@ -16,6 +16,7 @@ from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
@@ -103,6 +104,7 @@ class TestExecutor:
         )
         self.agent_factory = agent_factory
         self._backend: AgentBackend | None = backend or agent_factory
+        self._is_injected = backend is not None
         self._gradebook = Gradebook(self.agent_config, evaluators)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
@@ -173,12 +175,19 @@ class TestExecutor:
             raise _first(errors) from None
 
     def _most_at_once(self) -> int:
-        """Cases that may run at once; a local model answers one at a time, and a case that only
-        waits for it would run into its time limit."""
-        model = self.agent_config.model
-        local = model is not None and model.provider is ProviderEnum.LOCAL
-        built_in = self.agent_config.backend is None
-        return 1 if local and built_in else self.config.parallel_test_cases or 1
+        """Cases that may run at once.
+
+        `auto` means as many as a limiter lets through; code of the user's has none and may not bear
+        to run twice at once, so it means one there. A local model answers one at a time anyway.
+        """
+        wanted = self.config.parallel_test_cases
+        model, backend = self.agent_config.model, self.agent_config.backend
+        if model is not None and model.provider is ProviderEnum.LOCAL and backend is None:
+            return 1
+        if isinstance(wanted, int):
+            return wanted
+        is_users_code = isinstance(backend, str) and ":" in backend
+        return 1 if self._is_injected or is_users_code else MOST_SLOTS
 
     async def _work(
         self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend

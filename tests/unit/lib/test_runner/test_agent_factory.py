@@ -452,3 +452,32 @@ async def test_every_provider_tries_again(build, fake_openai, provider):
     await factory.shutdown()
 
     assert result.response == "fine"
+
+
+async def test_calls_share_the_slots_of_their_endpoint_and_waiting_costs_no_time(
+    build, fake_openai
+):
+    fake_openai.otherwise(lambda request: Reply("fine", latency_s=0.1))
+    factory = build(execution={"parallel_test_cases": 2, "llm_timeout": 0.35})
+
+    results = await asyncio.gather(*[factory.invoke_once(f"{n}") for n in range(12)])
+    await factory.shutdown()
+
+    assert fake_openai.peak_in_flight == 2
+    assert max(result.waited_ms for result in results) > 350
+
+
+async def test_a_provider_that_allows_ten_at_once_is_not_overrun(build, fake_openai):
+    def answer(request):
+        if request.in_flight > 10:
+            return Reply(status=429, headers={"retry-after-ms": "100"})
+        return Reply("fine", latency_s=0.02)
+
+    fake_openai.otherwise(answer)
+    factory = build(execution={"parallel_test_cases": 100})
+
+    results = await asyncio.gather(*[factory.invoke_once(f"{n}") for n in range(100)])
+    await factory.shutdown()
+
+    assert {result.response for result in results} == {"fine"}
+    assert len(fake_openai.requests) <= 160

@@ -383,3 +383,18 @@ async def test_shutting_down_twice_is_harmless(tmp_path):
     await executor.shutdown()
 
     assert backend.torn_down == 1
+
+
+async def test_the_wait_for_a_slot_is_not_the_agents_time(tmp_path):
+    async def answer(message):
+        await asyncio.sleep(0.05)
+        return ExecutionResult(response="OK", waited_ms=40)
+
+    agent = an_agent({"input": "go", "evaluations": [{"metric": "latency", "max_ms": 30}]})
+
+    report = await executor_of(tmp_path, agent, ScriptedBackend(answer)).execute_tests()
+
+    [result] = report.results
+    assert result.passed
+    assert result.agent_time_ms < 30
+    assert result.execution_time_ms < 30

@@ -14,7 +14,12 @@ from semantic_kernel.functions import KernelArguments
 from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
 from holodeck.lib.backends.semantic_kernel.functions import add_tools
 from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
-from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
+from holodeck.lib.backends.semantic_kernel.services import (
+    endpoint_of,
+    request_settings,
+    service_maker,
+)
+from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider
 
@@ -47,11 +52,16 @@ class VerbatimAgent(ChatCompletionAgent):
 
 
 def build_kernel(
-    llm: LLMProvider, tools: Sequence[Tool], timeout: float | None, weights: "LocalWeights"
+    llm: LLMProvider,
+    tools: Sequence[Tool],
+    timeout: float | None,
+    weights: "LocalWeights",
+    limiters: Limiters,
 ) -> Kernel:
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
-    kernel.add_service(ResilientChat.around(service_maker(llm, timeout, weights)))
+    chat = ResilientChat.around(service_maker(llm, timeout, weights))
+    kernel.add_service(chat.limited_by(limiters, endpoint_of(llm)))
     add_tools(kernel, tools)
     return kernel
 

@@ -38,6 +38,8 @@ class AgentCall:
     """Where in the history this call's own messages begin."""
     ids: set[str] = field(default_factory=set)
     """Ids of the tool calls seen so far."""
+    waited_s: float = 0.0
+    """Seconds that requests waited for a slot."""
     requests: int = 0
     tool_rounds: int = 0
 

@@ -8,6 +8,7 @@ from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.retry import parse_retry_after
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+OVERLOAD_STATUS = frozenset({429, 503, 529})
 HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 SK_WRAPPER = "ServiceResponseException"
@@ -47,6 +48,11 @@ def is_transient(error: Exception) -> bool:
         hopeless = any(getattr(cause, "code", None) in HOPELESS_CODES for cause in chain)
         return (status in TRANSIENT_STATUS or status >= 500) and not hopeless
     return _is_malformed(chain) or any(_is_connection_fault(cause) for cause in chain)
+
+
+def is_overload(error: Exception) -> bool:
+    """Whether the provider says that it gets more than it takes."""
+    return status_of(error) in OVERLOAD_STATUS
 
 
 def _is_connection_fault(cause: BaseException) -> bool:

@@ -19,10 +19,12 @@ from holodeck.lib.backends.semantic_kernel.faults import (
     MalformedAnswer,
     asked_wait,
     describe,
+    is_overload,
     is_transient,
 )
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
+from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Attempt
@@ -52,6 +54,8 @@ class ResilientChat(ChatCompletionClientBase):
     _make: ServiceMaker = PrivateAttr()
     _first: ChatCompletionClientBase = PrivateAttr()
     _first_is_taken: bool = PrivateAttr(default=False)
+    _limiters: Limiters = PrivateAttr(default_factory=Limiters)
+    _endpoint: str = PrivateAttr(default="")
     _of_loop: "WeakKeyDictionary[asyncio.AbstractEventLoop, ChatCompletionClientBase]" = (
         PrivateAttr(default_factory=WeakKeyDictionary)
     )
@@ -68,6 +72,11 @@ class ResilientChat(ChatCompletionClientBase):
     def over(cls, chat: ChatCompletionClientBase) -> "ResilientChat":
         """A service on top of the one that somebody else made, on whatever loop."""
         return cls.around(lambda: chat)
+
+    def limited_by(self, limiters: Limiters, endpoint: str) -> "ResilientChat":
+        """The same service, its requests sharing the endpoint's slots with all others."""
+        self._limiters, self._endpoint = limiters, endpoint
+        return self
 
     def service(self) -> ChatCompletionClientBase:
         """The real service of the running event loop: a client must not be shared by two loops."""
@@ -113,6 +122,19 @@ class ResilientChat(ChatCompletionClientBase):
         return messages
 
     async def _ask(
+        self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", call: AgentCall
+    ) -> "list[ChatMessageContent]":
+        limiter = self._limiters.of(self._endpoint)
+        async with limiter.slot() as slot:
+            call.waited_s += slot.waited_s
+            try:
+                return await self._answered(chat_history, settings, call)
+            except Exception as error:
+                if is_overload(error):
+                    limiter.overloaded(slot, asked_wait(error))
+                raise
+
+    async def _answered(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", call: AgentCall
     ) -> "list[ChatMessageContent]":
         labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: self.ai_model_id}

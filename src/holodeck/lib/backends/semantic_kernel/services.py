@@ -1,5 +1,6 @@
 """The real chat service of each provider, and the settings of its requests."""
 
+import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,13 @@ def service_maker(
         ProviderEnum.LOCAL: lambda: _local(llm, weights),
     }
     return makers[llm.provider]
+
+
+def endpoint_of(llm: LLMProvider) -> str:
+    """What shares one limit: provider, address and key, of which only a hash is told."""
+    key = "" if llm.api_key is None else llm.api_key.get_secret_value()
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{llm.provider.value} {llm.endpoint or llm.name} ({digest})"
 
 
 def _key(llm: LLMProvider, variable: str) -> str:

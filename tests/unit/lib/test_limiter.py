@@ -1,0 +1,158 @@
+"""Slots of an endpoint: growth, cuts, pauses, order, and clocks that stand still."""
+
+import asyncio
+
+import pytest
+
+from holodeck.lib.limiter import Limiter, Limiters, time_limit
+
+
+async def hold(limiter, released, *, begun=None):
+    async with limiter.slot() as slot:
+        if begun is not None:
+            begun.append(slot)
+        await released.wait()
+        return slot
+
+
+async def settle():
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_no_more_are_let_in_than_there_are_slots():
+    limiter, released = Limiter("x", most=3, first=3), asyncio.Event()
+    tasks = [asyncio.create_task(hold(limiter, released)) for _ in range(10)]
+    await settle()
+
+    assert limiter.under_way == 3
+    released.set()
+    await asyncio.gather(*tasks)
+    assert (limiter.under_way, limiter.peak) == (0, 3)
+
+
+async def test_they_are_let_in_in_the_order_of_asking():
+    limiter, order = Limiter("x", most=1, first=1), []
+
+    async def use(number):
+        async with limiter.slot():
+            order.append(number)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*[use(number) for number in range(20)])
+
+    assert order == list(range(20))
+
+
+async def test_slots_double_with_each_clean_round_up_to_the_most():
+    limiter, seen = Limiter("x", most=20, first=2), []
+
+    async def use():
+        async with limiter.slot():
+            seen.append(limiter.slots)
+            await asyncio.sleep(0)
+
+    await asyncio.gather(*[use() for _ in range(100)])
+
+    assert sorted(set(seen)) == [2, 4, 8, 16, 20]
+
+
+async def test_a_wave_of_complaints_halves_once_and_growth_is_slow_from_there():
+    limiter, released, begun = Limiter("x", most=100, first=8), asyncio.Event(), []
+    tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(30)]
+    await settle()
+
+    for slot in list(begun):
+        limiter.overloaded(slot)
+    released.set()
+    await asyncio.gather(*tasks)
+
+    assert limiter.peak == 8
+    assert 4 < limiter.slots <= 8
+
+
+async def test_a_pause_that_the_endpoint_asks_for_is_kept():
+    limiter = Limiter("x", most=2, first=2)
+    loop = asyncio.get_running_loop()
+    async with limiter.slot() as slot:
+        limiter.overloaded(slot, 0.1)
+    started = loop.time()
+
+    async with limiter.slot() as after:
+        waited = loop.time() - started
+
+    assert waited >= 0.09
+    assert after.waited_s == pytest.approx(waited, abs=0.02)
+
+
+async def test_a_cancelled_wait_leaves_no_trace():
+    limiter, released = Limiter("x", most=1, first=1), asyncio.Event()
+    holder = asyncio.create_task(hold(limiter, released))
+    await settle()
+    waiting = asyncio.create_task(hold(limiter, released))
+    await settle()
+
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    released.set()
+    await holder
+
+    assert limiter.under_way == 0
+    async with limiter.slot():
+        assert limiter.under_way == 1
+
+
+async def test_one_that_is_let_in_and_cancelled_in_the_same_moment_gives_its_slot_back():
+    limiter, released = Limiter("x", most=1, first=1), asyncio.Event()
+    holder = asyncio.create_task(hold(limiter, released))
+    await settle()
+    waiting = asyncio.create_task(hold(limiter, released))
+    await settle()
+
+    released.set()
+    await holder
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert limiter.under_way == 0
+
+
+async def test_an_error_in_the_block_frees_the_slot():
+    limiter = Limiter("x", most=1, first=1)
+
+    with pytest.raises(ValueError, match="mine"):
+        async with limiter.slot():
+            raise ValueError("mine")
+
+    assert limiter.under_way == 0
+
+
+async def test_waiting_for_a_slot_does_not_count_into_a_time_limit():
+    limiter = Limiter("x", most=1, first=1)
+
+    async def use():
+        async with time_limit(0.15), limiter.slot() as slot:
+            await asyncio.sleep(0.1)
+            return slot.waited_s
+
+    waits = await asyncio.gather(*[use() for _ in range(4)])
+
+    assert waits[3] > 0.25
+
+
+async def test_work_in_a_slot_counts_into_a_time_limit():
+    limiter = Limiter("x", most=1, first=1)
+
+    with pytest.raises(TimeoutError):
+        async with time_limit(0.05), limiter.slot():
+            await asyncio.sleep(5)
+
+    assert limiter.under_way == 0
+
+
+async def test_each_endpoint_and_kind_of_work_has_slots_of_its_own():
+    limiters = Limiters(most=5)
+
+    assert limiters.of("a") is limiters.of("a")
+    assert limiters.of("a") is not limiters.of("b")
+    assert limiters.of("a", "judge") is not limiters.of("a")
