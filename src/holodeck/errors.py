@@ -111,14 +111,21 @@ class BackendError(ExecutionError):
     """Something went wrong on the way to the agent.
 
     `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
-    agent had done by then (`lib.backends.base.ExecutionResult`) or None.
+    agent had done by then (`lib.backends.base.ExecutionResult`) or None. `hopeless` says that every
+    other call will fare the same: the key is wrong, or the quota spent.
     """
 
     def __init__(
-        self, message: str, attempts: Sequence[object] = (), seen: object | None = None
+        self,
+        message: str,
+        attempts: Sequence[object] = (),
+        seen: object | None = None,
+        *,
+        hopeless: bool = False,
     ) -> None:
         self.attempts = tuple(attempts)
         self.seen = seen
+        self.hopeless = hopeless
         super().__init__(message)
 
 

@@ -144,35 +144,33 @@ class Limiter:
         self._admit()
 
 
-_limit: ContextVar[asyncio.Timeout | None] = ContextVar("holodeck_time_limit", default=None)
+_limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("holodeck_time_limits", default=())
 
 
 @asynccontextmanager
 async def time_limit(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
     """`asyncio.timeout`, whose clock stands still while the block waits for a slot."""
     async with asyncio.timeout(seconds) as limit:
-        token = _limit.set(limit)
+        token = _limits.set((*_limits.get(), limit))
         try:
             yield limit
         finally:
-            _limit.reset(token)
+            _limits.reset(token)
 
 
 @contextmanager
 def clock_stopped() -> Iterator[None]:
-    """Let no time pass for the innermost `time_limit` meanwhile."""
-    limit = _limit.get()
-    ends = None if limit is None else limit.when()
-    if limit is None or ends is None or limit.expired():
-        yield
-        return
+    """Let no time pass meanwhile for the `time_limit` blocks around."""
     now = asyncio.get_running_loop().time
-    left = ends - now()
-    limit.reschedule(None)
+    running = [(limit, limit.when()) for limit in _limits.get() if not limit.expired()]
+    left = [(limit, ends - now()) for limit, ends in running if ends is not None]
+    for limit, _ in left:
+        limit.reschedule(None)
     try:
         yield
     finally:
-        limit.reschedule(now() + left)
+        for limit, seconds in left:
+            limit.reschedule(now() + seconds)
 
 
 class Limiters:

@@ -48,6 +48,14 @@ class ExecutionConfig(Model):
         Seconds | None,
         Setting(None, "Seconds one attempt of an agent call may take.", ("--attempt-timeout",)),
     ] = None
+    case_timeout: Annotated[
+        Seconds | None,
+        Setting(None, "Seconds one test case may take, metrics included.", ("--case-timeout",)),
+    ] = None
+    run_timeout: Annotated[
+        Seconds | None,
+        Setting(None, "Seconds the whole run may take.", ("--run-timeout",)),
+    ] = None
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
         Setting(5, "How often a transient failure of the agent is tried again.", ("--retries",)),

@@ -177,6 +177,8 @@ class TestReport(Model):
     environment: dict[str, str] = {}
     interrupted: bool = False
     """Whether the run was stopped before every case had run."""
+    stopped: str | None = None
+    """Why the run gave up before every case had run; None if it did not."""
     planned_tests: Count | None = None
     """How many cases the run set out to run."""
 

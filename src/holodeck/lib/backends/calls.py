@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.limiter import time_limit
+from holodeck.lib.limiter import MOST_SLOTS, time_limit
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.test_result import Attempt
@@ -36,6 +36,12 @@ def limits_of(execution: ExecutionConfig | None) -> CallLimits:
         retries=_setting(given, "max_retries"),
         retry_delay=_setting(given, "retry_delay"),
     )
+
+
+def most_at_once(execution: ExecutionConfig | None) -> int:
+    """The bound of `--parallel` on requests; `auto` leaves the limiter its own."""
+    wanted = execution.parallel_test_cases if execution else None
+    return wanted if isinstance(wanted, int) else MOST_SLOTS
 
 
 def _setting(execution: ExecutionConfig, field: str) -> Any:

@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.answers import text_of, tool_use, usage_of
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.calls import limited, limits_of
+from holodeck.lib.backends.calls import limited, limits_of, most_at_once
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
+from holodeck.lib.limiter import Limiters
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -45,6 +46,8 @@ class HttpBackend:
         self._limits = limits_of(execution)
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
         self._exchange = Exchange(config.url, headers)
+        self._url = config.url
+        self._limiters = Limiters(most_at_once(execution))
 
     async def initialize(self) -> None:
         """Nothing to make ready: whether the URL answers is seen when it is asked."""
@@ -72,9 +75,13 @@ class HttpBackend:
         """
         body = self._body(message, history, conversation_id, known=known)
         attempts: list[Attempt] = []
-        answer = await limited(partial(self._tried, body, attempts), self._limits.timeout, attempts)
+        waits: list[float] = []
+        call = partial(self._tried, body, attempts, waits)
+        answer = await limited(call, self._limits.timeout, attempts)
         try:
-            return self._read(answer, attempts)
+            result = self._read(answer, attempts)
+            result.waited_ms = round(sum(waits) * 1000)
+            return result
         except BackendSessionError as error:
             raise BackendSessionError(str(error), attempts) from error
 
@@ -91,11 +98,23 @@ class HttpBackend:
         values = {"input": message, "conversation_id": conversation_id, "messages": messages}
         return filled(self._request, values)
 
-    async def _tried(self, body: Any, attempts: list[Attempt]) -> Any:
+    async def _in_slot(self, body: Any, waits: list[float]) -> Any:
+        """One try, once the URL has a slot for it."""
+        limiter = self._limiters.of(self._url)
+        async with limiter.slot() as slot:
+            waits.append(slot.waited_s)
+            try:
+                return await self._exchange.post(body, self._limits.attempt_timeout)
+            except ExchangeFault as error:
+                if error.is_overload:
+                    limiter.overloaded(slot, error.asked_wait)
+                raise
+
+    async def _tried(self, body: Any, attempts: list[Attempt], waits: list[float]) -> Any:
         """The JSON that came back in the end; every failed try is noted in `attempts`."""
         try:
             return await retry(
-                partial(self._exchange.post, body, self._limits.attempt_timeout),
+                partial(self._in_slot, body, waits),
                 attempts=self._limits.retries + 1,
                 is_transient=_is_transient,
                 delay_for=self._delay_for,
@@ -106,7 +125,9 @@ class HttpBackend:
         except ExchangeFault as error:
             attempts.append(Attempt(number=len(attempts) + 1, error=str(error)))
             tries = f" (after {len(attempts)} tries)" if len(attempts) > 1 else ""
-            raise BackendSessionError(f"{error}{tries}", attempts) from error
+            raise BackendSessionError(
+                f"{error}{tries}", attempts, hopeless=error.hopeless
+            ) from error
 
     def _delay_for(self, error: Exception, attempt: int) -> float:
         asked = error.asked_wait if isinstance(error, ExchangeFault) else None

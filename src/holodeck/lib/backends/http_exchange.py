@@ -17,18 +17,26 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8_000_000
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+OVERLOAD_STATUS = frozenset({429, 503, 529})
+REFUSED_STATUS = frozenset({401, 403})
 
 
 class ExchangeFault(BackendSessionError):
     """A POST without a usable answer."""
 
     def __init__(
-        self, message: str, *, is_transient: bool = False, asked_wait: float | None = None
+        self,
+        message: str,
+        *,
+        is_transient: bool = False,
+        asked_wait: float | None = None,
+        status: int | None = None,
     ) -> None:
         self.is_transient = is_transient
+        self.is_overload = status in OVERLOAD_STATUS
         self.asked_wait = asked_wait
         """Seconds that the server asked to wait; None if it did not."""
-        super().__init__(message)
+        super().__init__(message, hopeless=status in REFUSED_STATUS)
 
 
 class Exchange:
@@ -94,6 +102,7 @@ class Exchange:
             f"{reason}: {excerpt}" if excerpt else reason,
             is_transient=status in TRANSIENT_STATUS or status >= 500,
             asked_wait=parse_retry_after(response.headers),
+            status=status,
         )
 
     def _parsed(self, response: "Response", data: bytes) -> Any:

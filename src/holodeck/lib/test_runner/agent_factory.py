@@ -13,7 +13,8 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.limiter import MOST_SLOTS, Limiters, time_limit
+from holodeck.lib.backends.calls import most_at_once
+from holodeck.lib.limiter import Limiters, time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.function import load_function_tool
@@ -188,7 +189,7 @@ class AgentThreadRun:
             ) from error
 
     def _failure(self, error: Exception, call: "AgentCall", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.faults import describe
+        from holodeck.lib.backends.semantic_kernel.faults import describe, is_hopeless
         from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
 
         tries = len(call.attempts)
@@ -201,7 +202,12 @@ class AgentThreadRun:
         )
         message = f"timeout after {self.timeout:g}s" if expired else describe(error)
         message += f" (after {tries} tries)" if tries > 1 else ""
-        return AgentFactoryError(f"Agent invocation failed: {message}", call.attempts, seen)
+        return AgentFactoryError(
+            f"Agent invocation failed: {message}",
+            call.attempts,
+            seen,
+            hopeless=is_hopeless(error),
+        )
 
     def _result(self, call: "AgentCall", response: str) -> AgentExecutionResult:
         from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
@@ -355,12 +361,6 @@ class AgentFactory:
 
 
 T = TypeVar("T")
-
-
-def most_at_once(limits: ExecutionConfig) -> int:
-    """The bound of `--parallel`; `auto` leaves the limiter its own."""
-    wanted = limits.parallel_test_cases
-    return wanted if isinstance(wanted, int) else MOST_SLOTS
 
 
 def _first_given(first: T | None, second: T) -> T:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from holodeck.errors import HoloDeckError
+from holodeck.errors import BackendError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.grading import Check, grade
@@ -43,6 +44,8 @@ class CaseRun:
     checks: Sequence[Check]
     retrieval_tools: frozenset[str] = frozenset()
     agent_name: str = "agent"
+    time_limit_s: float | None = None
+    """Seconds for the whole case, files and metrics included; None for no limit."""
 
     processed: list[ProcessedFileInput] = field(default_factory=list)
     answer: ExecutionResult | None = None
@@ -51,6 +54,8 @@ class CaseRun:
     rows: list[MetricResult] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What kept the agent from being run."""
+    is_hopeless: bool = False
+    """Whether every other case will fail like this one: a wrong key, a spent quota."""
     faults: list[str] = field(default_factory=list)
     """What the agent did wrong, whatever the checks say."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -65,7 +70,13 @@ class CaseRun:
         started = time.perf_counter()
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             try:
-                await self._steps()
+                async with time_limit(self.time_limit_s) as limit:
+                    await self._steps()
+            except TimeoutError as error:
+                if not limit.expired():
+                    self.errors.append(_in_words(error))
+                else:
+                    self.errors.append(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
                 self.errors.append(_in_words(error))
@@ -126,6 +137,7 @@ class CaseRun:
 
     def _note_failure(self, error: Exception) -> None:
         self.errors.append(_in_words(error))
+        self.is_hopeless = isinstance(error, BackendError) and error.hopeless
         self.attempts = [
             tried for tried in getattr(error, "attempts", ()) if isinstance(tried, Attempt)
         ]

@@ -4,7 +4,8 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +38,13 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+MOST_REFUSALS = 3
+"""So many calls in a row that a provider refuses for good end the run."""
+
+
+class _HopelessError(Exception):
+    """No further case can succeed."""
 
 
 class TestExecutor:
@@ -110,6 +118,8 @@ class TestExecutor:
         self.carried_over: Mapping[int, TestResult] = {}
         self.on_result: Callable[[int, TestResult], None] | None = None
         self._results: dict[int, TestResult] = {}
+        self._refusals = 0
+        self._stopped: str | None = None
         self._started = time.perf_counter()
 
     def _placed(self, given: Agent | None) -> Agent:
@@ -136,6 +146,7 @@ class TestExecutor:
             ConfigError: The agent's configuration is wrong.
         """
         self._results = dict(self.carried_over)
+        self._refusals, self._stopped = 0, None
         self._started = time.perf_counter()
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
             if len(self._results) < len(self.cases):
@@ -168,11 +179,32 @@ class TestExecutor:
         cases = enumerate(self.cases)
         waiting = iter([(index, case) for index, case in cases if index not in self._results])
         try:
-            async with asyncio.TaskGroup() as group:
+            async with self._run_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):
                     group.create_task(self._work(waiting, backend))
         except BaseExceptionGroup as errors:
-            raise _first(errors) from None
+            first = _first(errors)
+            if not isinstance(first, _HopelessError):
+                raise first from None
+            self._stopped = str(first)
+            logger.error("%s", first)  # noqa: TRY400 - a verdict about the run, not a fault
+
+    @asynccontextmanager
+    async def _run_limit(self) -> AsyncIterator[None]:
+        """Ends what runs when the time of the whole run is over; waiting counts."""
+        limit = asyncio.timeout(self.config.run_timeout)
+        try:
+            async with limit:
+                yield
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            left = len(self.cases) - len(self._results)
+            self._stopped = (
+                f"the run's time limit of {self.config.run_timeout:g} s is over; "
+                f"{left} cases are not run"
+            )
+            logger.error("%s", self._stopped)  # noqa: TRY400 - a verdict about the run
 
     def _most_at_once(self) -> int:
         """Cases that may run at once.
@@ -195,19 +227,28 @@ class TestExecutor:
         for index, case in waiting:
             if self.on_test_start is not None:
                 self.on_test_start(case)
-            result = await CaseRun(
+            run = CaseRun(
                 case=case,
                 backend=backend,
                 files=self.file_processor,
                 checks=self._gradebook.checks_of(index),
                 retrieval_tools=self._retrieval_tools(),
                 agent_name=self.agent_config.name,
-            ).result()
+                time_limit_s=self.config.case_timeout,
+            )
+            result = await run.result()
             self._results[index] = result
             if self.on_result is not None:
                 self.on_result(index, result)
             if self.progress_callback is not None:
                 self.progress_callback(result)
+            self._refusals = self._refusals + 1 if run.is_hopeless else 0
+            if self._refusals >= MOST_REFUSALS:
+                left = len(self.cases) - len(self._results)
+                raise _HopelessError(
+                    f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused, so the "
+                    f"other {left} cases are not run"
+                )
 
     def _retrieval_tools(self) -> frozenset[str]:
         tools = self.agent_config.tools or []
@@ -225,6 +266,7 @@ class TestExecutor:
             holodeck_version=holodeck.__version__,
             environment=self._environment(),
             interrupted=interrupted,
+            stopped=self._stopped,
             planned_tests=len(self.cases),
         )
 

@@ -43,6 +43,8 @@ def _head(report: TestReport) -> Iterator[str]:
         planned = report.planned_tests
         of_all = "" if planned is None else f" of {planned}"
         yield from (f"**Interrupted: {len(report.results)}{of_all} tests ran.**", "")
+    if report.stopped is not None:
+        yield from (f"**Stopped: {inline(report.stopped)}**", "")
     yield f"- **Configuration:** {code(report.agent_config_path)}"
     yield f"- **Generated:** {inline(report.timestamp)}"
     yield f"- **HoloDeck Version:** {inline(report.holodeck_version)}"

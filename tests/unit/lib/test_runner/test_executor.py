@@ -398,3 +398,65 @@ async def test_the_wait_for_a_slot_is_not_the_agents_time(tmp_path):
     assert result.passed
     assert result.agent_time_ms < 30
     assert result.execution_time_ms < 30
+
+
+async def test_calls_that_are_refused_for_good_end_the_run_with_one_message(tmp_path):
+    refused = BackendSessionError("HTTP 401: wrong key", hopeless=True)
+    backend = ScriptedBackend(lambda _: refused)
+    cases = [{"input": f"{n}", "expected_tools": []} for n in range(50)]
+
+    report = await executor_of(tmp_path, an_agent(*cases), backend).execute_tests()
+
+    assert len(backend.messages) == 3
+    assert "wrong key" in report.stopped
+    assert "the other 47 cases are not run" in report.stopped
+    assert exit_code(report) is ExitCode.EXECUTION
+
+
+async def test_a_success_between_refusals_lets_the_run_go_on(tmp_path):
+    refused = BackendSessionError("HTTP 401", hopeless=True)
+    backend = ScriptedBackend(lambda message: "OK" if message == "2" else refused)
+    cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(5)]
+
+    report = await executor_of(tmp_path, an_agent(*cases), backend).execute_tests()
+
+    assert report.stopped is None
+    assert len(report.results) == 5
+
+
+def limited(tmp_path, agent, backend, **limits):
+    return TestExecutor(
+        str(tmp_path / "agent.yaml"),
+        agent_config=agent,
+        resolved_execution_config=ExecutionConfig(file_timeout=10, **limits),
+        backend=backend,
+    )
+
+
+async def test_a_case_that_takes_too_long_is_an_error_and_the_others_run(tmp_path):
+    async def answer(message):
+        await asyncio.sleep(30 if message == "slow" else 0)
+        return "OK"
+
+    cases = [{"input": name, "evaluations": [contains("OK")]} for name in ("slow", "fast")]
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), case_timeout=0.1)
+
+    report = await executor.execute_tests()
+
+    slow, fast = report.results
+    assert slow.errors == ["the case took longer than 0.1 s"]
+    assert fast.passed
+
+
+async def test_a_run_that_takes_too_long_keeps_what_it_has(tmp_path):
+    async def answer(message):
+        await asyncio.sleep(30 if message == "slow" else 0)
+        return "OK"
+
+    cases = [{"input": name, "evaluations": [contains("OK")]} for name in ("fast", "slow", "next")]
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), run_timeout=0.2)
+
+    report = await executor.execute_tests()
+
+    assert [result.test_input for result in report.results] == ["fast"]
+    assert report.stopped == "the run's time limit of 0.2 s is over; 2 cases are not run"

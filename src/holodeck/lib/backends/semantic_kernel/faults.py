@@ -2,21 +2,35 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
+
+from pydantic import ValidationError
 
 from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.retry import parse_retry_after
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
+REFUSED_STATUS = frozenset({401, 403})
 OVERLOAD_STATUS = frozenset({429, 503, 529})
 HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
+STUMBLES = (AttributeError, TypeError, LookupError, RecursionError)
 SK_WRAPPER = "ServiceResponseException"
 NOT_A_COMPLETION = "the provider's answer is not a chat completion"
 
 
 class MalformedAnswer(BackendSessionError):
     """The provider answered with something that is not a chat completion."""
+
+
+@contextmanager
+def stumbling_is_malformed() -> Iterator[None]:
+    """Python errors in the block are those of a library that met an answer of another shape."""
+    try:
+        yield
+    except (*STUMBLES, AssertionError, ValidationError) as error:
+        raise MalformedAnswer(NOT_A_COMPLETION) from error
 
 
 def causes(error: BaseException) -> Iterator[BaseException]:
@@ -55,6 +69,12 @@ def is_overload(error: Exception) -> bool:
     return status_of(error) in OVERLOAD_STATUS
 
 
+def is_hopeless(error: Exception) -> bool:
+    """Whether every other request will be refused too: a wrong key, a spent quota."""
+    codes = {getattr(cause, "code", None) for cause in causes(error)}
+    return status_of(error) in REFUSED_STATUS or bool(codes & HOPELESS_CODES)
+
+
 def _is_connection_fault(cause: BaseException) -> bool:
     """Whether the way to the provider failed; client libraries are told by their names, so that
     none has to be imported to ask."""
@@ -73,7 +93,7 @@ def _is_malformed(chain: Sequence[BaseException]) -> bool:
         names = {klass.__name__ for klass in type(outer).__mro__}
         if isinstance(outer, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError):
             return True
-        stumbled = isinstance(inner, AttributeError | TypeError | LookupError)
+        stumbled = isinstance(inner, STUMBLES)
         if "APIResponseValidationError" in names or (SK_WRAPPER in names and stumbled):
             return True
     return False

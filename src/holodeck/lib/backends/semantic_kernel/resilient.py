@@ -21,6 +21,7 @@ from holodeck.lib.backends.semantic_kernel.faults import (
     describe,
     is_overload,
     is_transient,
+    stumbling_is_malformed,
 )
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
@@ -139,10 +140,12 @@ class ResilientChat(ChatCompletionClientBase):
     ) -> "list[ChatMessageContent]":
         labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: self.ai_model_id}
         with span(names.chat(self.ai_model_id), labels, kind="client") as current:
+            service = self.service()
             async with asyncio.timeout(call.attempt_timeout):
-                messages = await self.service()._inner_get_chat_message_contents(  # noqa: SLF001
-                    chat_history, settings
-                )
+                with stumbling_is_malformed():
+                    messages = await service._inner_get_chat_message_contents(  # noqa: SLF001
+                        chat_history, settings
+                    )
             if not messages:
                 raise MalformedAnswer(NOT_A_COMPLETION)
             usage = usage_of(messages[0].metadata)
