@@ -18,7 +18,7 @@ OUTPUT = ("-o", "report.md", "-o", "report.json")
 @pytest.fixture
 def hanging(agent_dir):
     agent_dir.server.when("hang", fault="hang").otherwise("hello")
-    agent_dir.write_agent(test_cases=CASES)
+    agent_dir.write_agent(test_cases=CASES, execution={"parallel_test_cases": 1})
     return agent_dir
 
 
