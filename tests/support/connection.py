@@ -4,7 +4,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -140,6 +140,10 @@ class Connection(asyncio.Protocol):
 
     async def _write(self, answer: Answer) -> None:
         reply = answer.reply
+        if reply.fault == "cut_chunk":
+            self.transport.write(head(replace(answer, streams=True)))
+            self.transport.write(f"{len(answer.body):x}\r\n".encode() + answer.body[:-10])
+            raise Hangup
         sent = encoded(answer)
         self.transport.write(head(answer))
         if reply.fault == "drip":

@@ -8,7 +8,7 @@ from typing import Any, Literal
 Arguments = Mapping[str, Any] | str
 """Tool arguments: a mapping, or the raw text a model might have written (valid JSON or not)."""
 
-Fault = Literal["reset", "close", "truncate", "half_open", "hang", "drip"]
+Fault = Literal["reset", "close", "truncate", "half_open", "hang", "drip", "cut_chunk"]
 """How a connection goes wrong:
 
 reset      the connection is reset before any answer
@@ -17,6 +17,7 @@ truncate   half of the body arrives, then the connection is closed
 half_open  half of the body arrives, then nothing
 hang       nothing ever arrives
 drip       the body arrives one byte at a time, `drip_s` apart
+cut_chunk  the body is announced in chunks, and the connection is closed in the middle of one
 """
 
 Dialect = Literal["openai", "anthropic", "ollama", "plain"]

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 FIRST_SLOTS = 32
 MOST_SLOTS = 100
+LONGEST_PAUSE_S = 60.0
+"""Whoever is asked to wait longer fails instead; the others may find out for themselves."""
 
 
 @dataclass
@@ -86,7 +88,7 @@ class Limiter:
         Of several complaints about the same wave of requests only the first one halves.
         """
         slot.overloaded = True
-        if pause_s is not None:
+        if pause_s is not None and pause_s <= LONGEST_PAUSE_S:
             self._not_before = max(self._not_before, self._clock() + pause_s)
         if slot.era != self._era:
             return

@@ -124,7 +124,7 @@ def test_a_bad_variable_is_an_error_that_names_it_even_where_it_is_overruled(
 
 
 def test_an_empty_variable_is_not_set():
-    assert resolve([], variables(HOLODECK_MAX_RETRIES="")).max_retries == 3
+    assert resolve([], variables(HOLODECK_MAX_RETRIES="")).max_retries == 5
 
 
 @pytest.mark.parametrize(
