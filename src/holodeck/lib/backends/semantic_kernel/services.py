@@ -48,20 +48,24 @@ def _key(llm: LLMProvider, variable: str) -> str:
 
 def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
     import_openai_connectors()
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
         OpenAIChatCompletion,
     )
 
     client = AsyncOpenAI(
-        api_key=_key(llm, "OPENAI_API_KEY"), base_url=llm.endpoint, max_retries=0, timeout=timeout
+        api_key=_key(llm, "OPENAI_API_KEY"),
+        base_url=llm.endpoint,
+        max_retries=0,
+        timeout=timeout,
+        http_client=DefaultAioHttpClient(timeout=timeout),
     )
     return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 
 
 def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
     import_openai_connectors()
-    from openai import AsyncAzureOpenAI
+    from openai import AsyncAzureOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
 
     client = AsyncAzureOpenAI(
@@ -71,6 +75,7 @@ def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase
         api_version=llm.api_version or "2024-10-21",
         max_retries=0,
         timeout=timeout,
+        http_client=DefaultAioHttpClient(timeout=timeout),
     )
     return AzureChatCompletion(deployment_name=llm.name, async_client=client)
 
