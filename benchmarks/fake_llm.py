@@ -5,11 +5,13 @@
 prints `READY port`. It answers chat completions with `OK: ` and the last user message.
 `/_stats` tells what was counted since the last `/_reset`: requests, the most at once, and bleed
 (requests whose messages carry the marks of two different cases, so two cases got mixed up).
+`--fault-percent 2` answers so many of the requests with 503 or breaks the connection, by a seed.
 """
 
 import argparse
 import asyncio
 import json
+import random
 import re
 import signal
 import time
@@ -32,6 +34,7 @@ class Stats:
         self.peak = 0
         self.connections = 0
         self.bleed = 0
+        self.faults = 0
         self.first_request_at: float | None = None
 
     def arrived(self, body: bytes) -> None:
@@ -52,9 +55,10 @@ class Client(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, stats: Stats, latency_s: float) -> None:
+    def __init__(self, stats: Stats, latency_s: float, faults: "Faults") -> None:
         self._stats = stats
         self._latency_s = latency_s
+        self._faults = faults
         self._buffer = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -83,12 +87,32 @@ class Client(asyncio.Protocol):
 
     def _complete(self, answer: bytes) -> None:
         self._stats.in_flight -= 1
-        self._send(200, answer)
+        fault = self._faults.next()
+        self._stats.faults += fault is not None
+        if fault == "reset":
+            self.transport.abort()
+        elif fault == "503":
+            self._send(503, b'{"error": {"message": "busy"}}')
+        else:
+            self._send(200, answer)
 
     def _send(self, status: int, body: bytes) -> None:
         if not self.transport.is_closing():
             head = f"HTTP/1.1 {status} OK\r\nContent-Type: application/json\r\n"
             self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+
+class Faults:
+    """Which requests go wrong, the same ones in every run."""
+
+    def __init__(self, share: float, seed: int = 1) -> None:
+        self._share = share
+        self._random = random.Random(seed)
+
+    def next(self) -> str | None:
+        if self._random.random() >= self._share:
+            return None
+        return self._random.choice(("503", "reset"))
 
 
 def whole_request(buffer: bytes) -> tuple[bytes, bytes, bytes] | None:
@@ -128,14 +152,14 @@ def text_of(content: str | list[dict[str, Any]]) -> str:
     return "".join(part.get("text", "") for part in content)
 
 
-async def serve(port: int, latency_s: float) -> None:
+async def serve(port: int, latency_s: float, fault_share: float = 0.0) -> None:
     """Serve until SIGTERM or SIGINT."""
     loop = asyncio.get_running_loop()
-    stats, stop = Stats(), asyncio.Event()
+    stats, faults, stop = Stats(), Faults(fault_share), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     server = await loop.create_server(
-        lambda: Client(stats, latency_s), "127.0.0.1", port, backlog=2048
+        lambda: Client(stats, latency_s, faults), "127.0.0.1", port, backlog=2048
     )
     print(f"READY {server.sockets[0].getsockname()[1]}", flush=True)
     await stop.wait()
@@ -146,8 +170,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="A fake model server with a fixed latency.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--latency-ms", type=float, default=200)
+    parser.add_argument("--fault-percent", type=float, default=0)
     options = parser.parse_args()
-    asyncio.run(serve(options.port, options.latency_ms / 1000))
+    asyncio.run(serve(options.port, options.latency_ms / 1000, options.fault_percent / 100))
 
 
 if __name__ == "__main__":

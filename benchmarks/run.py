@@ -121,10 +121,11 @@ def environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def server(latency_ms: float) -> Iterator[str]:
+def server(latency_ms: float, fault_percent: float = 0) -> Iterator[str]:
     """The fake server's base URL, while it runs."""
     script = Path(__file__).with_name("fake_llm.py")
     command = [sys.executable, str(script), "--port", "0", "--latency-ms", str(latency_ms)]
+    command += ["--fault-percent", str(fault_percent)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
