@@ -8,7 +8,7 @@ from holodeck.config.findings import Findings
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.metric_table import can_fail, lacks_reference
-from holodeck.lib.evaluators.patterns import compiled
+from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import ComparingMetric, CustomMetric, EvaluationMetric
 from holodeck.models.test_case import ExpectedTool, TestCaseModel

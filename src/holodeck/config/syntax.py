@@ -31,6 +31,7 @@ _EXPLANATIONS = {
     "alphabetic or numeric character": "'&' and '*' begin a name; put text that begins with one in"
     " quotes",
 }
+_MOST_SHOWN = 120
 _HEADERS = ("authorization", "cookie")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
@@ -43,7 +44,8 @@ def explain(error: Any, text: str, name: str) -> ConfigError:
         return ConfigError(name, f"cannot be read as YAML ({problem})")
     lines = text.splitlines()
     line = lines[mark.line] if mark.line < len(lines) else ""
-    shown = f"\n    {_printable(line.strip())[:120]}" if _may_be_shown(line) else ""
+    excerpt = line.strip()[:_MOST_SHOWN]
+    shown = f"\n    {_printable(excerpt)}" if _may_be_shown(excerpt) else ""
     return ConfigError(
         f"{name}:{mark.line + 1}:{mark.column + 1}",
         f"{_in_our_words(problem, line, mark.column)}{_opened_at(error)}{shown}",

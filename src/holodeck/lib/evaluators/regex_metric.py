@@ -4,8 +4,8 @@ from typing import Any, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.patterns import compiled, find
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
+from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import in_thread
 
 

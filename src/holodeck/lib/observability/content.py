@@ -1,14 +1,16 @@
 """What spans may say of inputs, answers, tool arguments and results."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.patterns import compiled, replace
 
 MOST_CHARACTERS = 20_000
 MASK = "***"
+MASK_SECONDS = 0.2
+TOO_SLOW = f"{MASK} (not shown: a redaction pattern takes too long)"
 
 
 class Content:
@@ -27,18 +29,19 @@ class Content:
         # Cut before masking, so that a pattern's time is bounded; the margin keeps a secret that
         # lies across the cut whole, and hence masked.
         text = text[: 2 * MOST_CHARACTERS]
-        for pattern in self._patterns:
-            text = pattern.sub(MASK, text)
+        try:
+            for pattern in self._patterns:
+                text = replace(pattern, MASK, text, MASK_SECONDS)
+        except TimeoutError:
+            return TOO_SLOW
         if len(text) <= MOST_CHARACTERS:
             return text
         return f"{text[:MOST_CHARACTERS]}… (cut)"
 
 
-def _compiled(index: int, pattern: str) -> re.Pattern[str]:
+def _compiled(index: int, pattern: str) -> Any:
     try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(
-            f"observability.traces.redaction_patterns[{index}]",
-            f"{pattern!r} is not a regular expression: {error}",
-        ) from error
+        return compiled(pattern)
+    except ConfigError as error:
+        field = f"observability.traces.redaction_patterns[{index}]"
+        raise ConfigError(field, error.message) from error

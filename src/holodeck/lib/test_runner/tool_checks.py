@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.patterns import compiled, find
+from holodeck.lib.patterns import compiled, find
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TestCaseModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 

@@ -24,3 +24,11 @@ def find(pattern: Any, text: str, seconds: float, *, whole: bool = False) -> str
     search = pattern.fullmatch if whole else pattern.search
     match = search(text, timeout=seconds, concurrent=True)
     return None if match is None else str(match.group())
+
+
+def replace(pattern: Any, by: str, text: str, seconds: float) -> str:
+    """The text with every match of a compiled pattern replaced.
+
+    Raises TimeoutError after so many seconds.
+    """
+    return str(pattern.sub(lambda _: by, text, timeout=seconds, concurrent=True))
