@@ -1,5 +1,6 @@
 """The formats of a report, and how one gets into a file."""
 
+import errno
 import json
 import os
 import stat
@@ -89,7 +90,7 @@ def write_report(report: TestReport, path: Path, report_format: str) -> None:
 def _write(data: bytes, path: Path) -> None:
     target = path.resolve()  # so that a link stays one
     if target.exists() and not target.is_file():  # a pipe or a device
-        target.write_bytes(data)
+        _write_through(data, target)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -105,6 +106,19 @@ def _write(data: bytes, path: Path) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _write_through(data: bytes, target: Path) -> None:
+    """Write to what is no file; a pipe that nobody reads is an error instead of a long wait."""
+    try:
+        descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "nobody reads from it") from error
+        raise
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
 
 
 def _mode_for(target: Path) -> int:
