@@ -10,7 +10,7 @@ HoloDeckError
 ├── ExecutionError           exit 3   the agent could not be run
 │   ├── BackendError         ← BackendInitError, BackendSessionError, BackendTimeoutError
 │   ├── AgentFactoryError
-│   └── ReportError                   a report could not be written
+│   └── ReportError                   a report or the record could not be written
 ├── EvaluationError          exit 4   a metric or its judge could not be run
 └── NothingSelected          exit 5   there was nothing to test
 """
@@ -30,6 +30,7 @@ class ExitCode(IntEnum):
     EVALUATION = 4
     NOTHING_SELECTED = 5
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 class HoloDeckError(Exception):
@@ -146,7 +147,7 @@ class AgentFactoryError(BackendError):
 
 
 class ReportError(ExecutionError):
-    """A report could not be written."""
+    """A report, or the record of a run, could not be written."""
 
 
 class EvaluationError(HoloDeckError):

@@ -21,6 +21,9 @@ COMMANDS = {
     "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
     "validate": ("holodeck.cli.validate:validate", "Check an agent.yaml without running it."),
     "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),
+    "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
+    "report": ("holodeck.cli.report:report", "Report on a recorded run, without running it."),
+    "score": ("holodeck.cli.score:score", "Grade the answers of a recorded run again."),
     "models": ("holodeck.cli.models:models", "List, fetch and remove local models."),
 }
 """Command → where it lives, and what the help says about it."""
@@ -65,7 +68,8 @@ def _hint(name: str) -> str:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 passed, 1 a test failed, 2 configuration or usage, 3 the agent could not "
-    "be run, 4 a metric could not be computed, 5 nothing was tested, 130 interrupted.",
+    "be run, 4 a metric could not be computed, 5 nothing was tested, 130 interrupted, 143 ended by "
+    "SIGTERM.",
 )
 @click.version_option(__version__, "--version", "-V", prog_name="holodeck")
 def cli() -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run_to_report(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
+def run_to_report(
+    executor: "TestExecutor", on_interrupt: Callable[[signal.Signals], None]
+) -> "TestReport":
     """The report of all tests; of those that had finished if the run was interrupted."""
     gc.freeze()  # what start-up made stays, so no collection has to look at it
     gc.enable()
@@ -44,11 +46,13 @@ def _leave(runner: asyncio.Runner) -> None:  # noqa: ARG001 - kept, or its tasks
     os._exit(ExitCode.INTERRUPTED)
 
 
-async def _until_done(executor: "TestExecutor", on_interrupt: Callable[[], None]) -> "TestReport":
+async def _until_done(
+    executor: "TestExecutor", on_interrupt: Callable[[signal.Signals], None]
+) -> "TestReport":
     tests = asyncio.create_task(executor.execute_tests())
 
-    def interrupt() -> None:
-        on_interrupt()
+    def interrupt(received: signal.Signals) -> None:
+        on_interrupt(received)
         tests.cancel()
 
     try:
@@ -60,15 +64,15 @@ async def _until_done(executor: "TestExecutor", on_interrupt: Callable[[], None]
 
 
 @contextmanager
-def _first_signal_calls(interrupt: Callable[[], None]) -> Iterator[None]:
+def _first_signal_calls(interrupt: Callable[[signal.Signals], None]) -> Iterator[None]:
     """SIGINT and SIGTERM call `interrupt` once; a second one does what it always does."""
     loop = asyncio.get_running_loop()
     # A job started in the background ignores SIGINT, and is right to.
     heeded = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
 
-    def first() -> None:
+    def first(received: signal.Signals) -> None:
         forget()
-        interrupt()
+        interrupt(received)
 
     def forget() -> None:
         for one in heeded:
@@ -78,7 +82,7 @@ def _first_signal_calls(interrupt: Callable[[], None]) -> Iterator[None]:
     for one in heeded:
         # Where loops cannot handle signals, KeyboardInterrupt ends the run just as well.
         with suppress(NotImplementedError):
-            loop.add_signal_handler(one, first)
+            loop.add_signal_handler(one, first, one)
     try:
         yield
     finally:

@@ -85,6 +85,11 @@ class ExecutionConfig(Model):
         bool | None, Setting(False, "Never fetch a model's weights.", ("--offline",))
     ] = None
 
+    record: Annotated[
+        bool | None,
+        Setting(True, "Keep a record of the run in .holodeck/runs.", ("--record",)),
+    ] = None
+
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     def source_of(self, field: str) -> str:

@@ -206,14 +206,14 @@ def test_ctrl_c_still_reports_what_had_finished(folder):
     assert "**Interrupted: 1 of 3 tests ran.**" in (where / "r.md").read_text()
 
 
-def test_being_terminated_is_being_interrupted(folder):
+def test_being_terminated_is_being_interrupted_with_a_code_of_its_own(folder):
     where = folder(GOOD, case("wait"))
     with start_cli("test", "-o", "r.json", cwd=where) as run:
         run.process.stdout.readline()
         run.process.send_signal(signal.SIGTERM)
         ran = run.finish()
 
-    assert ran.code == 130
+    assert ran.code == 143
     assert json.loads((where / "r.json").read_text())["interrupted"] is True
 
 

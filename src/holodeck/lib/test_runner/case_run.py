@@ -18,6 +18,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context
 from holodeck.lib.test_runner.grading import Check, grade
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
+from holodeck.lib.test_runner.verdict import verdict
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import (
     Attempt,
@@ -179,22 +180,9 @@ class CaseRun:
         )
 
     def _outcome(self) -> Outcome:
-        """What is decided outranks what is not; nothing passes that nothing could have failed."""
         if self.errors:
             return Outcome.AGENT_ERROR
-        failed = [row for row in self.rows if row.passed is False]
-        broken = [row for row in failed if row.error is not None and not self._fails_on(row)]
-        if self.faults or len(failed) > len(broken):
-            return Outcome.FAILED
-        if not all(check.passed for check in self.tool_checks):
-            return Outcome.FAILED
-        if broken:
-            return Outcome.METRIC_ERROR
-        decided = self.tool_checks or any(row.passed is not None for row in self.rows)
-        return Outcome.PASSED if decided else Outcome.UNCHECKED
-
-    def _fails_on(self, row: MetricResult) -> bool:
-        return any(check.fail_on_error for check in self.checks if check.name == row.metric_name)
+        return verdict(self.faults, self.tool_checks, self.rows, self.checks)
 
     def _as_result(self, elapsed_ms: int) -> TestResult:
         outcome = self._outcome()

@@ -1,0 +1,52 @@
+"""The files that reports go to, whichever command makes the report."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from holodeck.cli.invocation import Invocation
+    from holodeck.models.test_result import TestReport
+
+
+@dataclass(frozen=True)
+class Target:
+    """A file that the report goes to."""
+
+    path: Path
+    report_format: str
+
+
+def targets_for(outputs: Sequence[Path], report_format: str | None) -> list[Target]:
+    """The reports to write, all of which look possible. Raises ConfigError."""
+    from holodeck.lib.test_runner.reports import check_writable, format_for
+
+    if report_format is not None and not outputs:
+        raise click.UsageError("--format says how to write a report; add --output FILE")
+    targets = [Target(path, format_for(path, report_format)) for path in outputs]
+    for target in targets:
+        check_writable(target.path)
+    return targets
+
+
+def write_all(
+    shown: "TestReport", targets: Sequence[Target], invocation: "Invocation"
+) -> list[str]:
+    """Write every report that can be written; why the others could not."""
+    from holodeck.errors import ReportError
+    from holodeck.lib.test_runner.reports import write_report
+    from holodeck.lib.ui.live import put
+
+    failures = []
+    for target in targets:
+        try:
+            write_report(shown, target.path, target.report_format)
+        except ReportError as error:
+            failures.append(str(error))
+        else:
+            put(sys.stdout, invocation.clean(f"Report saved to {target.path}\n"))
+    return failures

@@ -1,0 +1,56 @@
+"""`holodeck test --resume`: which results of an earlier run are kept."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holodeck.lib.records.run import Run
+    from holodeck.models.agent import Agent
+    from holodeck.models.test_result import TestResult
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """An earlier run, as far as it still holds."""
+
+    id: str
+    results: "Mapping[int, TestResult]"
+    """By place in the present file."""
+
+
+def resumed(agent: "Agent", run: str, *, retry_errors: bool, force: bool) -> Resumed:
+    """What is kept of `run`. Raises ConfigError if the run goes on, or if the agent changed."""
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.resume import changes, kept_results
+    from holodeck.lib.records.shelf import Shelf
+
+    found = Shelf(agent.base_dir).read(run)
+    present = fingerprint_of(agent)
+    _refuse(found, changes(found, present), force=force)
+    results = kept_results(found, present, retry_errors=retry_errors)
+    count = len(agent.test_cases or [])
+    kept = f"{len(results)} of {count} results are kept, {count - len(results)} cases run"
+    click.echo(f"Resuming {found.id}: {kept}", err=True)
+    return Resumed(found.id, results)
+
+
+def _refuse(run: "Run", changed: list[str], *, force: bool) -> None:
+    from holodeck.errors import ConfigError
+
+    if run.is_running:
+        raise ConfigError("--resume", f"run {run.id} still goes on; wait for it, or stop it")
+    for warning in run.warnings:
+        click.echo(f"WARNING: {warning}", err=True)
+    lines = "".join(f"\n  {line}" for line in changed)
+    if changed and not force:
+        raise ConfigError(
+            "--resume",
+            f"what is run is not what run {run.id} ran:{lines}\n"
+            "add --force to run the cases again that this touches and keep the others",
+        )
+    if changed:
+        click.echo(f"Changed since run {run.id}:{lines}", err=True)

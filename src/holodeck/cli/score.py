@@ -1,0 +1,106 @@
+"""`holodeck score`: grade the answers of a recorded run again, without calling the agent."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holodeck.cli.invocation import Invocation
+from holodeck.cli.recorded import read_with_warnings, shelf_of
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.rescore import Rescored
+    from holodeck.models.agent import Agent
+
+_MOST_NAMES = 10
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.argument("agent_config", default="agent.yaml", type=click.Path())
+@click.option(
+    "--output",
+    "-o",
+    "outputs",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the report to FILE; .md and .json tell the format. May be given several times.",
+)
+@click.option(
+    "--format",
+    "report_format",
+    metavar="FORMAT",
+    help="Format of an --output whose name does not tell it: markdown or json.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
+@click.pass_context
+def score(
+    context: click.Context,
+    run: str,
+    agent_config: str,
+    outputs: tuple[Path, ...],
+    report_format: str | None,
+    verbose: bool,
+) -> None:
+    """Grade the answers of RUN with the metrics and expectations of AGENT_CONFIG.
+
+    RUN is an id, the beginning of one, `last`, or the path of a record. The agent is not called and
+    the record stays as it is. Exit codes are those of `holodeck test`; 5 also tells that cases have
+    no recorded answer.
+    """
+    from holodeck.cli.outputs import targets_for, write_all
+    from holodeck.errors import ExitCode, ReportError
+    from holodeck.lib.test_runner.rescore import rescore
+    from holodeck.lib.test_runner.summary import exit_code
+
+    invocation = context.ensure_object(Invocation)
+    targets = targets_for(outputs, report_format)
+    agent = _loaded(agent_config, invocation)
+    recorded = read_with_warnings(shelf_of(agent.base_dir), run, invocation)
+    graded = asyncio.run(rescore(agent, recorded, invocation.redactor.redact))
+    graded = _told(graded, invocation, verbose=verbose)
+    failures = write_all(graded.report, targets, invocation)
+    if failures:
+        raise ReportError("\n".join(failures))
+    code = exit_code(graded.report)
+    if code is ExitCode.PASSED and graded.ungraded:
+        code = ExitCode.NOTHING_SELECTED
+    context.exit(code)
+
+
+def _loaded(agent_config: str, invocation: Invocation) -> "Agent":
+    from holodeck.config.check import check, raise_on_errors
+    from holodeck.config.loader import load_agent_with_config
+    from holodeck.config.secrets import collect
+
+    agent, _, loader = load_agent_with_config(agent_config)
+    invocation.protect(collect(agent, loader.environment(agent.base_dir)))
+    raise_on_errors(check(agent))
+    return agent
+
+
+def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Rescored":
+    """The same without secrets, after it has been shown."""
+    from dataclasses import replace
+
+    from holodeck.lib.test_runner.progress import ProgressIndicator
+    from holodeck.lib.ui.live import put
+
+    shown = invocation.redactor.redact_report(graded.report)
+    progress = ProgressIndicator(shown.planned_tests or 0, verbose=verbose)
+    for result in shown.results:
+        progress.update(result)
+        lines = [progress.get_progress_line(), *progress.get_reason_lines()]
+        put(sys.stdout, "\n".join(lines) + "\n")
+    put(sys.stdout, progress.get_summary() + "\n")
+    for what, names in (
+        ("cases have no recorded answer", graded.ungraded),
+        ("recorded answers have no case with the same name and input", graded.unused),
+    ):
+        if names:
+            listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
+            click.echo(invocation.clean(f"WARNING: {len(names)} {what}: {listed}"), err=True)
+    return replace(graded, report=shown)

@@ -1,0 +1,193 @@
+"""One run of `holodeck test`: executed, watched, recorded and reported."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holodeck import __version__
+from holodeck.cli.invocation import Invocation
+from holodeck.cli.outputs import Target, write_all
+from holodeck.errors import ExitCode, HoloDeckError, ReportError
+
+if TYPE_CHECKING:
+    from holodeck.cli.resuming import Resumed
+    from holodeck.lib.records.recorder import Recorder
+    from holodeck.lib.test_runner.executor import TestExecutor
+    from holodeck.lib.test_runner.progress import ProgressIndicator
+    from holodeck.lib.ui.live import LiveLine
+    from holodeck.models.agent import Agent
+    from holodeck.models.config import ExecutionConfig
+    from holodeck.models.test_result import TestReport
+
+
+@dataclass
+class TestRun:
+    """What is run and how, and what has come of it so far."""
+
+    __test__ = False
+
+    agent_config: str
+    agent: "Agent"
+    settings: "ExecutionConfig"
+    targets: Sequence[Target]
+    invocation: Invocation
+    limit: int | None = None
+    earlier: "Resumed | None" = None
+
+    recorder: "Recorder | None" = field(default=None, init=False)
+    terminated: bool = field(default=False, init=False)
+    """Whether SIGTERM, not Ctrl-C, interrupted the run."""
+
+    def to_exit_code(self) -> int:
+        """Run, show the summary and write the reports; also of a run that broke half-way."""
+        from holodeck.lib.test_runner.executor import TestExecutor
+
+        progress = self._progress()
+        executor = TestExecutor(
+            self.agent_config, agent_config=self.agent, resolved_execution_config=self.settings
+        )
+        if self.earlier is not None:
+            executor.carried_over = self.earlier.results
+        self.recorder = self._recorder()
+        try:
+            report = self._watched(executor, progress)
+        except Exception as error:
+            code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
+            self._finish(executor.report(interrupted=True), progress, code)
+            raise
+        return self._finish(report, progress, self._code_of(report))
+
+    def _progress(self) -> "ProgressIndicator":
+        from holodeck.lib.test_runner.progress import ProgressIndicator
+
+        settings, cases = self.settings, self.agent.test_cases or []
+        progress = ProgressIndicator(
+            len(cases), quiet=bool(settings.quiet), verbose=bool(settings.verbose)
+        )
+        for result in self.earlier.results.values() if self.earlier else ():
+            progress.update(result)
+        return progress
+
+    def _recorder(self) -> "Recorder | None":
+        """A record with its first line written; None where none is wanted."""
+        if not self.settings.record or not self.agent.test_cases:
+            return None
+        from holodeck.lib.records.fingerprint import fingerprint_of
+        from holodeck.lib.records.recorder import Recorder
+
+        recorder = Recorder(self.agent, fingerprint_of(self.agent))
+        redactor, earlier = self.invocation.redactor, self.earlier
+        recorder.begin(
+            self.agent_config,
+            self.settings,
+            redactor,
+            version=__version__,
+            resumes=earlier.id if earlier else None,
+            carried_over=earlier.results if earlier else None,
+        )
+        return recorder
+
+    def _watched(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
+        """Run the tests, each result recorded and then shown as it comes."""
+        from holodeck.cli.running import run_to_report
+        from holodeck.lib.observability import initialize_observability, shutdown_observability
+        from holodeck.lib.ui.live import LiveLine
+        from holodeck.models.observability import ObservabilityConfig
+
+        observed = self.agent.observability or ObservabilityConfig()
+        traces = initialize_observability(observed, self.agent.name)
+        live = LiveLine(
+            progress.get_live_line, progress.get_heartbeat_line, enabled=not progress.quiet
+        )
+        self._connect(executor, progress, live)
+
+        def stopping(received: signal.Signals) -> None:
+            self.terminated = received == signal.SIGTERM
+            with live.paused():
+                click.echo("Interrupted: stopping; Ctrl-C again stops at once", err=True)
+
+        try:
+            with live:
+                return run_to_report(executor, stopping)
+        finally:
+            shutdown_observability(traces)
+
+    def _connect(
+        self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
+    ) -> None:
+        """Let record and progress follow the executor; what they are told holds no secrets."""
+        redactor, recorder = self.invocation.redactor, self.recorder
+
+        def started(case: Any) -> None:
+            progress.start_test(redactor.redact(case.name or "unnamed"))
+
+        def finished(index: int, result: Any) -> None:
+            shown = redactor.redact_report(result)
+            if recorder is not None:  # before anybody is told, or a kill could make it untrue
+                recorder.add(index, shown)
+            progress.update(shown)
+            line = progress.get_progress_line()
+            if line:
+                live.write("\n".join([line, *progress.get_reason_lines()]))
+
+        executor.on_test_start = started
+        executor.on_result = finished
+
+    def _code_of(self, report: "TestReport") -> ExitCode:
+        from holodeck.lib.test_runner.summary import exit_code
+
+        code = exit_code(report)
+        if code is ExitCode.INTERRUPTED and self.terminated:
+            return ExitCode.TERMINATED
+        return code
+
+    def _finish(self, report: "TestReport", progress: "ProgressIndicator", code: ExitCode) -> int:
+        """Show the summary, close the record, write every report that can be written."""
+        from holodeck.lib.ui.live import put
+
+        shown = self.invocation.redactor.redact_report(report)
+        put(sys.stdout, progress.get_summary() + "\n")
+        record_lost = self._closed(shown, code)
+        failures = write_all(shown, self.targets, self.invocation)
+        if record_lost and len(failures) == len(self.targets):
+            self._rescue(shown)
+        self._say_how_to_resume(report)
+        failures += record_lost
+        if failures:
+            raise ReportError("\n".join(failures))
+        return code
+
+    def _closed(self, shown: "TestReport", code: ExitCode) -> list[str]:
+        """Close the record; what is wrong with it, if anything is."""
+        recorder = self.recorder
+        if recorder is None:
+            return []
+        recorder.end(shown, code)
+        if recorder.trouble is None:
+            return []
+        return [f"the record is not whole: {recorder.path}: {recorder.trouble}"]
+
+    def _rescue(self, shown: "TestReport") -> None:
+        """The results on stderr: there is nowhere else to keep them."""
+        from holodeck.lib.records.recorder import line_of
+
+        click.echo("no file could be written; the report as JSON:", err=True)
+        click.echo(line_of(shown), err=True, nl=False)
+
+    def _say_how_to_resume(self, report: "TestReport") -> None:
+        recorder = self.recorder
+        complete = not report.interrupted and report.stopped is None
+        if recorder is None or recorder.trouble is not None or complete or not report.results:
+            return
+        args = ["holodeck", "test", self.agent_config, "--resume", recorder.id]
+        if self.limit is not None:
+            args += ["--limit", str(self.limit)]
+        if report.stopped is not None:
+            args.append("--retry-errors")
+        line = f"Resume with: {shlex.join(args)}"
+        click.echo(self.invocation.clean(line), err=True)

@@ -1,0 +1,1 @@
+"""Records of runs: written while a run goes on, read to resume, to report and to grade again."""

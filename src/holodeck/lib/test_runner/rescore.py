@@ -1,0 +1,118 @@
+"""Grade recorded answers again, with the metrics of the present agent.yaml and no agent."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+
+import holodeck
+from holodeck.lib.evaluators.base import Observation
+from holodeck.lib.records.run import Run
+from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
+from holodeck.lib.test_runner.grading import Check, Gradebook, grade
+from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.summary import summarize
+from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.verdict import verdict
+from holodeck.models.agent import Agent
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, TestReport, TestResult
+
+Redact = Callable[[str], str]
+Question = tuple[str | None, str]
+
+
+@dataclass(frozen=True)
+class Rescored:
+    """The new report, and what of the record or of the agent.yaml is not in it."""
+
+    report: TestReport
+    ungraded: tuple[str, ...]
+    """Cases without a recorded answer."""
+    unused: tuple[str, ...]
+    """Recorded answers without a case."""
+
+
+async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
+    """The recorded answers under the present expectations and metrics.
+
+    An answer belongs to the case with the same name and input. Times are those of the record. A
+    result whose agent could not be run stays as it is. `redact` is what the record went through.
+    Raises ConfigError for metrics that are wrong.
+    """
+    gradebook = Gradebook(agent)
+    retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
+    left = _by_question(run)
+    results, ungraded = [], []
+    for index, case in enumerate(agent.test_cases or []):
+        answers = left.get(_question(case, redact))
+        if not answers:
+            ungraded.append(case.name or f"#{index + 1}")
+            continue
+        checks = gradebook.checks_of(index)
+        results.append(await _regraded(answers.pop(0), case, checks, retrieval))
+    before = report_of(run)
+    update = {
+        "agent_name": agent.name,
+        "results": results,
+        "summary": summarize(results, before.summary.wall_time_ms),
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "holodeck_version": holodeck.__version__,
+        "interrupted": False,
+        "stopped": f"{len(ungraded)} cases have no recorded answer" if ungraded else None,
+        "planned_tests": len(agent.test_cases or []),
+    }
+    report = before.model_copy(update=update)
+    return Rescored(report, tuple(ungraded), tuple(_names(chain(*left.values()))))
+
+
+def _names(results: Iterable[TestResult]) -> list[str]:
+    return [one.test_name or one.test_input for one in results]
+
+
+def _by_question(run: Run) -> dict[Question, list[TestResult]]:
+    found: dict[Question, list[TestResult]] = {}
+    for one in run.finished.values():
+        question = (one.result.test_name, one.result.test_input)
+        found.setdefault(question, []).append(one.result)
+    return found
+
+
+def _question(case: TestCaseModel, redact: Redact) -> Question:
+    return None if case.name is None else redact(case.name), redact(case.input)
+
+
+async def _regraded(
+    result: TestResult, case: TestCaseModel, checks: list[Check], retrieval: set[str]
+) -> TestResult:
+    if result.outcome is Outcome.AGENT_ERROR:
+        return result
+    tool_checks = check_tools(case, result.tool_invocations)
+    rows = await grade(checks, _observation(result, case, retrieval))
+    outcome = verdict(result.errors, tool_checks, rows, checks)
+    update = {
+        "expected_tools": case.expected_tools,
+        "tools_matched": all(one.passed for one in tool_checks) if tool_checks else None,
+        "tool_checks": tool_checks,
+        "metric_results": rows,
+        "ground_truth": case.ground_truth,
+        "passed": outcome is Outcome.PASSED,
+        "outcome": outcome,
+    }
+    return result.model_copy(update=update)
+
+
+def _observation(result: TestResult, case: TestCaseModel, retrieval: set[str]) -> Observation:
+    calls = [{"name": one.name, "result": one.result} for one in result.tool_invocations]
+    retrieved = case.retrieval_context or build_retrieval_context_from_tools(calls, retrieval)
+    texts = [file.markdown_content for file in result.processed_files]
+    return Observation(
+        response=result.agent_response or "",
+        input=case.input,
+        ground_truth=case.ground_truth,
+        retrieval_context=tuple(retrieved or ()),
+        tool_calls=tuple(result.tool_invocations),
+        case_name=case.name,
+        latency_ms=result.agent_time_ms,
+        file_content="\n\n".join(texts) or None,
+    )

@@ -1,0 +1,29 @@
+"""From what was seen to how a test ended."""
+
+from collections.abc import Sequence
+
+from holodeck.lib.test_runner.grading import Check
+from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
+
+
+def verdict(
+    faults: Sequence[str],
+    tool_checks: Sequence[ToolCheck],
+    rows: Sequence[MetricResult],
+    checks: Sequence[Check],
+) -> Outcome:
+    """How a test ended whose agent could be run; `faults` are what the agent did wrong by itself.
+
+    What is decided outranks what is not; nothing passes that nothing could have failed.
+    """
+    failed = [row for row in rows if row.passed is False]
+    final = {check.name for check in checks if check.fail_on_error}
+    broken = [row for row in failed if row.error is not None and row.metric_name not in final]
+    if faults or len(failed) > len(broken):
+        return Outcome.FAILED
+    if not all(check.passed for check in tool_checks):
+        return Outcome.FAILED
+    if broken:
+        return Outcome.METRIC_ERROR
+    decided = tool_checks or any(row.passed is not None for row in rows)
+    return Outcome.PASSED if decided else Outcome.UNCHECKED

@@ -1,0 +1,75 @@
+"""The lines of a run's record: how it began, what came of each case, how it ended."""
+
+from typing import Literal
+
+from holodeck.models.base import Count, Json, Model
+from holodeck.models.test_result import ReportSummary, TestResult
+
+SCHEMA_VERSION = 1
+
+
+class PlannedCase(Model):
+    """A case that a run set out to run."""
+
+    name: str | None = None
+    hash: str
+    """Of the case alone, whatever agent it is put to."""
+
+
+class RunStarted(Model):
+    """The first line: what is run, and with what."""
+
+    event: Literal["run_started"] = "run_started"
+    schema_version: Literal[1] = 1
+    id: str
+    started: str
+    agent_name: str
+    agent_config_path: str
+    """As the user wrote it."""
+    resumes: str | None = None
+    """The run whose results this one carries over."""
+    versions: dict[str, str] = {}
+    """Of holodeck, Python, and what the agent is built with."""
+    commit: str | None = None
+    """What git had checked out in the agent's folder; None outside of git."""
+    hashes: dict[str, str] = {}
+    """Part of the configuration → hash of it and of the files it names."""
+    cases: list[PlannedCase] = []
+    settings: dict[str, Json] = {}
+    config: dict[str, Json] = {}
+    """The configuration without secrets."""
+
+
+class CaseFinished(Model):
+    """A line per finished case."""
+
+    event: Literal["case_finished"] = "case_finished"
+    schema_version: Literal[1] = 1
+    index: Count
+    """The case's place in the file."""
+    hash: str
+    """Of everything that the result depends on: agent, case, and metrics."""
+    result: TestResult
+
+
+class RunFinished(Model):
+    """The last line of a run that came to an end by itself or by Ctrl-C."""
+
+    event: Literal["run_finished"] = "run_finished"
+    schema_version: Literal[1] = 1
+    timestamp: str
+    exit_code: Count
+    interrupted: bool = False
+    stopped: str | None = None
+    planned_tests: Count | None = None
+    environment: dict[str, str] = {}
+    summary: ReportSummary
+
+
+Event = RunStarted | CaseFinished | RunFinished
+EVENTS: dict[str, type[RunStarted] | type[CaseFinished] | type[RunFinished]] = {
+    "run_started": RunStarted,
+    "case_finished": CaseFinished,
+    "run_finished": RunFinished,
+}
+"""Name of an event → its shape."""
