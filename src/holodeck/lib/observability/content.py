@@ -1,7 +1,7 @@
 """What spans may say of inputs, answers, tool arguments and results."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError
@@ -16,7 +16,10 @@ TOO_SLOW = f"{MASK} (not shown: a redaction pattern takes too long)"
 class Content:
     """Text for spans: masked where a pattern matches, and cut where it is too long."""
 
-    def __init__(self, redaction_patterns: Sequence[str] = ()) -> None:
+    def __init__(
+        self, redaction_patterns: Sequence[str] = (), clean: Callable[[str], str] = str
+    ) -> None:
+        self._clean = clean
         self._patterns = [_compiled(i, text) for i, text in enumerate(redaction_patterns)]
 
     def shown(self, value: Any) -> str:
@@ -28,7 +31,7 @@ class Content:
         """The text as a span may hold it."""
         # Cut before masking, so that a pattern's time is bounded; the margin keeps a secret that
         # lies across the cut whole, and hence masked.
-        text = text[: 2 * MOST_CHARACTERS]
+        text = self._clean(text[: 2 * MOST_CHARACTERS])
         try:
             for pattern in self._patterns:
                 text = replace(pattern, MASK, text, MASK_SECONDS)

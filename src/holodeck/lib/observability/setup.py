@@ -32,16 +32,18 @@ class ObservabilityContext:
     """Makes a `flush` that is under way end soon."""
 
 
-def initialize_observability(config: ObservabilityConfig, agent_name: str) -> ObservabilityContext:
-    """Send the spans from now on to the exporters of `config`.
+def initialize_observability(
+    config: ObservabilityConfig, agent_name: str, clean: Callable[[str], str] = str
+) -> ObservabilityContext:
+    """Send the spans from now on to the exporters of `config`, all their text through `clean`.
 
     Without `enabled` nothing happens. Raises ConfigError.
     """
     if not (config.enabled and config.traces.enabled):
         return ObservabilityContext()
-    content = Content(config.traces.redaction_patterns)
+    content = Content(config.traces.redaction_patterns, clean)
     pipeline = traced(config, _resource(config, agent_name), _chosen(config.exporters))
-    tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None)
+    tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None, clean)
     activate(tracing)
     return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)
 

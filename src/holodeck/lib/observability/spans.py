@@ -6,7 +6,7 @@ no more than a `with`.
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -33,6 +33,8 @@ class Tracing:
     tracer: "Tracer"
     content: Content | None
     """None: spans hold no content."""
+    clean: Callable[[str], str] = str
+    """Takes secrets out of whatever text goes into a span."""
 
 
 _active: list[Tracing] = []
@@ -65,7 +67,7 @@ class Span:
         if self._otel is None:
             return
         content = captured_content()
-        shown = None if content is None else content.masked(message)
+        shown = None if content is None else _clean(content.masked(message))
         self._otel.set_attribute(names.ERROR_TYPE, error_type)
         self._otel.set_status(_api().Status(_api().StatusCode.ERROR, shown))
 
@@ -83,7 +85,7 @@ def span(
         yield _UNSEEN
         return
     with tracer.start_as_current_span(
-        name,
+        _clean(name),
         kind=_kind(kind),
         attributes=_given(attributes),
         record_exception=False,
@@ -151,7 +153,17 @@ def deactivate(tracing: Tracing) -> None:
 
 
 def _given(attributes: Attributes) -> dict[str, Any]:
-    return {key: value for key, value in attributes.items() if value is not None}
+    return {key: _cleaned(value) for key, value in attributes.items() if value is not None}
+
+
+def _cleaned(value: Attribute) -> Attribute:
+    if isinstance(value, str):
+        return _clean(value)
+    return value if isinstance(value, int | float | None) else [_clean(one) for one in value]
+
+
+def _clean(text: str) -> str:
+    return _active[-1].clean(text) if _active else text
 
 
 def _kind(kind: Kind) -> Any:

@@ -1,0 +1,119 @@
+"""No secret gets out, whoever repeats it: into a terminal, a report, a record, a log or a trace."""
+
+import base64
+import json
+from urllib.parse import quote
+
+import pytest
+
+from fakes import Reply, case
+from support.collector import collector
+
+KEY = "sk-proj-AbCdEfGhIjKlMnOpQrStUvWx+/=&é"[:-1] + "z"
+WORD = "correct-horse-battery-staple"
+TOKEN = 'to"ken\\with<quotes>&more'
+
+TOOLS = """
+import os
+
+def echo(text: str) -> str:
+    "Gives back the text, and what the environment holds."
+    return f"{text} {dict(os.environ)}"
+
+def broken(text: str) -> str:
+    "Raises."
+    raise RuntimeError(f"cannot log in with {text} {os.environ['DB_PASSWORD']}")
+"""
+
+
+def forms(secret):
+    """How a secret may turn up: as it is, in URLs, JSON, Python, base64."""
+    raw = secret.encode()
+    inner = base64.b64encode(raw).decode().rstrip("=")[:-1]
+    return {secret, quote(secret, safe=""), json.dumps(secret)[1:-1], repr(secret)[1:-1], inner}
+
+
+SECRETS = {form for secret in (KEY, WORD, TOKEN) for form in forms(secret)}
+
+
+def repeat_everything(request):
+    """A provider that repeats every secret in whatever it says."""
+    said = " ".join([KEY, WORD, TOKEN, quote(KEY, safe=""), json.dumps(TOKEN), repr(TOKEN),
+                     base64.b64encode(f"user:{KEY}".encode()).decode(), f"Bearer {KEY}",
+                     f"https://user:{WORD}@host/", request.headers["authorization"]])  # fmt: skip
+    if "error" in request.prompt:
+        return Reply(status=int(request.prompt.split()[1]), content=said)
+    if "garbage" in request.prompt:
+        return Reply(body=said.encode())
+    if "call" in request.prompt and not request.tool_results:
+        names = ("echo", "broken", f"none-{WORD}")
+        return Reply(tool_calls=[(name, {"text": said}) for name in names])
+    return Reply(said)
+
+
+@pytest.mark.parametrize(
+    "where", ["agent.yaml", ".env", "environment", "substituted", "config.yaml"]
+)
+@pytest.mark.parametrize("flags", [(), ("-v",), ("-vv",)], ids=["plain", "-v", "-vv"])
+def test_no_secret_gets_out(agent_dir, where, flags, record_property):
+    env = {"DB_PASSWORD": WORD, "SERVICE_TOKEN": TOKEN}
+    agent_dir.write("tools.py", TOOLS)
+    agent_dir.server.otherwise(repeat_everything)
+    keys = {"agent.yaml": KEY, "substituted": "${THE_VALUE}"}
+    model = {k: v for k, v in agent_dir.model(api_key=keys.get(where)).items() if v is not None}
+    tools = [
+        {"type": "function", "name": name, "file": "tools.py", "function": name}
+        for name in ("echo", "broken")
+    ]
+    if where == ".env":
+        agent_dir.write(".env", f"OPENAI_API_KEY='{KEY}'\n")
+    elif where == "environment":
+        env["OPENAI_API_KEY"] = KEY
+    elif where == "substituted":
+        env["THE_VALUE"] = KEY
+    elif where == "config.yaml":
+        agent_dir.write("config.yaml", json.dumps({"providers": {"openai": {"api_key": KEY}}}))
+    with collector() as traces:
+        agent_dir.write_agent(
+            model=model,
+            tools=tools,
+            execution={"max_retries": 1, "retry_delay": 0},
+            observability={
+                "enabled": True,
+                "traces": {"capture_content": True},
+                "exporters": {
+                    "otlp": {"endpoint": traces.url, "headers": {"x-auth": TOKEN}},
+                    "console": {},
+                },
+            },
+            test_cases=[
+                case("says it", "hello", contains="nothing of it"),
+                case("error 401", "error 401", contains="x"),
+                case("error 500", "error 500", contains="x"),
+                case("garbage", "garbage", contains="x"),
+                case("call", "call", contains="x", expected_tools=["echo"]),
+                case("asks for it", f"{WORD}?", contains=WORD),
+            ],
+        )
+        given = {path: path.read_bytes() for path in agent_dir.path.rglob("*") if path.is_file()}
+
+        ran = agent_dir.run("test", *flags, "-o", "r.md", "-o", "r.json", env=env)
+
+    assert ran.code in {1, 3}, ran.stderr
+    assert {r.headers["authorization"] for r in agent_dir.server.requests} == {f"Bearer {KEY}"}
+    written = {"stdout": ran.stdout, "stderr": ran.stderr, "traces": str(traces.spans)}
+    written |= {
+        str(path.relative_to(agent_dir.path)): path.read_text("utf-8", "replace")
+        for path in agent_dir.path.rglob("*")
+        if path.is_file() and path not in given and path.suffix != ".pyc"
+    }
+    assert {"r.md", "r.json"} <= set(written)
+    leaks = [
+        (name, secret, text[max(0, text.index(secret) - 60) :][:150])
+        for name, text in written.items()
+        for secret in SECRETS
+        if secret in text
+    ]
+    record_property("looked for", len(written) * len(SECRETS))
+    record_property("leaks", len(leaks))
+    assert leaks == []
