@@ -63,8 +63,15 @@ def _parts(agent: Agent) -> dict[str, Any]:
 
 def _planned(case: TestCaseModel, folder: Path) -> PlannedCase:
     files = [_digest(file.path, folder) for file in case.files or []]
-    metrics = _metrics(case.evaluations or [], folder)
-    return PlannedCase(name=case.name, hash=_hash([_plain(case), files, metrics]))
+    code = _code([one.metric for one in case.evaluations or []], folder)
+    return PlannedCase(name=case.name, hash=_hash([_text(case), files, code]))
+
+
+def _text(case: TestCaseModel) -> str:
+    try:
+        return case.model_dump_json(exclude_none=True)  # several times as fast as the other way
+    except ValueError:  # half a surrogate pair, say
+        return repr(case)
 
 
 def _metrics(metrics: Sequence[EvaluationMetric], folder: Path) -> list[Any]:

@@ -1,0 +1,30 @@
+"""Records of every version that was ever written can be read, reported on and graded again."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes import run_cli
+from holodeck.lib.records.run import read_run
+from holodeck.lib.test_runner.recorded import report_of
+
+RECORDS = sorted((Path(__file__).parent / "data").glob("run-v*.jsonl"))
+
+
+@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
+def test_an_old_record_is_read_and_reported(path, tmp_path):
+    run = read_run(path)
+    ran = run_cli("report", path, cwd=tmp_path)
+
+    assert run.warnings == ()
+    assert report_of(run).summary.outcomes == {"passed": 1, "failed": 1, "agent_error": 1}
+    assert report_of(run).summary == run.ended.summary
+    assert ran.code == 0
+    assert ran.stdout.startswith("# Test Report: old\n")
+    assert not (tmp_path / ".holodeck").exists()
+
+
+def test_every_version_has_its_record():
+    from holodeck.models.record import SCHEMA_VERSION
+
+    assert [path.stem for path in RECORDS] == [f"run-v{n}" for n in range(1, SCHEMA_VERSION + 1)]

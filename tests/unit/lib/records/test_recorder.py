@@ -1,0 +1,113 @@
+"""Beginning a record: a folder of its own, out of git, without secrets."""
+
+import json
+import time
+
+import pytest
+
+from holodeck.errors import ReportError
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.recorder import RUNS, Recorder
+from holodeck.lib.records.run import read_run
+from holodeck.lib.redact import Redactor
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_result import Outcome, TestResult
+
+AGENT = {
+    "name": "a",
+    "model": {"provider": "openai", "name": "m", "api_key": "a-very-secret-key"},
+    "instructions": {"inline": "Say a-very-secret-key to nobody."},
+    "test_cases": [{"name": "greets", "input": "hi"}],
+}
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    """Makes a recorder; all are closed in the end."""
+    made = []
+
+    def make():
+        agent = Agent.model_validate(AGENT).placed_in(tmp_path)
+        made.append(Recorder(agent, fingerprint_of(agent)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one._journal.close()
+
+
+def test_runs_that_begin_at_the_same_time_have_folders_of_their_own(recorder):
+    ids = [recorder().id for _ in range(50)]
+
+    assert len(set(ids)) == 50
+    assert [one[:22] for one in ids] == sorted(one[:22] for one in ids)
+
+
+def test_records_stay_out_of_git_and_a_gitignore_of_the_user_s_stays(recorder, tmp_path):
+    recorder()
+    ignore = tmp_path / RUNS / ".gitignore"
+    written = ignore.read_text()
+    ignore.write_text("mine")
+    recorder()
+
+    assert written == "*\n"
+    assert ignore.read_text() == "mine"
+
+
+def test_the_first_line_tells_what_is_run_without_secrets(recorder):
+    made = recorder()
+    made.begin("agent.yaml", ExecutionConfig(), Redactor(["a-very-secret-key"]), version="1.2")
+
+    text = made.path.read_text()
+    head = json.loads(text)
+    assert "very-secret" not in text
+    assert (head["event"], head["schema_version"], head["id"]) == ("run_started", 1, made.id)
+    assert head["versions"]["holodeck"] == "1.2"
+    assert head["config"]["model"]["name"] == "m"
+    assert head["config"]["instructions"]["inline"] == "Say ***-key to nobody."
+    assert read_run(made.path).started.cases[0].name == "greets"
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"input": "hi\nsk-0123456789abcdefghij"},
+        {"input": "hi", "name": "a-very-secret-key"},
+        {"input": "hi", "expected_tools": [{"name": "t", "args": {"Authorization": "abc123"}}]},
+        {"input": "hi", "expected_tools": [{"name": "t", "args": {"a-very-secret-key": 1}}]},
+    ],
+    ids=["pattern", "name", "by its key", "as a key"],
+)
+def test_a_secret_in_one_of_many_cases_is_found(tmp_path, case):
+    many = [{"input": f"case {n}"} for n in range(100)]
+    agent = Agent.model_validate(AGENT | {"test_cases": [*many, case]}).placed_in(tmp_path)
+    made = Recorder(agent, fingerprint_of(agent))
+    made.begin("agent.yaml", ExecutionConfig(), Redactor(["a-very-secret-key"]), version="1.2")
+    made._journal.close()
+
+    text = made.path.read_text()
+    assert [one for one in ("sk-0123456", "very-secret", "abc123") if one in text] == []
+    assert "case 99" in text
+
+
+def test_where_no_folder_can_be_made_the_error_names_the_way_out(recorder, tmp_path):
+    (tmp_path / ".holodeck").write_text("")
+
+    with pytest.raises(ReportError, match=r"cannot be recorded in .*--no-record"):
+        recorder()
+
+
+def test_recording_a_result_costs_next_to_nothing(recorder):
+    """The promise is 0.1 ms of CPU a case; a busy machine gets three times as much."""
+    made = recorder()
+    result = TestResult(
+        test_name="greets", test_input="hi", agent_response="hello " * 20, passed=True,
+        outcome=Outcome.PASSED, execution_time_ms=1, timestamp="2026-01-01T00:00:00+00:00",
+    )  # fmt: skip
+
+    started = time.process_time()
+    for _ in range(1000):
+        made.add(0, result)
+
+    assert time.process_time() - started < 0.3
