@@ -119,13 +119,22 @@ def _mask_value(match: re.Match[str]) -> str:
 
 def _spellings(value: str) -> Iterator[str]:
     """The forms in which a value turns up in URLs, JSON, logs and headers."""
+    raw = _bytes_of(value)
     yield value
-    yield quote(value, safe="")
-    yield quote_plus(value)
+    yield quote(raw, safe="")
+    yield quote_plus(raw)
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield repr(value)[1:-1]
-    yield from _base64_of(value.encode("utf-8", "surrogateescape"))
+    yield from _base64_of(raw)
+
+
+def _bytes_of(value: str) -> bytes:
+    """As the environment held it, where bytes that are no text arrive as halves of pairs."""
+    try:
+        return value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return value.encode("utf-8", "surrogatepass")
 
 
 def _base64_of(raw: bytes) -> Iterator[str]:

@@ -33,7 +33,7 @@ def generate_json_report(report: TestReport) -> str:
     try:
         text = report.model_dump_json(indent=2)
     except PydanticSerializationError:  # half a surrogate pair, which JSON can only write escaped
-        text = json.dumps(report.model_dump(mode="json"), indent=2, default=str)
+        text = json.dumps(report.model_dump(), indent=2, default=str)
     return text + "\n"
 
 
