@@ -141,6 +141,20 @@ def semantic_kernel(execution) -> Iterator[Reached]:
         yield Reached(backend, lambda: heard_by(server))
 
 
+@contextmanager
+def chat(execution) -> Iterator[Reached]:
+    from holodeck.lib.backends.chat.backend import ChatBackend
+    from holodeck.models.llm import LLMProvider
+
+    with FakeOpenAI(lambda request: f"OK: {request.prompt}") as server:
+        server.when(lambda request: request.prompt == "fail", status=400, content="as told")
+        server.when(lambda request: request.prompt == "hang", fault="hang")
+        model = LLMProvider(provider="openai", name="fake", endpoint=server.url)
+        yield Reached(
+            ChatBackend(model, "Be brief.", execution=execution), lambda: heard_by(server)
+        )
+
+
 def said_last(request):
     return request.body["messages"][-1]["content"]
 
@@ -152,7 +166,7 @@ def heard_by(server):
     ]
 
 
-WAYS = [function, coroutine, klass, protocol, http, semantic_kernel, scripted]
+WAYS = [function, coroutine, klass, protocol, http, chat, semantic_kernel, scripted]
 WITH_TIME_LIMIT = WAYS[:-1]
 """The scripted agent of the tests takes no settings."""
 

@@ -86,9 +86,9 @@ def _check_tool_expectations(
         fitting = _fitting(wanted, tools) or [_name(wanted)]
         if forbidden.issuperset(fitting):
             findings.error(place, f"{_name(wanted)!r} is expected and forbidden")
-        if agent.backend is None:
+        if not agent.brings_its_own_model:
             _check_known(wanted, place, tools, findings)
-    if agent.backend is None:
+    if not agent.brings_its_own_model:
         for index, name in enumerate(case.forbidden_tools or []):
             if name not in tools:
                 findings.error((*path, "forbidden_tools", index), _unknown(name, tools))

@@ -6,6 +6,7 @@ from pathlib import Path
 from holodeck.errors import ConfigError
 
 _YES = frozenset({"1", "true", "yes", "on"})
+_PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
 _NO = frozenset({"0", "false", "no", "off", ""})
 
 
@@ -27,6 +28,25 @@ def offline() -> bool:
     if word not in _YES | _NO:
         raise ConfigError("HOLODECK_OFFLINE", f"{value!r} is neither yes nor no; write 1 or 0")
     return word in _YES
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY name for a URL, if any."""
+    if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES):
+        return None
+    # Imported here because most machines have no proxy.
+    from urllib.parse import urlsplit  # noqa: PLC0415
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
+    parts, proxies = urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if proxy is None or proxy_bypass(parts.netloc.rpartition("@")[2]):
+        return None
+    if "://" not in proxy:
+        return f"http://{proxy}"
+    if not proxy.startswith("http://"):
+        raise ConfigError("HTTPS_PROXY", "only proxies that begin with http:// are supported")
+    return proxy
 
 
 def hub_url() -> str | None:

@@ -56,7 +56,7 @@ def filled(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
 def missing_key(agent: Agent) -> str | None:
     """What to tell someone whose agent needs a key and has none; None if all is well."""
     model = agent.model
-    if agent.backend is not None or model is None or model.api_key is not None:
+    if agent.brings_its_own_model or model is None or model.api_key is not None:
         return None
     names = VARIABLES[model.provider].api_key
     needs_none = not names or (

@@ -9,10 +9,15 @@ from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
-from holodeck.models.llm import LLMProvider
+from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
+
+CHAT = "chat"
+OURS = (None, "semantic_kernel", CHAT)
+"""Backends that are told everything by the agent.yaml."""
+OPENAI_LIKE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
 class Instructions(Model):
@@ -82,7 +87,8 @@ class Agent(Model):
     instructions: Instructions | None = None
     """What the agent is told; needed unless a `backend` brings its own."""
     backend: NonBlank | HttpBackendConfig | None = None
-    """How to reach the agent: nothing (Semantic Kernel), `module:attribute`, or an HTTP mapping."""
+    """How to reach the agent: nothing (Semantic Kernel), `chat` (the endpoint itself),
+    `module:attribute`, or an HTTP mapping."""
     response_format: dict[str, Json] | NonBlank | None = None
     """A JSON schema for the answer, or the path of a JSON file that holds one."""
     tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
@@ -125,14 +131,27 @@ class Agent(Model):
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
         return "agent" if self._locate is None else self._locate(path)
 
+    @property
+    def brings_its_own_model(self) -> bool:
+        """Whether model, instructions and tools are the backend's own business."""
+        return self.backend not in OURS
+
     @model_validator(mode="after")
-    def _has_what_semantic_kernel_needs(self) -> "Agent":
-        if self.backend is None and self.model is None:
+    def _has_what_its_backend_needs(self) -> "Agent":
+        if self.brings_its_own_model:
+            if self.tools:
+                raise ValueError("'tools' belong to the built-in agent; a 'backend' brings its own")
+            return self
+        if self.model is None:
             raise ValueError("'model' is missing: write 'model: {provider: local}', say")
-        if self.backend is None and self.instructions is None:
+        if self.instructions is None:
             raise ValueError("'instructions' is missing: write 'instructions: {inline: …}', say")
-        if self.backend is not None and self.tools:
-            raise ValueError("'tools' belong to the built-in agent; a 'backend' brings its own")
+        if self.backend == CHAT and self.model.provider not in OPENAI_LIKE:
+            raise ValueError(
+                f"'backend: chat' does not speak to {self.model.provider.value!r}: write"
+                " 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"
+                " or leave 'backend' out"
+            )
         return self
 
     @model_validator(mode="after")

@@ -17,6 +17,7 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
     "backend",
     {
         "semantic_kernel": "holodeck.lib.test_runner.agent_factory:AgentFactory",
+        "chat": "holodeck.lib.test_runner.chat_agent:chat_backend",
         "http": "holodeck.lib.backends.http_backend:HttpBackend",
     },
 )
@@ -76,6 +77,8 @@ def _made(
     if wanted is None or wanted == DEFAULT:
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)
+    if wanted == "chat":
+        return BACKENDS.load(wanted)(agent, execution)
     if wanted == "http":
         raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
     if ":" in wanted:

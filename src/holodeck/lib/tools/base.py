@@ -37,6 +37,8 @@ class ToolRun:
     error: str | None
     """Type and message; None where the tool returned."""
     duration_ms: int
+    refused: bool = False
+    """Whether the arguments did not fit, so that the tool never ran."""
 
 
 class ToolArgumentError(Exception):
@@ -76,13 +78,14 @@ class _Returned:
 class _Failed:
     kind: str
     message: str
+    refused: bool = False
 
 
 def _recorded(current: Span, outcome: _Returned | _Failed, duration_ms: int) -> ToolRun:
     if isinstance(outcome, _Failed):
         current.fail(outcome.kind, outcome.message)
         error = shortened(f"{outcome.kind}: {outcome.message}".removesuffix(": "))
-        return ToolRun(f"Error: {error}", None, error, duration_ms)
+        return ToolRun(f"Error: {error}", None, error, duration_ms, outcome.refused)
     value, text = readable(outcome.value)
     set_content(current, names.TOOL_RESULT, text)
     return ToolRun(text, value, None, duration_ms)
@@ -103,6 +106,6 @@ async def _outcome(
             return _Failed("TimeoutError", f"no result within {limit:g} s")
         return _Failed(type(error).__name__, str(error))
     except ToolArgumentError as error:
-        return _Failed("ArgumentError", str(error))
+        return _Failed("ArgumentError", str(error), refused=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
         return _Failed(type(error).__name__, str(error))

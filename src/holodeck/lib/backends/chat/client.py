@@ -1,0 +1,248 @@
+"""The one thin client for chat completions: slots, tries, time limits and faults in one place."""
+
+import asyncio
+import json
+import logging
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.calls import CallLimits
+from holodeck.lib.backends.chat.connection import Connections, Server, proxy_header
+from holodeck.lib.backends.chat.faults import ChatFault, broken, malformed, refused
+from holodeck.lib.backends.chat.http import MalformedHttp, TooLarge
+from holodeck.lib.backends.chat.wire import Completion, completion_of, endpoint_of
+from holodeck.lib.limiter import Limiters
+from holodeck.lib.observability import names, span
+from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.test_result import Attempt
+from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from holodeck.lib.observability.spans import Span
+
+logger = logging.getLogger(__name__)
+
+OPENAI_URL = "https://api.openai.com/v1"
+AZURE_VERSION = "2024-10-21"
+
+
+@dataclass
+class Trail:
+    """What requests cost and met on their way; stays readable after a failure."""
+
+    attempts: list[Attempt] = field(default_factory=list)
+    """Tries that did not work."""
+    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    waited_s: float = 0.0
+    """Seconds that requests waited for a slot."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where chat completions are to be had, and with what."""
+
+    server: Server
+    headers: Mapping[str, str]
+    name: str
+    """What shares one limit; tells no secret."""
+
+    @classmethod
+    def of(cls, llm: LLMProvider, proxy: str | None = None) -> "Endpoint":
+        """The endpoint of a model. Raises ConfigError."""
+        makers = {ProviderEnum.OPENAI: _openai, ProviderEnum.AZURE_OPENAI: _azure}
+        make = makers.get(llm.provider)
+        if make is None:
+            raise ConfigError(
+                "model.provider",
+                f"'backend: chat' does not speak to {llm.provider.value}; write 'openai' with the"
+                " 'endpoint' of an OpenAI-compatible server, or leave 'backend' out",
+            )
+        url, headers = make(llm)
+        server = Server(_checked(url), proxy)
+        return cls(server, headers, endpoint_of(llm))
+
+
+def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:
+    base = (llm.endpoint or OPENAI_URL).rstrip("/")
+    key = _key(llm, "OPENAI_API_KEY", needed=llm.endpoint is None)
+    return f"{base}/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
+    from urllib.parse import quote  # noqa: PLC0415 - the only user of it
+
+    base = (llm.endpoint or "").rstrip("/")
+    version = quote(llm.api_version or AZURE_VERSION)
+    deployment = quote(llm.name, safe="")
+    url = f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
+    return url, {"api-key": _key(llm, "AZURE_OPENAI_API_KEY", needed=True)}
+
+
+def _key(llm: LLMProvider, variable: str, *, needed: bool) -> str:
+    key = "" if llm.api_key is None else llm.api_key.get_secret_value().strip()
+    if needed and not key:
+        raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError("model.api_key", "holds characters that no key has; copy it again")
+    return key
+
+
+def _checked(url: str) -> str:
+    server = Server(url)
+    try:
+        is_usable = server.parts.scheme in {"http", "https"} and server.host and server.port
+    except ValueError:
+        is_usable = False
+    if not (is_usable and url.isascii() and url.isprintable() and " " not in url):
+        raise ConfigError("model.endpoint", "is no URL such as 'https://host/v1'")
+    return url
+
+
+class ChatClient:
+    """Asks one endpoint for chat completions; one set of connections per event loop.
+
+    Args:
+        endpoint: Where to ask.
+        model: What traces call the model.
+        limits: How long a try may take, and how often it is made again.
+        limiters: The slots that requests share with all others of the endpoint.
+        kind: The kind of work, each of which has slots of its own.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        limits: CallLimits,
+        limiters: Limiters,
+        kind: str = "agent",
+    ) -> None:
+        self._endpoint = endpoint
+        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
+        self._span = names.chat(model)
+        self._attempt_timeout = limits.attempt_timeout
+        self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
+        self._limiters = limiters
+        self._kind = kind
+        self._head = _head(endpoint)
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = (
+            WeakKeyDictionary()
+        )
+
+    async def complete(self, body: str, trail: Trail) -> Completion:
+        """The completion that a request (JSON) gets in the end.
+
+        Raises ChatFault; every try that did not work is noted in the trail.
+        """
+        data = body.encode()
+        request = self._head + b"Content-Length: %d\r\n\r\n" % len(data) + data
+        completion = await retry(
+            partial(self._tried, request, trail, count(1)),
+            attempts=self._retry.max_retries + 1,
+            is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
+            delay_for=self._delay,
+            on_retry=partial(_note_wait, trail),
+        )
+        trail.usage += completion.usage
+        return completion
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop; a later request opens others."""
+        connections = self._of_loop.pop(asyncio.get_running_loop(), None)
+        if connections is not None:
+            await connections.close()
+
+    async def _tried(self, request: bytes, trail: Trail, tries: "Iterator[int]") -> Completion:
+        number = next(tries)
+        try:
+            return await self._in_slot(request, trail)
+        except ChatFault as error:
+            trail.attempts.append(Attempt(number=number, error=str(error)))
+            raise
+
+    async def _in_slot(self, request: bytes, trail: Trail) -> Completion:
+        limiter = self._limiters.of(self._endpoint.name, self._kind)
+        async with limiter.slot() as slot:
+            trail.waited_s += slot.waited_s
+            try:
+                with span(self._span, self._labels, kind="client") as current:
+                    return await self._asked(request, current)
+            except ChatFault as error:
+                if error.is_overload:
+                    limiter.overloaded(slot, error.asked_wait)
+                raise
+
+    async def _asked(self, request: bytes, current: "Span") -> Completion:
+        completion = await self._answer(request)
+        if current.is_recorded:
+            usage = completion.usage
+            current.set({names.INPUT_TOKENS: usage.prompt_tokens})
+            current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
+        return completion
+
+    async def _answer(self, request: bytes) -> Completion:
+        """One try. Raises ChatFault."""
+        try:
+            async with asyncio.timeout(self._attempt_timeout):
+                response = await self._connections().exchange(request)
+        except TooLarge as error:
+            raise ChatFault(str(error)) from error
+        except MalformedHttp as error:
+            raise malformed(f"is no HTTP answer: {error}") from error
+        except TimeoutError as error:
+            raise ChatFault("no answer in time", is_transient=True) from error
+        except OSError as error:
+            raise broken(error, self._endpoint.server.authority) from error
+        if response.status != 200:
+            raise refused(response)
+        return completion_of(response.body)
+
+    def _connections(self) -> Connections:
+        loop = asyncio.get_running_loop()
+        found = self._of_loop.get(loop)
+        if found is None:
+            found = self._of_loop[loop] = Connections(self._endpoint.server)
+        return found
+
+    def _delay(self, error: Exception, attempt: int) -> float:
+        """Seconds until the next try: what the provider asks, else growing with each try."""
+        asked = error.asked_wait if isinstance(error, ChatFault) else None
+        if asked is None:
+            return backoff_delay(attempt, self._retry)
+        if asked > self._retry.max_delay:
+            raise ChatFault(
+                f"{error}; the provider asks to wait {asked:.0f} s, longer than the "
+                f"{self._retry.max_delay:.0f} s that are waited at most"
+            ) from error
+        return asked * random.uniform(1, 1.1)  # noqa: S311 - spreads load, guards nothing
+
+
+def _head(endpoint: Endpoint) -> bytes:
+    """The lines that all requests have in common."""
+    server = endpoint.server
+    own = {"Host": server.authority, "Content-Type": "application/json"}
+    own |= {"Accept-Encoding": "identity", "User-Agent": "holodeck", **endpoint.headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in own.items())
+    if server.proxy is not None and not server.is_secure:
+        lines += proxy_header(server.proxy)
+    return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
+
+
+def _note_wait(trail: Trail, error: Exception, attempt: int, wait: float) -> None:
+    last = trail.attempts.pop()
+    trail.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
+    logger.info("try %d failed (%s), next in %.1f s", attempt, error, wait)
+
+
+def encoded(value: Any) -> str:
+    """A value as JSON, whatever characters it holds."""
+    return json.dumps(value)

@@ -1,0 +1,216 @@
+"""Chat completions as they stand on the wire: what is asked, and what came back."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from holodeck.lib.backends.chat.faults import NOT_A_COMPLETION, malformed
+from holodeck.lib.tools.base import Tool
+from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.token_usage import TokenUsage
+
+MOST_DEPTH = 100
+"""Of tool arguments: deeper ones cannot be written into a report."""
+
+
+@dataclass(frozen=True)
+class WireCall:
+    """A tool call as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON, or what the model took for it."""
+
+
+@dataclass(frozen=True)
+class Completion:
+    """One answer of a model."""
+
+    text: str | None
+    calls: Sequence[WireCall]
+    usage: TokenUsage
+
+
+def completion_of(body: bytes) -> Completion:
+    """The completion that an answer holds. Raises ChatFault."""
+    document = _document(body)
+    choices = document.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise malformed(f"is {NOT_A_COMPLETION}: it has no choices", body)
+    message = choices[0].get("message") if isinstance(choices[0], dict) else None
+    if not isinstance(message, dict):
+        raise malformed(f"is {NOT_A_COMPLETION}: its choice has no message", body)
+    try:
+        return Completion(_text(message), _calls(message), _usage(document.get("usage")))
+    except TypeError as error:
+        raise malformed(f"is {NOT_A_COMPLETION}: {error}", body) from error
+
+
+def _document(body: bytes) -> dict[str, Any]:
+    if not body.strip():
+        raise malformed(f"is empty, {NOT_A_COMPLETION}")
+    if body.lstrip()[:1] == b"<":
+        raise malformed(f"is HTML, {NOT_A_COMPLETION}", body)
+    try:
+        document = json.loads(body)
+    except RecursionError as error:
+        raise malformed("is JSON that is nested too deep", body) from error
+    except ValueError as error:
+        raise malformed(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
+    if not isinstance(document, dict):
+        raise malformed(f"is {NOT_A_COMPLETION}", body)
+    return document
+
+
+def _text(message: dict[str, Any]) -> str | None:
+    content = message.get("content")
+    if content is None:
+        refusal = message.get("refusal")
+        return refusal if isinstance(refusal, str) else None
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [None]
+    texts = [part.get("text", "") if isinstance(part, dict) else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("its content is no text")
+    return "".join(map(str, texts))
+
+
+def _calls(message: dict[str, Any]) -> list[WireCall]:
+    calls = message.get("tool_calls")
+    if calls is None:
+        return []
+    if not isinstance(calls, list):
+        raise TypeError("its tool calls are no list")
+    return [_call(one) for one in calls]
+
+
+def _call(one: Any) -> WireCall:
+    function = one.get("function") if isinstance(one, dict) else None
+    function = {} if function is None and isinstance(one, dict) else function
+    if not isinstance(function, dict):
+        raise TypeError("a tool call of it is none")
+    arguments = function.get("arguments")
+    if isinstance(arguments, dict):
+        arguments = json.dumps(arguments)
+    values = [one.get("id"), function.get("name"), arguments]
+    if not all(value is None or isinstance(value, str) for value in values):
+        raise TypeError("a tool call of it holds something else than text")
+    call_id, name, written = (value or "" for value in values)
+    return WireCall(call_id, name, written)
+
+
+def _usage(usage: Any) -> TokenUsage:
+    if usage is None:
+        return TokenUsage.zero()
+    if not isinstance(usage, dict):
+        raise TypeError("its usage is none")
+    read, written = (_tokens(usage, name) for name in ("prompt_tokens", "completion_tokens"))
+    return TokenUsage.of(read, written)
+
+
+def _tokens(usage: dict[str, Any], name: str) -> int:
+    value = usage.get(name)
+    if value is not None and not isinstance(value, int):
+        raise TypeError(f"its usage counts {name} with something else than a number")
+    return max(0, value or 0)
+
+
+def arguments_of(call: WireCall) -> tuple[dict[str, Any], str | None]:
+    """The arguments as a mapping, and why they could not be read if they could not."""
+    if not call.arguments.strip():
+        return {}, None
+    raw = {"raw": call.arguments}
+    try:
+        parsed = json.loads(call.arguments, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return raw, f"the model wrote malformed arguments: {error}"
+    if not isinstance(parsed, dict):
+        return raw, "the model wrote arguments that are not a JSON object"
+    if _is_deep(call.arguments) and _depth(parsed) > MOST_DEPTH:
+        return raw, f"the model wrote arguments nested more than {MOST_DEPTH} levels deep"
+    return parsed, None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _is_deep(text: str) -> bool:
+    """Whether there are enough brackets for it to be deep; spares the walk."""
+    return text.count("[") + text.count("{") > MOST_DEPTH
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level:
+        inner = [below for one in level if isinstance(one, dict) for below in one.values()]
+        inner += [below for one in level if isinstance(one, list) for below in one]
+        level, depth = inner, depth + 1
+    return depth
+
+
+def said(completion: Completion) -> dict[str, Any]:
+    """The completion as a message of the conversation."""
+    message: dict[str, Any] = {"role": "assistant", "content": completion.text}
+    if completion.calls:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in completion.calls
+        ]
+    return message
+
+
+def fixed_part(
+    llm: LLMProvider, tools: Sequence[Tool], schema: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What every request of an agent holds besides the messages."""
+    limit = "max_completion_tokens" if _speaks_new_names(llm) else "max_tokens"
+    part = {
+        "model": llm.name,
+        "temperature": llm.temperature,
+        "top_p": llm.top_p,
+        limit: llm.max_tokens,
+        "response_format": _wrapped(schema),
+        "tools": [_offered(tool) for tool in tools] or None,
+    }
+    return {name: value for name, value in part.items() if value is not None}
+
+
+def _speaks_new_names(llm: LLMProvider) -> bool:
+    """OpenAI has renamed the limit and refuses the old name for its newer models; servers that
+    imitate it often know the old one only."""
+    own_server = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
+    return own_server or llm.provider is ProviderEnum.AZURE_OPENAI
+
+
+def _wrapped(schema: dict[str, Any] | None) -> dict[str, Any] | None:
+    if schema is None or "json_schema" in schema:
+        return schema
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "strict": True, "schema": schema},
+    }
+
+
+def _offered(tool: Tool) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def endpoint_of(llm: LLMProvider) -> str:
+    """What shares one limit: provider, address and key, of which only a hash is told."""
+    key = "" if llm.api_key is None else llm.api_key.get_secret_value()
+    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{llm.provider.value} {llm.endpoint or llm.name} ({digest})"
