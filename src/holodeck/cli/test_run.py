@@ -100,7 +100,9 @@ class TestRun:
         from holodeck.models.observability import ObservabilityConfig
 
         observed = self.agent.observability or ObservabilityConfig()
-        traces = initialize_observability(observed, self.agent.name)
+        traces = initialize_observability(
+            observed, self.agent.name, self.invocation.redactor.redact
+        )
         live = LiveLine(
             progress.get_live_line, progress.get_heartbeat_line, enabled=not progress.quiet
         )
