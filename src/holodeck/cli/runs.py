@@ -126,6 +126,7 @@ def _facts(run: "Run") -> dict[str, object]:
         "resumes": started.resumes if started else None,
         "commit": started.commit if started else None,
         "versions": started.versions if started else {},
+        "libraries": run.ended.libraries if run.ended else {},
         "hashes": started.hashes if started else {},
         "planned": run.planned,
         "done": len(run.finished),

@@ -29,7 +29,7 @@ class RunStarted(Model):
     resumes: str | None = None
     """The run whose results this one carries over."""
     versions: dict[str, str] = {}
-    """Of holodeck, Python, and what the agent is built with."""
+    """Of holodeck and Python."""
     commit: str | None = None
     """What git had checked out in the agent's folder; None outside of git."""
     hashes: dict[str, str] = {}
@@ -63,6 +63,8 @@ class RunFinished(Model):
     stopped: str | None = None
     planned_tests: Count | None = None
     environment: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+    """Versions of the libraries that the run has loaded to reach the agent."""
     summary: ReportSummary
 
 

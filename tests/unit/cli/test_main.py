@@ -56,7 +56,7 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
     [
         (["tset"], "there is no command 'tset'; did you mean 'test'?"),
         (["agent.yaml"], "did you mean 'holodeck test agent.yaml'?"),
-        (["xyz"], "there is no command 'xyz'; known: test, validate, schema, runs, report, score, models"),
+        (["xyz"], "there is no command 'xyz'; known: test, validate, schema, runs, report,"),
         (["--verison"], "No such option: --verison"),
         (["a\x1b[2Jb"], "\\x1b[2Jb"),
     ],

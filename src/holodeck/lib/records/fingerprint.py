@@ -2,13 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from holodeck.config.instructions import instructions_text
 from holodeck.errors import ConfigError
@@ -30,52 +28,49 @@ class Fingerprint:
     cases: tuple[PlannedCase, ...]
     hashes: tuple[str, ...]
     """Of everything that the result of each case depends on, by place in the file."""
+    config: dict[str, Any]
+    """The agent as plain values, its keys and other secrets masked."""
 
 
 def fingerprint_of(agent: Agent) -> Fingerprint:
     """The agent's fingerprint. Keys and other secrets do not count: a new key changes nothing."""
-    parts = {name: _hash(value) for name, value in _parts(agent).items()}
+    # One dump of all: pydantic would prepare each part anew, which takes longer than a small run.
+    config = agent.model_dump(mode="json", exclude_none=True)
+    parts = {name: _hash(value) for name, value in _parts(agent, config).items()}
     with_metrics = _hash(parts)
     without = _hash({name: value for name, value in parts.items() if name != "metrics"})
-    cases = agent.test_cases or []
-    planned = tuple(_planned(case, agent.base_dir) for case in cases)
+    cases, plain, folder = agent.test_cases or [], config.get("test_cases", []), agent.base_dir
+    planned = tuple(
+        _planned(case, text, folder) for case, text in zip(cases, map(_text, plain), strict=True)
+    )
     hashes = tuple(
-        _hash([with_metrics if case.evaluations is None else without, one.hash])
+        _hash_of_text((with_metrics if case.evaluations is None else without) + one.hash)
         for case, one in zip(cases, planned, strict=True)
     )
-    return Fingerprint(parts, planned, hashes)
+    return Fingerprint(parts, planned, hashes, config)
 
 
-def _parts(agent: Agent) -> dict[str, Any]:
+def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
     folder = agent.base_dir
-    tools = agent.tools or []
     metrics = agent.evaluations.metrics if agent.evaluations else []
-    backend = agent.backend if isinstance(agent.backend, str) else _plain(agent.backend)
     return {
-        "model": _plain(agent.model),
+        "model": config.get("model"),
         "instructions": instructions_text(agent),
-        "backend": [backend, *_code([agent.backend], folder)],
-        "tools": [[_plain(tool), _digest(tool.file, folder)] for tool in tools],
+        "backend": [config.get("backend"), *_code([agent.backend], folder)],
+        "tools": [config.get("tools"), [_digest(one.file, folder) for one in agent.tools or []]],
         "response_format": [agent.response_format, _named_file(agent.response_format, folder)],
-        "metrics": _metrics(metrics, folder),
+        "metrics": [config.get("evaluations"), *_metric_code(metrics, folder)],
     }
 
 
-def _planned(case: TestCaseModel, folder: Path) -> PlannedCase:
+def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
     files = [_digest(file.path, folder) for file in case.files or []]
-    code = _code([one.metric for one in case.evaluations or []], folder)
-    return PlannedCase(name=case.name, hash=_hash([_text(case), files, code]))
+    parts = [text, *files, *_metric_code(case.evaluations or [], folder)]
+    return PlannedCase.model_construct(name=case.name, hash=_hash_of_text("\0".join(parts)))
 
 
-def _text(case: TestCaseModel) -> str:
-    try:
-        return case.model_dump_json(exclude_none=True)  # several times as fast as the other way
-    except ValueError:  # half a surrogate pair, say
-        return repr(case)
-
-
-def _metrics(metrics: Sequence[EvaluationMetric], folder: Path) -> list[Any]:
-    return [[_plain(one) for one in metrics], _code([one.metric for one in metrics], folder)]
+def _metric_code(metrics: Sequence[EvaluationMetric], folder: Path) -> list[str]:
+    return _code([one.metric for one in metrics], folder)
 
 
 def _code(targets: Iterable[object], folder: Path) -> list[str]:
@@ -97,10 +92,13 @@ def _digest(path: str | Path, folder: Path) -> str:
     return ""
 
 
-def _plain(value: BaseModel | None) -> Any:
-    return None if value is None else value.model_dump(mode="json", exclude_none=True)
-
-
 def _hash(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return _hash_of_text(_text(value))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def _hash_of_text(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]

@@ -3,10 +3,10 @@
 import json
 import platform
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import metadata
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +32,7 @@ FILE_NAME = "run.jsonl"
 _TELLING = ("key", "token", "secret", "passw", "auth")
 """Parts of names whose values are secrets whatever they look like."""
 _MOST_TRIES = 100
+_LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _MOST_DEPTH = 100
 
 
@@ -84,11 +85,11 @@ class Recorder:
             agent_name=agent.name,
             agent_config_path=agent_config_path,
             resumes=resumes,
-            versions={"holodeck": version} | _versions(agent),
+            versions={"holodeck": version, "python": platform.python_version()},
             commit=commit_of(agent.base_dir),
             hashes=self._fingerprint.parts,
             settings=settings.model_dump(mode="json"),
-            config=agent.model_dump(mode="json", exclude_none=True),
+            config=self._fingerprint.config,
             cases=list(self._fingerprint.cases),
         )
         head = _without_secrets(head, redactor)
@@ -112,6 +113,7 @@ class Recorder:
                     stopped=report.stopped,
                     planned_tests=report.planned_tests,
                     environment=report.environment,
+                    libraries=_libraries(),
                     summary=report.summary,
                 )
             )
@@ -195,9 +197,7 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-def _versions(agent: "Agent") -> dict[str, Any]:
-    found = {"python": platform.python_version()}
-    if agent.backend is None or agent.backend == "semantic_kernel":
-        with suppress(metadata.PackageNotFoundError):
-            found["semantic-kernel"] = metadata.version("semantic-kernel")
-    return found
+def _libraries() -> dict[str, str]:
+    """Versions of what the run has loaded; reading those of what is installed takes too long."""
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in _LIBRARIES}
+    return {name: version for name, version in found.items() if isinstance(version, str)}
