@@ -11,7 +11,7 @@ from dotenv import dotenv_values
 from holodeck.config.source import read_bytes
 from holodeck.config.syntax import decode
 
-_REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 REAL = "environment"
@@ -51,7 +51,7 @@ class Environment(Mapping[str, str]):
         return next((source for source, layer in self._layers if name in layer), None)
 
     def substitute(self, text: str) -> str:
-        """`text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${VAR}` gives `${VAR}`.
+        """`text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` gives `${`.
 
         The default also stands in for a variable that is set and empty. Raises ValueError for a
         variable that is not set and has no default.

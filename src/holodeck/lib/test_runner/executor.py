@@ -150,11 +150,20 @@ class TestExecutor:
         self._started = time.perf_counter()
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
             if len(self._results) < len(self.cases):
-                await self._run_all(await self._ready_backend())
+                await self._run_on_backend()
             report = self.report()
             passed = report.summary.failed == 0
             current.set({names.SUITE_STATUS: "success" if passed else "failure"})
         return report
+
+    async def _run_on_backend(self) -> None:
+        """Run the cases; a backend that was made for this run is let go of with it."""
+        is_ours = self._backend is None
+        try:
+            await self._run_all(await self._ready_backend())
+        finally:
+            if is_ours:
+                await self.shutdown()
 
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
