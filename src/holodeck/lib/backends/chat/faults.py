@@ -71,7 +71,7 @@ def _error_in(body: bytes) -> tuple[str, set[str]]:
 
 def malformed(what: str, body: bytes = b"") -> ChatFault:
     """The fault of an answer that says something else than it should."""
-    shown = f": {excerpt(body, MOST_SHOWN)!r}" if body.strip() else ""
+    shown = f": '{excerpt(body, MOST_SHOWN)}'" if body.strip() else ""
     return ChatFault(f"the provider's answer {what}{shown}", is_transient=True)
 
 
