@@ -62,7 +62,7 @@ async def test_a_wave_of_complaints_halves_once_and_growth_is_slow_from_there():
     tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(30)]
     await settle()
 
-    for slot in list(begun):
+    for slot in begun[:]:
         limiter.overloaded(slot)
     released.set()
     await asyncio.gather(*tasks)

@@ -457,7 +457,7 @@ async def test_every_provider_tries_again(build, fake_openai, provider):
 async def test_calls_share_the_slots_of_their_endpoint_and_waiting_costs_no_time(
     build, fake_openai
 ):
-    fake_openai.otherwise(lambda request: Reply("fine", latency_s=0.1))
+    fake_openai.otherwise("fine", latency_s=0.1)
     factory = build(execution={"parallel_test_cases": 2, "llm_timeout": 0.35})
 
     results = await asyncio.gather(*[factory.invoke_once(f"{n}") for n in range(12)])
