@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.config.environment import cache_dir, hub_url, offline
+from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import ConfigError
 
 
@@ -47,3 +47,32 @@ def test_the_hub_is_the_public_one_unless_named(monkeypatch):
 
     monkeypatch.setenv("HF_ENDPOINT", "https://mirror.example")
     assert hub_url() == "https://mirror.example"
+
+
+@pytest.mark.parametrize(
+    ("variables", "url", "proxy"),
+    [
+        ({}, "https://a.example/v1", None),
+        ({"HTTPS_PROXY": "http://p:1"}, "https://a.example/v1", "http://p:1"),
+        ({"https_proxy": "p:1"}, "https://a.example/v1", "http://p:1"),
+        ({"HTTPS_PROXY": "http://p:1"}, "http://a.example/v1", None),
+        ({"ALL_PROXY": "http://p:1"}, "http://a.example/v1", "http://p:1"),
+        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": "a.example"}, "http://a.example:8/v1", None),
+    ],
+)
+def test_the_proxy_is_the_one_that_everybody_else_uses(monkeypatch, variables, url, proxy):
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert proxy_for(url) == proxy
+
+
+def test_a_proxy_of_another_kind_is_refused(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://p:1")
+    monkeypatch.setenv("https_proxy", "socks5://p:1")
+
+    with pytest.raises(ConfigError, match="begin with http://"):
+        proxy_for("https://a.example")
