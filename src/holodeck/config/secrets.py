@@ -10,6 +10,8 @@ from pydantic import BaseModel, SecretStr
 _SECRET_VARIABLE = re.compile(
     r"SECRET|PASSW(?:OR)?D|PASSPHRASE|APIKEY|CREDENTIAL|(?:KEY|TOKEN)(?:_|\d|$)|_(?:PAT|PWD)$"
 )
+_PLAIN = (str, int, float)
+"""What cannot hold a secret of a configuration; the most of it, so it is told first."""
 _NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|HOME|URL|ENDPOINT)$")
 
 
@@ -28,6 +30,8 @@ def names_a_secret(variable: str) -> bool:
 
 
 def _secrets_in(value: Any) -> Iterator[str]:
+    if value is None or isinstance(value, _PLAIN):
+        return
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):
