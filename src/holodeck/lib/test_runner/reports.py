@@ -5,6 +5,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,8 @@ FORMATS: Registry[Renderer] = Registry(
     },
 )
 """Format → function from a report to its text."""
+PATIENCE_S = 1.0
+"""How long a pipe may be without anybody who reads from it."""
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
 
 
@@ -108,14 +111,23 @@ def _write(data: bytes, path: Path) -> None:
         raise
 
 
+def _opened(target: Path) -> int:
+    """The descriptor of a pipe or device; who reads from a pipe may come a moment late."""
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return os.open(target, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno != errno.ENXIO:
+                raise
+            if time.monotonic() >= give_up_at:
+                raise OSError(errno.ENXIO, "nobody reads from it") from error
+        time.sleep(0.01)
+
+
 def _write_through(data: bytes, target: Path) -> None:
     """Write to what is no file; a pipe that nobody reads is an error instead of a long wait."""
-    try:
-        descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise OSError(errno.ENXIO, "nobody reads from it") from error
-        raise
+    descriptor = _opened(target)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)
