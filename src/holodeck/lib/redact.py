@@ -105,8 +105,7 @@ class Redactor:
     def _walk_model(self, model: ModelT) -> ModelT:
         """The model itself where there is nothing to hide, which is nearly always."""
         changed = {}
-        for name in type(model).model_fields:
-            value = getattr(model, name)
+        for name, value in vars(model).items():
             clean = self._walk(value)
             if clean is not value:
                 changed[name] = clean

@@ -5,6 +5,7 @@ import json
 import logging
 import random
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -16,7 +17,8 @@ from holodeck.lib.backends.calls import CallLimits
 from holodeck.lib.backends.chat.connection import Connections, Server, proxy_header
 from holodeck.lib.backends.chat.faults import ChatFault, broken, malformed, refused
 from holodeck.lib.backends.chat.http import MalformedHttp, TooLarge
-from holodeck.lib.backends.chat.wire import Completion, completion_of, endpoint_of
+from holodeck.lib.backends.chat.wire import Completion, completion_of
+from holodeck.lib.backends.model_settings import endpoint_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
@@ -192,7 +194,7 @@ class ChatClient:
     async def _answer(self, request: bytes) -> Completion:
         """One try. Raises ChatFault."""
         try:
-            async with asyncio.timeout(self._attempt_timeout):
+            async with self._attempt_limit():
                 response = await self._connections().exchange(request)
         except TooLarge as error:
             raise ChatFault(str(error)) from error
@@ -205,6 +207,12 @@ class ChatClient:
         if response.status != 200:
             raise refused(response)
         return completion_of(response.body)
+
+    def _attempt_limit(self) -> AbstractAsyncContextManager[object]:
+        """The time of one try; nothing where there is no limit, as each timeout costs a little."""
+        if self._attempt_timeout is None:
+            return nullcontext()
+        return asyncio.timeout(self._attempt_timeout)
 
     def _connections(self) -> Connections:
         loop = asyncio.get_running_loop()

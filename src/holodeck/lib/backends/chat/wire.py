@@ -1,14 +1,14 @@
 """Chat completions as they stand on the wire: what is asked, and what came back."""
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from holodeck.lib.backends.chat.faults import NOT_A_COMPLETION, malformed
+from holodeck.lib.backends.model_settings import sampling
 from holodeck.lib.tools.base import Tool
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
 MOST_DEPTH = 100
@@ -172,32 +172,8 @@ def fixed_part(
     llm: LLMProvider, tools: Sequence[Tool], schema: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What every request of an agent holds besides the messages."""
-    limit = "max_completion_tokens" if _speaks_new_names(llm) else "max_tokens"
-    part = {
-        "model": llm.name,
-        "temperature": llm.temperature,
-        "top_p": llm.top_p,
-        limit: llm.max_tokens,
-        "response_format": _wrapped(schema),
-        "tools": [_offered(tool) for tool in tools] or None,
-    }
-    return {name: value for name, value in part.items() if value is not None}
-
-
-def _speaks_new_names(llm: LLMProvider) -> bool:
-    """OpenAI has renamed the limit and refuses the old name for its newer models; servers that
-    imitate it often know the old one only."""
-    own_server = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
-    return own_server or llm.provider is ProviderEnum.AZURE_OPENAI
-
-
-def _wrapped(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is None or "json_schema" in schema:
-        return schema
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "answer", "strict": True, "schema": schema},
-    }
+    part = {"model": llm.name, **sampling(llm, schema)}
+    return part | ({"tools": [_offered(tool) for tool in tools]} if tools else {})
 
 
 def _offered(tool: Tool) -> dict[str, Any]:
@@ -207,10 +183,3 @@ def _offered(tool: Tool) -> dict[str, Any]:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def endpoint_of(llm: LLMProvider) -> str:
-    """What shares one limit: provider, address and key, of which only a hash is told."""
-    key = "" if llm.api_key is None else llm.api_key.get_secret_value()
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return f"{llm.provider.value} {llm.endpoint or llm.name} ({digest})"

@@ -1,10 +1,10 @@
 """The real chat service of each provider, and the settings of its requests."""
 
-import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.model_settings import given, sampling
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -29,13 +29,6 @@ def service_maker(
         ProviderEnum.LOCAL: lambda: _local(llm, weights),
     }
     return makers[llm.provider]
-
-
-def endpoint_of(llm: LLMProvider) -> str:
-    """What shares one limit: provider, address and key, of which only a hash is told."""
-    key = "" if llm.api_key is None else llm.api_key.get_secret_value()
-    digest = hashlib.sha256(key.encode()).hexdigest()[:8]
-    return f"{llm.provider.value} {llm.endpoint or llm.name} ({digest})"
 
 
 def _key(llm: LLMProvider, variable: str) -> str:
@@ -111,35 +104,7 @@ def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[st
             "top_p": llm.top_p,
             "num_predict": llm.max_tokens,
         }
-        return _given({"options": _given(options), "format": schema})
+        return given({"options": given(options), "format": schema})
     if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
         raise ConfigError("response_format", "anthropic has none; ask for the format in words")
-    limit = "max_completion_tokens" if _speaks_new_names(llm) else "max_tokens"
-    return _given(
-        {
-            "temperature": llm.temperature,
-            "top_p": llm.top_p,
-            limit: llm.max_tokens,
-            "response_format": _wrapped(schema),
-        }
-    )
-
-
-def _speaks_new_names(llm: LLMProvider) -> bool:
-    """OpenAI itself has renamed the limit and refuses the old name for its newer models; servers
-    that imitate it often know the old one only."""
-    own_server = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
-    return own_server or llm.provider is ProviderEnum.AZURE_OPENAI
-
-
-def _given(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if value is not None}
-
-
-def _wrapped(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is None or "json_schema" in schema:
-        return schema
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": "answer", "strict": True, "schema": schema},
-    }
+    return sampling(llm, schema)

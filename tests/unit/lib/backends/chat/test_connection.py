@@ -43,10 +43,21 @@ def certificate(tmp_path):
 
 @asynccontextmanager
 async def listening(talk, **options):
-    """The port of a server that talks like this."""
-    server = await asyncio.start_server(talk, "127.0.0.1", 0, **options)
+    """The port of a server that talks like this; it leaves nothing open."""
+    talks, writers = [], []
+
+    async def serve(reader, writer):
+        talks.append(asyncio.current_task())
+        writers.append(writer)
+        await talk(reader, writer)
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, **options)
     async with server:
         yield server.sockets[0].getsockname()[1]
+    for writer in writers:
+        writer.transport.abort()
+    await asyncio.gather(*talks, return_exceptions=True)
+    await asyncio.sleep(0)
 
 
 def answering(heads):
@@ -69,7 +80,10 @@ def tunnelling(heads, answer=b"HTTP/1.1 200 Connection established\r\n\r\n"):
         writer.write(answer)
         host, _, port = heads[-1].split()[1].partition(":")
         there = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+        try:
+            await asyncio.gather(_copy(reader, there[1]), _copy(there[0], writer))
+        finally:
+            there[1].transport.abort()
 
     return talk
 
@@ -104,7 +118,6 @@ async def bodies(server, times=2):
         return [(await connections.exchange(request)).body for _ in range(times)]
     finally:
         await connections.close()
-        await asyncio.sleep(0.05)  # the other side sees the end
 
 
 async def test_tls_is_spoken_with_whoever_is_trusted(certificate, monkeypatch):
@@ -146,7 +159,6 @@ async def test_a_proxy_that_refuses_is_named(certificate):
     async with listening(answering([])) as port, listening(tunnelling([], refusal)) as proxy:
         with pytest.raises(ProxyRefused, match="the proxy answered HTTP 407"):
             await bodies(Server(f"https://127.0.0.1:{port}/v1", f"http://127.0.0.1:{proxy}"))
-        await asyncio.sleep(0.05)
 
 
 async def test_a_proxy_learns_the_whole_url_of_a_plain_request():
