@@ -8,8 +8,9 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
-from holodeck.lib.backends.calls import in_words, limited, limits_of
+from holodeck.lib.backends.calls import in_words, limited
 from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, outcome, release
+from holodeck.lib.chat.limits import limits_of
 from holodeck.lib.registry import load_attribute
 from holodeck.models.config import ExecutionConfig
 

@@ -2,54 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.limiter import MOST_SLOTS, time_limit
+from holodeck.lib.limiter import time_limit
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.test_result import Attempt
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class CallLimits:
-    """What one agent call may take."""
-
-    timeout: float | None
-    """Seconds for the whole call, retries included; None: no limit."""
-    attempt_timeout: float | None
-    """Seconds for one try; None: no limit of its own."""
-    retries: int
-    retry_delay: float
-    """Longest wait before the first retry, in seconds."""
-
-
-def limits_of(execution: ExecutionConfig | None) -> CallLimits:
-    """The limits that the settings say; their defaults where nothing is set."""
-    given = execution or ExecutionConfig()
-    return CallLimits(
-        timeout=_setting(given, "llm_timeout"),
-        attempt_timeout=_setting(given, "attempt_timeout"),
-        retries=_setting(given, "max_retries"),
-        retry_delay=_setting(given, "retry_delay"),
-    )
-
-
-def most_at_once(execution: ExecutionConfig | None) -> int:
-    """The bound of `--parallel` on requests; `auto` leaves the limiter its own."""
-    wanted = execution.parallel_test_cases if execution else None
-    return wanted if isinstance(wanted, int) else MOST_SLOTS
-
-
-def _setting(execution: ExecutionConfig, field: str) -> Any:
-    value = getattr(execution, field)
-    if value is not None:
-        return value
-    metadata = ExecutionConfig.model_fields[field].metadata
-    return next(item.default for item in metadata if isinstance(item, Setting))
 
 
 async def limited(

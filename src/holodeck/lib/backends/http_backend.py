@@ -9,9 +9,10 @@ from urllib.parse import urlsplit
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.answers import text_of, tool_use, usage_of
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.calls import limited, limits_of, most_at_once
+from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
+from holodeck.lib.chat.limits import limits_of, most_at_once
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.agent import HttpBackendConfig

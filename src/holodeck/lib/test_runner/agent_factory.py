@@ -13,7 +13,7 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.backends.calls import most_at_once
+from holodeck.lib.chat.limits import most_at_once
 from holodeck.lib.limiter import Limiters, time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig

@@ -7,10 +7,11 @@ from typing import Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.calls import limited, limits_of, most_at_once
-from holodeck.lib.backends.chat.client import ChatClient, Endpoint
+from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.chat.loop import AgentCall, ChatLoop, ChatMessage
 from holodeck.lib.backends.chat.wire import fixed_part
+from holodeck.lib.chat.client import ChatClient, Endpoint
+from holodeck.lib.chat.limits import limits_of, most_at_once
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
 from holodeck.models.config import ExecutionConfig

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
-from holodeck.lib.backends.chat.client import ChatClient, Trail, encoded
-from holodeck.lib.backends.chat.wire import Completion, WireCall, arguments_of, said
+from holodeck.lib.backends.chat.wire import arguments_of, said
+from holodeck.lib.chat.client import ChatClient, Trail, encoded
+from holodeck.lib.chat.completion import Completion, WireCall
 from holodeck.lib.tools.base import Tool, run_tool
 
 MOST_TOOL_ROUNDS = 20

@@ -1,122 +1,16 @@
-"""Chat completions as they stand on the wire: what is asked, and what came back."""
+"""An agent's side of chat completions on the wire: what is offered, said and called."""
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from holodeck.lib.backends.chat.faults import NOT_A_COMPLETION, malformed
-from holodeck.lib.backends.model_settings import sampling
+from holodeck.lib.chat.completion import Completion, WireCall
+from holodeck.lib.chat.settings import sampling
 from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider
-from holodeck.models.token_usage import TokenUsage
 
 MOST_DEPTH = 100
 """Of tool arguments: deeper ones cannot be written into a report."""
-
-
-@dataclass(frozen=True)
-class WireCall:
-    """A tool call as the model wrote it."""
-
-    id: str
-    name: str
-    arguments: str
-    """JSON, or what the model took for it."""
-
-
-@dataclass(frozen=True)
-class Completion:
-    """One answer of a model."""
-
-    text: str | None
-    calls: Sequence[WireCall]
-    usage: TokenUsage
-
-
-def completion_of(body: bytes) -> Completion:
-    """The completion that an answer holds. Raises ChatFault."""
-    document = _document(body)
-    choices = document.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise malformed(f"is {NOT_A_COMPLETION}: it has no choices", body)
-    message = choices[0].get("message") if isinstance(choices[0], dict) else None
-    if not isinstance(message, dict):
-        raise malformed(f"is {NOT_A_COMPLETION}: its choice has no message", body)
-    try:
-        return Completion(_text(message), _calls(message), _usage(document.get("usage")))
-    except TypeError as error:
-        raise malformed(f"is {NOT_A_COMPLETION}: {error}", body) from error
-
-
-def _document(body: bytes) -> dict[str, Any]:
-    if not body.strip():
-        raise malformed(f"is empty, {NOT_A_COMPLETION}")
-    if body.lstrip()[:1] == b"<":
-        raise malformed(f"is HTML, {NOT_A_COMPLETION}", body)
-    try:
-        document = json.loads(body)
-    except RecursionError as error:
-        raise malformed("is JSON that is nested too deep", body) from error
-    except ValueError as error:
-        raise malformed(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
-    if not isinstance(document, dict):
-        raise malformed(f"is {NOT_A_COMPLETION}", body)
-    return document
-
-
-def _text(message: dict[str, Any]) -> str | None:
-    content = message.get("content")
-    if content is None:
-        refusal = message.get("refusal")
-        return refusal if isinstance(refusal, str) else None
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [None]
-    texts = [part.get("text", "") if isinstance(part, dict) else None for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("its content is no text")
-    return "".join(map(str, texts))
-
-
-def _calls(message: dict[str, Any]) -> list[WireCall]:
-    calls = message.get("tool_calls")
-    if calls is None:
-        return []
-    if not isinstance(calls, list):
-        raise TypeError("its tool calls are no list")
-    return [_call(one) for one in calls]
-
-
-def _call(one: Any) -> WireCall:
-    function = one.get("function") if isinstance(one, dict) else None
-    function = {} if function is None and isinstance(one, dict) else function
-    if not isinstance(function, dict):
-        raise TypeError("a tool call of it is none")
-    arguments = function.get("arguments")
-    if isinstance(arguments, dict):
-        arguments = json.dumps(arguments)
-    values = [one.get("id"), function.get("name"), arguments]
-    if not all(value is None or isinstance(value, str) for value in values):
-        raise TypeError("a tool call of it holds something else than text")
-    call_id, name, written = (value or "" for value in values)
-    return WireCall(call_id, name, written)
-
-
-def _usage(usage: Any) -> TokenUsage:
-    if usage is None:
-        return TokenUsage.zero()
-    if not isinstance(usage, dict):
-        raise TypeError("its usage is none")
-    read, written = (_tokens(usage, name) for name in ("prompt_tokens", "completion_tokens"))
-    return TokenUsage.of(read, written)
-
-
-def _tokens(usage: dict[str, Any], name: str) -> int:
-    value = usage.get(name)
-    if value is not None and not isinstance(value, int):
-        raise TypeError(f"its usage counts {name} with something else than a number")
-    return max(0, value or 0)
 
 
 def arguments_of(call: WireCall) -> tuple[dict[str, Any], str | None]:

@@ -11,11 +11,11 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
 from semantic_kernel.functions import KernelArguments
 
-from holodeck.lib.backends.model_settings import endpoint_of
 from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
 from holodeck.lib.backends.semantic_kernel.functions import add_tools
 from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
 from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
+from holodeck.lib.chat.settings import endpoint_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.model_settings import given, sampling
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
+from holodeck.lib.chat.settings import given, sampling
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:

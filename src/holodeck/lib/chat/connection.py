@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from holodeck.lib.backends.chat.http import MalformedHttp, Reading, Response, TooLarge
+from holodeck.lib.chat.http import MalformedHttp, Reading, Response, TooLarge
 
 LONGEST_IDLE_S = 30.0
 """Balancers forget quiet connections without a word."""

@@ -5,7 +5,7 @@ import ssl
 from typing import Any
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.backends.chat.http import Response
+from holodeck.lib.chat.http import Response
 from holodeck.lib.retry import parse_retry_after
 from holodeck.lib.text import one_line
 

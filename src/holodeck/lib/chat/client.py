@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.calls import CallLimits
-from holodeck.lib.backends.chat.connection import Connections, Server, proxy_header
-from holodeck.lib.backends.chat.faults import ChatFault, broken, malformed, refused
-from holodeck.lib.backends.chat.http import MalformedHttp, TooLarge
-from holodeck.lib.backends.chat.wire import Completion, completion_of
-from holodeck.lib.backends.model_settings import endpoint_of
+from holodeck.lib.chat.completion import Completion, completion_of
+from holodeck.lib.chat.connection import Connections, Server, proxy_header
+from holodeck.lib.chat.faults import ChatFault, broken, malformed, refused
+from holodeck.lib.chat.http import MalformedHttp, TooLarge
+from holodeck.lib.chat.limits import CallLimits
+from holodeck.lib.chat.settings import endpoint_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry

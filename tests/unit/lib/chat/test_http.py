@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.backends.chat.http import MalformedHttp, Reading, TooLarge
+from holodeck.lib.chat.http import MalformedHttp, Reading, TooLarge
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
