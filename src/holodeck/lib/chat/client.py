@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,17 +12,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from holodeck.errors import ConfigError
 from holodeck.lib.chat.completion import Completion, completion_of
-from holodeck.lib.chat.connection import Connections, Server, proxy_header
+from holodeck.lib.chat.connection import Connections, proxy_header
+from holodeck.lib.chat.endpoint import Endpoint
 from holodeck.lib.chat.faults import ChatFault, broken, malformed, refused
 from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.settings import endpoint_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
-from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_result import Attempt
 from holodeck.models.token_usage import TokenUsage
 
@@ -32,9 +30,6 @@ if TYPE_CHECKING:
     from holodeck.lib.observability.spans import Span
 
 logger = logging.getLogger(__name__)
-
-OPENAI_URL = "https://api.openai.com/v1"
-AZURE_VERSION = "2024-10-21"
 
 
 @dataclass
@@ -48,67 +43,6 @@ class Trail:
     """Seconds that requests waited for a slot."""
 
 
-@dataclass(frozen=True)
-class Endpoint:
-    """Where chat completions are to be had, and with what."""
-
-    server: Server
-    headers: Mapping[str, str]
-    name: str
-    """What shares one limit; tells no secret."""
-
-    @classmethod
-    def of(cls, llm: LLMProvider, proxy: str | None = None) -> "Endpoint":
-        """The endpoint of a model. Raises ConfigError."""
-        makers = {ProviderEnum.OPENAI: _openai, ProviderEnum.AZURE_OPENAI: _azure}
-        make = makers.get(llm.provider)
-        if make is None:
-            raise ConfigError(
-                "model.provider",
-                f"'backend: chat' does not speak to {llm.provider.value}; write 'openai' with the"
-                " 'endpoint' of an OpenAI-compatible server, or leave 'backend' out",
-            )
-        url, headers = make(llm)
-        server = Server(_checked(url), proxy)
-        return cls(server, headers, endpoint_of(llm))
-
-
-def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    base = (llm.endpoint or OPENAI_URL).rstrip("/")
-    key = _key(llm, "OPENAI_API_KEY", needed=llm.endpoint is None)
-    return f"{base}/chat/completions", {"Authorization": f"Bearer {key}"} if key else {}
-
-
-def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    from urllib.parse import quote  # noqa: PLC0415 - the only user of it
-
-    base = (llm.endpoint or "").rstrip("/")
-    version = quote(llm.api_version or AZURE_VERSION)
-    deployment = quote(llm.name, safe="")
-    url = f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
-    return url, {"api-key": _key(llm, "AZURE_OPENAI_API_KEY", needed=True)}
-
-
-def _key(llm: LLMProvider, variable: str, *, needed: bool) -> str:
-    key = "" if llm.api_key is None else llm.api_key.get_secret_value().strip()
-    if needed and not key:
-        raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError("model.api_key", "holds characters that no key has; copy it again")
-    return key
-
-
-def _checked(url: str) -> str:
-    server = Server(url)
-    try:
-        is_usable = server.parts.scheme in {"http", "https"} and server.host and server.port
-    except ValueError:
-        is_usable = False
-    if not (is_usable and url.isascii() and url.isprintable() and " " not in url):
-        raise ConfigError("model.endpoint", "is no URL such as 'https://host/v1'")
-    return url
-
-
 class ChatClient:
     """Asks one endpoint for chat completions; one set of connections per event loop.
 
@@ -118,6 +52,7 @@ class ChatClient:
         limits: How long a try may take, and how often it is made again.
         limiters: The slots that requests share with all others of the endpoint.
         kind: The kind of work, each of which has slots of its own.
+        read: What makes a completion of an answer's body; raises ChatFault.
     """
 
     def __init__(
@@ -127,6 +62,7 @@ class ChatClient:
         limits: CallLimits,
         limiters: Limiters,
         kind: str = "agent",
+        read: Callable[[bytes], Completion] = completion_of,
     ) -> None:
         self._endpoint = endpoint
         self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
@@ -135,6 +71,7 @@ class ChatClient:
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
         self._kind = kind
+        self._read = read
         self._head = _head(endpoint)
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = (
             WeakKeyDictionary()
@@ -206,7 +143,7 @@ class ChatClient:
             raise broken(error, self._endpoint.server.authority) from error
         if response.status != 200:
             raise refused(response)
-        return completion_of(response.body)
+        return self._read(response.body)
 
     def _attempt_limit(self) -> AbstractAsyncContextManager[object]:
         """The time of one try; nothing where there is no limit, as each timeout costs a little."""

@@ -1,7 +1,8 @@
 """What came back from a chat completion: text, tool calls, usage."""
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,10 @@ class Completion:
     text: str | None
     calls: Sequence[WireCall]
     usage: TokenUsage
+    chances: Mapping[str, float] | None = None
+    """How likely each first token was, 0 to 1, where the endpoint says so."""
+    is_cut: bool = False
+    """Whether the answer ended at the limit of tokens."""
 
 
 def completion_of(body: bytes) -> Completion:
@@ -38,7 +43,13 @@ def completion_of(body: bytes) -> Completion:
     if not isinstance(message, dict):
         raise malformed(f"is {NOT_A_COMPLETION}: its choice has no message", body)
     try:
-        return Completion(_text(message), _calls(message), _usage(document.get("usage")))
+        return Completion(
+            _text(message),
+            _calls(message),
+            _usage(document.get("usage")),
+            chances_in(choices[0].get("logprobs")),
+            choices[0].get("finish_reason") == "length",
+        )
     except TypeError as error:
         raise malformed(f"is {NOT_A_COMPLETION}: {error}", body) from error
 
@@ -111,3 +122,17 @@ def _tokens(usage: dict[str, Any], name: str) -> int:
     if value is not None and not isinstance(value, int):
         raise TypeError(f"its usage counts {name} with something else than a number")
     return max(0, value or 0)
+
+
+def chances_in(logprobs: Any) -> Mapping[str, float] | None:
+    """How likely each first token was, from the `logprobs` of a choice; None if it tells none."""
+    content = logprobs.get("content") if isinstance(logprobs, dict) else None
+    first = content[0] if isinstance(content, list) and content else None
+    if not isinstance(first, dict):
+        return None
+    found: dict[str, float] = {}
+    for one in [*(first.get("top_logprobs") or ()), first]:
+        token, logprob = (one.get("token"), one.get("logprob")) if isinstance(one, dict) else (0, 0)
+        if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
+            found.setdefault(token, math.exp(logprob))
+    return found or None

@@ -29,7 +29,10 @@ class ChatFault(BackendSessionError):
         is_overload: bool = False,
         asked_wait: float | None = None,
         hopeless: bool = False,
+        status: int | None = None,
     ) -> None:
+        self.status = status
+        """Of the HTTP answer; None if there was none or it was fine."""
         self.is_transient = is_transient
         self.is_overload = is_overload
         """Whether the provider gets more than it takes."""
@@ -51,6 +54,7 @@ def refused(response: Response) -> ChatFault:
         is_overload=status in OVERLOAD_STATUS,
         asked_wait=parse_retry_after(response.headers),
         hopeless=hopeless or status in REFUSED_STATUS,
+        status=status,
     )
 
 

@@ -20,5 +20,5 @@ def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> Chat
         [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []],
         response_schema(agent),
         execution,
-        proxy_for(agent.model.endpoint or "https://api.openai.com"),
+        proxy_for,
     )

@@ -10,7 +10,8 @@ from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.chat.loop import AgentCall, ChatLoop, ChatMessage
 from holodeck.lib.backends.chat.wire import fixed_part
-from holodeck.lib.chat.client import ChatClient, Endpoint
+from holodeck.lib.chat.client import ChatClient
+from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
 from holodeck.lib.chat.limits import limits_of, most_at_once
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
@@ -27,7 +28,7 @@ class ChatBackend:
         tools: What the model may call.
         schema: What the answer must look like; any text if not given.
         execution: Time limits and retries; their defaults if not given.
-        proxy: URL of the proxy on the way.
+        proxy_for: Names the proxy on the way to a URL.
 
     Raises:
         ConfigError: The provider, the key or the endpoint makes no sense. Nothing is sent.
@@ -40,11 +41,12 @@ class ChatBackend:
         tools: Sequence[Tool] = (),
         schema: dict[str, Any] | None = None,
         execution: ExecutionConfig | None = None,
-        proxy: str | None = None,
+        proxy_for: ProxyFor | None = None,
     ) -> None:
         self._limits = limits_of(execution)
         limiters = Limiters(most_at_once(execution))
-        self._client = ChatClient(Endpoint.of(llm, proxy), llm.name, self._limits, limiters)
+        endpoint = Endpoint.of(llm, proxy_for)
+        self._client = ChatClient(endpoint, llm.name, self._limits, limiters)
         self._loop = ChatLoop(self._client, fixed_part(llm, tools, schema), tools)
         self._instructions = instructions
         self._wants_structure = schema is not None
