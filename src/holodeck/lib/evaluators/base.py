@@ -1,6 +1,5 @@
 """What every metric is: inputs checked, one time limit, tries, and a result that is a number."""
 
-import asyncio
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -10,6 +9,7 @@ from typing import Any, ClassVar
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.limiter import time_limit
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import ToolInvocation
 
@@ -52,7 +52,8 @@ class BaseEvaluator(ABC):
     """A metric. Subclasses say what they need in PARAM_SPEC and compute in `_evaluate_impl`.
 
     Args:
-        timeout: Seconds for one evaluation, all its tries included; None for no limit.
+        timeout: Seconds for one evaluation, all its tries included but not the wait for a slot of
+            the judge; None for no limit.
         retry_config: How often an evaluation is tried again; three times if not given.
     """
 
@@ -88,14 +89,14 @@ class BaseEvaluator(ABC):
         self._refuse_missing(kwargs)
         await self._prepare()
         tried = _Tries(self)
-        limit = asyncio.timeout(self.timeout)
+        limit = None
         try:
-            async with limit:
+            async with time_limit(self.timeout) as limit:
                 result = await tried.run(kwargs)
         except (EvaluationError, ConfigError):
             raise
         except Exception as error:
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
             reason = f"{type(error).__name__}: {error}"
             raise EvaluationError(f"{self.name} failed{tried.as_text()}: {reason}") from error

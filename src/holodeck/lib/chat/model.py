@@ -1,0 +1,54 @@
+"""A model that answers messages: what judges and simulated users talk to."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from holodeck.models.token_usage import TokenUsage
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model is asked."""
+
+    messages: Sequence[Mapping[str, Any]]
+    """As OpenAI has them: `role` and `content`."""
+    schema: Mapping[str, Any] | None = None
+    """JSON schema of the answer, where the endpoint can hold a model to one; None for text."""
+    is_json: bool = False
+    """Whether the answer is to be any JSON object."""
+    top_logprobs: int | None = None
+    """How many alternatives of the first token to tell, with their chances; None for none."""
+    max_tokens: int | None = None
+    """Most tokens of this answer; None leaves it to the model's own settings."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a model answered."""
+
+    text: str
+    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    chances: Mapping[str, float] | None = None
+    """How likely each first token was, 0 to 1; None where that is not told."""
+    is_cut: bool = False
+    """Whether the answer ended at the limit of tokens."""
+    waited_s: float = 0.0
+    """Seconds that the request waited for its turn."""
+
+
+class ChatModel(Protocol):
+    """Whoever answers questions; any number at once, on any event loop."""
+
+    @property
+    def name(self) -> str:
+        """What reports call it: provider and model."""
+        ...
+
+    async def answer(self, question: Question) -> Said:
+        """The model's answer. Raises BackendError."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what belongs to the running event loop; may be used again."""
+        ...

@@ -1,0 +1,1 @@
+"""Models that judge: how they are reached, asked, believed and paid."""

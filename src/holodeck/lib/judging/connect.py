@@ -1,0 +1,73 @@
+"""From a model of the configuration to a judge that can be asked."""
+
+from functools import partial
+from pathlib import Path
+
+from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
+from holodeck.lib.chat.http_model import HttpChatModel
+from holodeck.lib.chat.limits import limits_of, most_at_once
+from holodeck.lib.chat.model import ChatModel
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.limiter import Limiters
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import LLMProvider, ProviderEnum
+
+UNSAID = {"temperature": 0.0, "max_tokens": None}
+"""Settings of a judge that its configuration does not give: the same verdict each time, and no
+limit that would cut its JSON."""
+
+
+class Judges:
+    """The judges of a run: one for each model, whoever asks for it.
+
+    Args:
+        execution: Time limits and retries; their defaults if not given.
+        base_dir: Where relative paths to weights start; the working folder if not given.
+        is_offline: Whether weights of local models may not be fetched.
+    """
+
+    def __init__(
+        self,
+        execution: ExecutionConfig | None = None,
+        base_dir: Path | None = None,
+        *,
+        is_offline: bool = False,
+    ) -> None:
+        self._base_dir = base_dir or Path.cwd()
+        self._limits = limits_of(execution)
+        self._limiters = Limiters(most_at_once(execution))
+        self._is_offline = is_offline
+        self._judges: dict[str, Judge] = {}
+
+    def of(self, llm: LLMProvider, *, is_agents_own: bool = False) -> Judge:
+        """The judge on a model. Raises ConfigError.
+
+        Of the agent's own model, the sampling settings are the agent's and not the judge's.
+        """
+        kept = frozenset() if is_agents_own else llm.model_fields_set
+        unsaid = {name: value for name, value in UNSAID.items() if name not in kept}
+        llm = llm.model_copy(update=unsaid)
+        key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
+        if key not in self._judges:
+            self._judges[key] = Judge(self._model(llm))
+        return self._judges[key]
+
+    def _model(self, llm: LLMProvider) -> ChatModel:
+        if llm.provider is ProviderEnum.LOCAL:
+            return self._local(llm)
+        return HttpChatModel(llm, self._limits, self._limiters, proxy_for=proxy_for)
+
+    def _local(self, llm: LLMProvider) -> ChatModel:
+        # Imported here because most judges are elsewhere.
+        from holodeck.lib.local_models.chat_model import LocalChatModel
+        from holodeck.lib.local_models.store import ModelStore
+        from holodeck.lib.ui.download import DownloadProgress  # noqa: PLC0415
+
+        store = ModelStore(cache_dir(), self._is_offline or offline(), hub_url())
+        weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
+        return LocalChatModel(llm, weights, self._limits.timeout)
+
+    async def close(self) -> None:
+        """Let go of the connections of the running event loop."""
+        for judge in self._judges.values():
+            await judge.close()

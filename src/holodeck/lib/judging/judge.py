@@ -1,0 +1,206 @@
+"""A model that judges: asked for JSON, believed only when the answer is what was asked for."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
+from holodeck.lib.chat.model import ChatModel, Question, Said
+from holodeck.lib.text import one_line
+from holodeck.models.token_usage import TokenUsage
+
+logger = logging.getLogger(__name__)
+
+JsonObject = dict[str, Any]
+Messages = Sequence[Mapping[str, Any]]
+Reader = Callable[[Any], Any]
+"""Turns the JSON of an answer into a value; raises ValueError in words for the judge."""
+
+MOST_REFUSALS = 3
+"""So many questions in a row that a judge's endpoint refuses for good end the asking."""
+MOST_QUOTED = 160
+
+
+@dataclass
+class Spent:
+    """What judging has cost: counted apart from what the agent costs."""
+
+    calls: int = 0
+    usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    seconds: float = 0.0
+    """Of asking, without the wait for a slot."""
+    judge: str | None = None
+    """The model that was asked."""
+
+    def add(self, judge: str, said: Said, seconds: float) -> None:
+        """Count one answer."""
+        self.calls += 1
+        self.usage += said.usage
+        self.seconds += max(0.0, seconds - said.waited_s)
+        self.judge = judge
+
+
+_spent: ContextVar[Spent | None] = ContextVar("holodeck_judging", default=None)
+
+
+@contextmanager
+def counted(spent: Spent) -> Iterator[Spent]:
+    """Count what judges are asked inside the block, in tasks that it starts, too."""
+    token = _spent.set(spent)
+    try:
+        yield spent
+    finally:
+        _spent.reset(token)
+
+
+class Judge:
+    """Asks one model for verdicts.
+
+    Every answer is checked against the schema that it was asked for. One that is something else is
+    shown to the judge once, with what is wrong; a second one is an EvaluationError. Scores are
+    never bent into their range.
+    """
+
+    def __init__(self, model: ChatModel) -> None:
+        self._model = model
+        self._refusals = 0
+        self._refusal: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The model: provider and name."""
+        return self._model.name
+
+    async def ask(
+        self, messages: Messages, schema: Mapping[str, Any], read: Reader | None = None
+    ) -> Any:
+        """The JSON of the judge's answer, valid by `schema`; what `read` makes of it, if given.
+
+        Raises EvaluationError.
+        """
+        question = Question(messages, schema=schema)
+        return await self._believed(question, _reader(schema, read))
+
+    async def ask_loosely(self, messages: Messages, read: Reader) -> Any:
+        """What `read` makes of the JSON object that the judge answers. Raises EvaluationError.
+
+        For prompts that say themselves what the JSON is to hold.
+        """
+        return await self._believed(Question(messages, is_json=True), read)
+
+    async def say(
+        self, messages: Messages, *, max_tokens: int | None = None, top_logprobs: int | None = None
+    ) -> Said:
+        """The judge's answer as text, unchecked. Raises EvaluationError."""
+        return await self._said(
+            Question(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
+        )
+
+    async def close(self) -> None:
+        """Let go of the connections of the running event loop."""
+        await self._model.close()
+
+    async def _believed(self, question: Question, read: Reader) -> Any:
+        said = await self._said(question)
+        try:
+            return read(_parsed(said))
+        except ValueError as error:
+            wrong = str(error)
+            logger.info("%s: asked once more: %s", self.name, wrong)
+        said = await self._said(_again(question, said, wrong))
+        try:
+            return read(_parsed(said))
+        except ValueError as error:
+            raise EvaluationError(
+                f"the judge {self.name} did not answer as asked, twice: {error};"
+                f" it said {_quoted(said.text)}"
+            ) from error
+
+    async def _said(self, question: Question) -> Said:
+        if self._refusal is not None:
+            raise EvaluationError(self._refusal)
+        started = time.perf_counter()
+        try:
+            said = await self._model.answer(question)
+        except ConfigError:
+            raise
+        except HoloDeckError as error:
+            self._note_refusal(error)
+            raise EvaluationError(f"the judge {self.name}: {error}") from error
+        self._refusals = 0
+        spent = _spent.get()
+        if spent is not None:
+            spent.add(self.name, said, time.perf_counter() - started)
+        return said
+
+    def _note_refusal(self, error: HoloDeckError) -> None:
+        """A judge that is refused for good, again and again, is not asked any more."""
+        hopeless = isinstance(error, BackendError) and error.hopeless
+        self._refusals = self._refusals + 1 if hopeless else 0
+        if self._refusals >= MOST_REFUSALS and self._refusal is None:
+            self._refusal = (
+                f"the judge {self.name} is not asked any more: {error}"
+                f" ({MOST_REFUSALS} times in a row)"
+            )
+            logger.error("%s", self._refusal)
+
+
+def _parsed(said: Said) -> Any:
+    """The JSON of an answer. Raises ValueError in words for the judge."""
+    text = said.text.strip()
+    if not text:
+        raise ValueError("the answer is empty")
+    if said.is_cut:
+        raise ValueError("the answer was cut off at the limit of tokens")
+    if text.startswith("```"):
+        raise ValueError("the answer stands inside a Markdown fence; write the bare JSON")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("the answer is nested too deep") from error
+    except ValueError as error:
+        raise ValueError(f"the answer is not JSON ({error})") from error
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _reader(schema: Mapping[str, Any], read: Reader | None) -> Reader:
+    def checked(value: Any) -> Any:
+        refuse_misfits(value, schema)
+        return value if read is None else read(value)
+
+    return checked
+
+
+def refuse_misfits(value: Any, schema: Mapping[str, Any]) -> None:
+    """Raise ValueError, in words for the judge, for a value that the schema does not allow."""
+    # Imported here because only judged runs need it, and it takes 50 ms.
+    import jsonschema
+
+    validator = jsonschema.validators.validator_for(schema)(schema)
+    error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+    if error is not None:
+        place = ".".join(map(str, error.absolute_path))
+        raise ValueError(f"{place}: {error.message}" if place else error.message)
+
+
+def _again(question: Question, said: Said, wrong: str) -> Question:
+    """The question once more, with the answer that was none and what is wrong with it."""
+    wish = f"That cannot be used: {wrong}. Answer again, with nothing but the JSON asked for."
+    messages = [
+        *question.messages,
+        {"role": "assistant", "content": said.text or "(nothing)"},
+        {"role": "user", "content": wish},
+    ]
+    return Question(messages, question.schema, question.is_json, max_tokens=question.max_tokens)
+
+
+def _quoted(text: str) -> str:
+    return repr(one_line(text, MOST_QUOTED)) if text.strip() else "nothing"

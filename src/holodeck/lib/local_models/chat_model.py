@@ -1,0 +1,75 @@
+"""A model in the process, as judges and simulated users talk to it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from holodeck.lib.chat.completion import chances_in
+from holodeck.lib.chat.model import Question, Said
+from holodeck.lib.local_models.runtime import LocalModel
+from holodeck.lib.local_models.tool_schema import bounded
+from holodeck.lib.threads import in_thread
+from holodeck.models.llm import LLMProvider
+from holodeck.models.token_usage import TokenUsage
+
+MOST_CHARACTERS = 1000
+"""Of each text inside a JSON answer, so that a small model cannot run on for ever."""
+MOST_TOKENS = 1024
+
+
+class LocalChatModel:
+    """Answers through llama.cpp in the process, one question at a time.
+
+    Args:
+        llm: The model; its sampling settings hold for every question.
+        path_of: Name → the weights, fetched if they are not there yet.
+        time_limit: Seconds that computing one answer may take; None for no limit.
+    """
+
+    def __init__(
+        self, llm: LLMProvider, path_of: Callable[[str], Path], time_limit: float | None = None
+    ) -> None:
+        self._llm = llm
+        self._path_of = path_of
+        self._time_limit = time_limit
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        return f"{self._llm.provider.value}/{self._llm.name}"
+
+    async def answer(self, question: Question) -> Said:
+        """The model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
+        model = await in_thread(self._load, name="holodeck-model")
+        completion = await model.acomplete(self._request(question), self._time_limit)
+        choice, usage = completion["choices"][0], completion["usage"]
+        return Said(
+            choice["message"]["content"],
+            TokenUsage.of(usage["prompt_tokens"], usage["completion_tokens"]),
+            chances_in(choice.get("logprobs")),
+            choice["finish_reason"] == "length",
+            completion["timings"]["queued_ms"] / 1000,
+        )
+
+    async def close(self) -> None:
+        """Nothing to let go of: the model stays loaded for whoever asks next."""
+
+    def _load(self) -> LocalModel:
+        return LocalModel.load(self._path_of(self._llm.name))
+
+    def _request(self, question: Question) -> dict[str, Any]:
+        request: dict[str, Any] = {
+            "messages": [dict(one) for one in question.messages],
+            "temperature": self._llm.temperature,
+            "top_p": self._llm.top_p,
+            "max_tokens": question.max_tokens or self._llm.max_tokens or MOST_TOKENS,
+        }
+        if question.schema is not None:
+            schema = bounded(question.schema, MOST_CHARACTERS)
+            wanted = {"name": "answer", "schema": schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+        elif question.is_json:
+            request["response_format"] = {"type": "json_object"}
+        if question.top_logprobs is not None:
+            request |= {"logprobs": True, "top_logprobs": question.top_logprobs}
+        return {name: value for name, value in request.items() if value is not None}
