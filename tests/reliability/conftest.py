@@ -1,4 +1,7 @@
-"""Counts what was survived, and says so at the end of a run."""
+"""Counts what was survived and which promises were kept, and says so at the end of a run."""
+
+from support.faults import WAYS
+from support.promises import verdicts
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -6,13 +9,26 @@ def pytest_terminal_summary(terminalreporter):
         report
         for kind in ("passed", "failed")
         for report in terminalreporter.stats.get(kind, [])
-        if "reliability/" in report.nodeid and report.when == "call"
+        if report.when == "call" or report.failed
     ]
-    faults = [report for report in reports if "test_faults.py" in report.nodeid]
-    if faults:
-        passed = sum(report.passed for report in faults)
-        terminalreporter.write_line(f"faults survived: {passed}/{len(faults)}")
+    faults = [report for report in reports if "reliability/test_faults.py" in report.nodeid]
+    for way in WAYS:
+        found = [report.passed for report in faults if f"[{way}: " in report.nodeid]
+        if found:
+            line = f"faults survived: {sum(found)}/{len(found)} ({way})"
+            terminalreporter.write_line(line)
     for report in reports:  # a test says `record_property("counted", …)`
         for name, line in report.user_properties:
             if name == "counted":
                 terminalreporter.write_line(line)
+    _tell_promises(terminalreporter, reports)
+
+
+def _tell_promises(terminalreporter, reports):
+    outcomes: dict[str, bool] = {}
+    for report in reports:
+        name = report.nodeid.partition("[")[0]
+        outcomes[name] = outcomes.get(name, True) and report.passed
+    kept = list(verdicts(outcomes))
+    if kept:
+        terminalreporter.write_line(f"promises kept: {sum(kept)}/{len(kept)}")

@@ -1,23 +1,29 @@
-"""Whatever a provider does wrong: what may pass is tried again, the rest is one row in words."""
+"""Whatever a provider does wrong: what may pass is tried again, the rest is one row in words.
+
+Every way to a model meets every fault, and the page about faults says what comes of it.
+"""
 
 import asyncio
 import re
-from dataclasses import replace
 
 import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
+from support.fault_table import cell, cells_on_page
 from support.faults import (
     CASES,
+    CHAT_OWN,
     HARMLESS,
     PERMANENT,
     TRANSIENT,
+    WAYS,
     Kind,
     Spoiled,
     agent_for,
     outcome_of,
+    report_of_spoiled,
     run_cases,
     settings,
 )
@@ -25,81 +31,77 @@ from support.faults import (
 PYTHON_WORDS = re.compile(
     r"Traceback|has no attribute|NoneType|validation error|recursion|not iter"
 )
+ON_PAGE = cells_on_page()
+OWN = {"Semantic Kernel": {}, "chat": CHAT_OWN}
+TAKEN = {way: [k for k in HARMLESS if k.name not in own] for way, own in OWN.items()}
+LASTING = {
+    way: [*(k for k in PERMANENT if k.name not in own), *own.values()] for way, own in OWN.items()
+}
+on_both_ways = pytest.mark.parametrize("way", WAYS)
 
 
-@pytest.mark.parametrize("kind", TRANSIENT, ids=lambda kind: kind.name)
-async def test_what_may_pass_is_tried_again_and_every_case_passes(kind):
-    outcome = await outcome_of(kind)
+def each(kinds):
+    """Every way with each of its kinds, by its name."""
+    pairs = [(way, kind) for way in WAYS for kind in kinds[way]]
+    return pytest.mark.parametrize(
+        ("way", "kind"), pairs, ids=[f"{way}: {kind.name}" for way, kind in pairs]
+    )
+
+
+@each(dict.fromkeys(WAYS, TRANSIENT))
+async def test_what_may_pass_is_tried_again_and_every_case_passes(way, kind):
+    outcome = await outcome_of(kind, **WAYS[way])
 
     assert outcome.passed == CASES
-    assert outcome.requests == CASES * (kind.times + 1)
+    assert list(outcome.asked.values()) == [kind.times + 1] * CASES
+    assert cell(outcome) == ON_PAGE[kind.name, way]
 
 
-@pytest.mark.parametrize("kind", HARMLESS, ids=lambda kind: kind.name)
-async def test_a_strange_answer_is_still_an_answer(kind):
-    outcome = await outcome_of(kind)
+@each(TAKEN)
+async def test_a_strange_answer_is_still_an_answer(way, kind):
+    outcome = await outcome_of(kind, **WAYS[way])
 
     assert outcome.passed == CASES
-    assert outcome.requests == CASES
+    assert list(outcome.asked.values()) == [1] * CASES
+    assert cell(outcome) == ON_PAGE[kind.name, way]
 
 
-@pytest.mark.parametrize("kind", PERMANENT, ids=lambda kind: kind.name)
-async def test_what_does_not_pass_is_a_row_that_says_why(kind):
-    outcome = await outcome_of(kind)
+@each(LASTING)
+async def test_what_does_not_pass_is_a_row_that_says_why(way, kind):
+    outcome = await outcome_of(kind, **WAYS[way])
 
-    wanted = Outcome.AGENT_ERROR if kind.ends == "error" else Outcome.FAILED
     results = outcome.report.results
+    wanted = Outcome.AGENT_ERROR if kind.ends == "error" else Outcome.FAILED
     assert {result.outcome for result in results} == {wanted}
-    assert [kind.reason for _ in results] == [
-        kind.reason for result in results if kind.reason in "; ".join(result.errors)
-    ]
-    if kind.ends == "error":
-        assert outcome.requests == CASES
+    assert all(kind.reason in "; ".join(result.errors) for result in results)
+    assert kind.ends != "error" or set(outcome.asked.values()) == {1}
+    assert cell(outcome) == ON_PAGE[kind.name, way]
 
 
 async def test_one_case_cannot_end_the_run(tmp_path):
     """One hundred cases, as many of them as there are faults spoiled for ever, each another way."""
-    kinds = [*TRANSIENT, *PERMANENT]
-    by_prompt = {f"case-{n:04} please": Spoiled(k, for_ever=True) for n, k in enumerate(kinds)}
-    limits = ExecutionConfig(attempt_timeout=0.4, max_retries=1)
+    both = {way: [*TRANSIENT, *LASTING[way]] for way in WAYS}
 
-    with FakeOpenAI(
-        lambda request: (
-            by_prompt[request.prompt](request)
-            if request.prompt in by_prompt
-            else Reply(f"OK: {request.prompt}")
-        )
-    ) as server:
-        agent = agent_for(server, tmp_path, 100)
-        report = await run_cases(agent, tmp_path, settings(limits))
+    reports = await asyncio.gather(
+        *(report_of_spoiled(tmp_path, kinds, **WAYS[way]) for way, kinds in both.items())
+    )
 
-    spoiled, fine = report.results[: len(kinds)], report.results[len(kinds) :]
-    assert all(result.passed for result in fine)
-    assert not any(result.passed for result in spoiled)
-    reasons = ["; ".join(result.errors) for result in spoiled]
-    assert all(reasons)
-    assert not [reason for reason in reasons if PYTHON_WORDS.search(reason)]
+    for report, kinds in zip(reports, both.values(), strict=True):
+        spoiled, fine = report.results[: len(kinds)], report.results[len(kinds) :]
+        assert len(report.results) == 100
+        assert all(result.passed for result in fine)
+        assert not any(result.passed for result in spoiled)
+        reasons = ["; ".join(result.errors) for result in spoiled]
+        assert all(reasons)
+        assert not [reason for reason in reasons if PYTHON_WORDS.search(reason)]
 
 
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [("hang", "timeout after 0.5s"), ("half_open", "timeout after 0.5s"), ("drip", "timeout")],
-)
-async def test_the_time_limit_of_a_call_holds_whatever_the_server_does(fault, reason):
-    kind = Kind(fault, Reply("x" * 500, fault=fault, drip_s=0.2), times=99)
-    limited = replace(kind, limits=ExecutionConfig(llm_timeout=0.5))
-
-    outcome = await asyncio.wait_for(outcome_of(limited), timeout=5)
-
-    assert outcome.passed == 0
-    assert reason in outcome.reason
-
-
-async def test_a_wait_of_a_day_for_one_case_does_not_keep_the_others_waiting(tmp_path):
+@on_both_ways
+async def test_a_wait_of_a_day_for_one_case_does_not_keep_the_others_waiting(way, tmp_path):
     kind = Kind("a day", Reply(status=429, headers={"retry-after": "86400"}))
 
     with FakeOpenAI(Spoiled(kind, only="case-0000")) as server:
-        agent = agent_for(server, tmp_path, 60)
+        agent = agent_for(server, tmp_path, 60, **WAYS[way])
         report = await asyncio.wait_for(
             run_cases(agent, tmp_path, settings(ExecutionConfig())), timeout=20
         )
@@ -107,13 +109,12 @@ async def test_a_wait_of_a_day_for_one_case_does_not_keep_the_others_waiting(tmp
     assert [result.passed for result in report.results] == [False] + [True] * 59
 
 
-async def test_a_server_that_comes_up_late_is_found(tmp_path):
+@on_both_ways
+async def test_a_server_that_comes_up_late_is_found(way, tmp_path):
     """The first attempts are refused; then somebody listens."""
     with FakeOpenAI() as server:
         port = await _free_port()
-        agent = agent_for(server, tmp_path, CASES)
-        model = agent.model.model_copy(update={"endpoint": f"http://127.0.0.1:{port}/v1"})
-        agent = agent.model_copy(update={"model": model})
+        agent = elsewhere(agent_for(server, tmp_path, CASES, **WAYS[way]), port)
         config = settings(ExecutionConfig(retry_delay=0.3, max_retries=10))
         run = asyncio.create_task(run_cases(agent, tmp_path, config))
         await asyncio.sleep(0.2)
@@ -124,6 +125,24 @@ async def test_a_server_that_comes_up_late_is_found(tmp_path):
 
     assert report.summary.passed == CASES
     assert report.results[0].attempts
+
+
+@on_both_ways
+async def test_a_server_that_nobody_runs_is_an_error_after_the_last_try(way, tmp_path):
+    port = await _free_port()
+    with FakeOpenAI() as server:
+        agent = elsewhere(agent_for(server, tmp_path, 1, **WAYS[way]), port)
+
+    report = await run_cases(agent, tmp_path, settings(ExecutionConfig(max_retries=1)))
+
+    assert f"127.0.0.1:{port}" in report.results[0].errors[0]
+    assert "after 2 tries" in report.results[0].errors[0]
+
+
+def elsewhere(agent, port):
+    """The same agent, its model behind another port."""
+    model = agent.model.model_copy(update={"endpoint": f"http://127.0.0.1:{port}/v1"})
+    return agent.model_copy(update={"model": model})
 
 
 async def _free_port():

@@ -1,6 +1,7 @@
 """Resuming, reporting and grading again from the record of a real run."""
 
 import json
+import shutil
 
 import pytest
 
@@ -15,19 +16,25 @@ def fleet(tmp_path):
     return Fleet.made(tmp_path / "agent", SIZE)
 
 
-@pytest.fixture
-def half(fleet):
+@pytest.fixture(scope="module")
+def broken_off(tmp_path_factory):
     """A fleet of which a first run did the first half."""
+    fleet = Fleet.made(tmp_path_factory.mktemp("half") / "agent", SIZE)
     assert fleet.run("--limit", "6").code == 0
     lines = newest(fleet).read_text().splitlines(keepends=True)
-    head = json.loads(lines[0])
-    (fleet.path / "calls.txt").unlink()
     fleet.run("--quiet")  # its first line is about all cases
     whole = newest(fleet).read_text().splitlines(keepends=True)
     newest(fleet).write_text("".join([whole[0], *lines[1:7]]))
     (fleet.path / "calls.txt").unlink()
-    assert len(head["cases"]) == 6
+    assert len(json.loads(lines[0])["cases"]) == 6
     return fleet
+
+
+@pytest.fixture
+def half(broken_off, tmp_path):
+    """That fleet, in a folder of its own."""
+    shutil.copytree(broken_off.path, tmp_path / "agent")
+    return Fleet(tmp_path / "agent", SIZE)
 
 
 def newest(fleet):

@@ -1,83 +1,99 @@
 """The faults and what came of them, as a page of the documentation."""
 
-from support.faults import CASES, HARMLESS, PERMANENT, TRANSIENT, Outcome, outcomes
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
-PEERS = (
-    "holodeck-ai 0.7.1", "holodeck-ai 0.3.0", "inspect_ai 0.3.285", "promptfoo 0.121.20",
-    "pydantic-evals 2.62.0", "agenticassure 0.4.0",
-)  # fmt: skip
+import yaml
 
-_ALL = ("10",) * 6
-_ALL_BUT_PROMPTFOO = ("10", "10", "10", "0", "10", "10")
-_NONE = ("0",) * 6
-_FIVE = ("0", "0", "10", "10", "0", "0")
-_RIGHT = ("passes", "passes", "fails", "fails", "fails", "fails")
+from support.faults import CASES, HARMLESS, PERMANENT, TRANSIENT, WAYS, Kind, Outcome, outcomes
 
-MEASURED = {
-    "429, Retry-After in seconds": _ALL,
-    "429, retry-after-ms": ("10", "10", "10", "hangs", "10", "10"),
-    "HTTP 408": _ALL_BUT_PROMPTFOO,
-    "HTTP 500": _ALL_BUT_PROMPTFOO,
-    "HTTP 503": _ALL_BUT_PROMPTFOO,
-    "HTTP 529": _ALL_BUT_PROMPTFOO,
-    "connection reset": _ALL,
-    "closed before the answer": _ALL,
-    "half a body, then closed": _ALL_BUT_PROMPTFOO,
-    "a chunk that is cut": _ALL_BUT_PROMPTFOO,
-    "200 with broken JSON": _NONE,
-    "200 with HTML": _NONE,
-    "200 with nothing in it": _NONE,
-    "no choices": ("–", *_NONE[1:]),
-    "429 five times in a row": _FIVE,
-    "500 five times in a row": ("0", "0", "10", "0", "0", "0"),
-    "content: null": _RIGHT,
-    'content: ""': _RIGHT,
-}
-"""How many of ten cases ended right with the peers, where it was measured; – means that the fault
-cannot happen there."""
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "faults.md"
+_DATA = yaml.safe_load(Path(__file__).with_name("peer_faults.yaml").read_text(encoding="utf-8"))
+PEERS: list[str] = _DATA["peers"]
+MEASURED: dict[str, list[int | str]] = _DATA["faults"]
+"""Kind of fault → what came of it with each of the peers."""
 
+LONGEST = 110
 HEAD = f"""# What comes of a provider's faults
 
 Written by `scripts/faults` from a run: {CASES} cases, each of which meets the fault at its first
-attempt (or at its first five), through the real runner on Semantic Kernel with default settings
-but for short waits. The silent ones are cut off by `--attempt-timeout`. `tests/reliability` runs
-the same list, and each of these faults for ever in one of a hundred cases.
+attempt (or at its first five), through the real runner on Semantic Kernel and on `backend: chat`,
+with default settings but for short waits. The silent ones are cut off by `--attempt-timeout`.
+`tests/reliability` holds every row to a run, and meets each of these faults for ever in one of a
+hundred cases.
 
-The numbers are cases of ten that end right; for the peers, where they were measured,
-once each, with the settings their documentation suggests. A case without an answer is not to pass.
+The numbers are cases of ten that end right. Those of the peers were measured by us on 2026-11-21,
+once each, with the settings their documentation suggests; an empty field was not tried, and – says
+that it cannot happen there. What pydantic-evals and agenticassure try again is tried by the openai
+client of the task. A case without an answer is not to pass.
 """
+
+Cells = Mapping[tuple[str, str], str]
+"""Kind of fault and way to the model → what came of it, in the words of the page."""
 
 
 def table() -> str:
-    """The page."""
-    found = {outcome.kind.name: outcome for outcome in outcomes()}
+    """The page, from a run of everything."""
+    return page(
+        {(found.kind.name, way): cell(found) for way in WAYS for found in outcomes(WAYS[way])}
+    )
+
+
+def page(cells: Cells) -> str:
+    """The page with these words about our own ways."""
     return "\n".join(
         [
             HEAD,
-            *_section("May pass by themselves, and are tried again", TRANSIENT, found, _passed),
-            *_section("Strange, and still an answer", HARMLESS, found, _passed),
-            *_section("Do not pass by themselves", PERMANENT, found, _failed),
+            *_section("May pass by themselves, and are tried again", TRANSIENT, cells),
+            *_section("Strange, and still an answer", HARMLESS, cells),
+            *_section("Do not pass by themselves", PERMANENT, cells),
         ]
     )
 
 
-def _section(title, kinds, found, ours):
-    names = " | ".join(PEERS)
+def cells_on_page() -> dict[tuple[str, str], str]:
+    """What the page says about our own ways."""
+    rows = [
+        re.split(r" ?\| ?", line)[1:]
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    return {(row[0], way): row[at] for row in rows for at, way in enumerate(WAYS, 1)}
+
+
+def cell(outcome: Outcome) -> str:
+    """What came of a fault, in a few words."""
+    if outcome.kind.is_transient:
+        tries = f" ({outcome.attempts} attempts)" if outcome.attempts > 1 else ""
+        return f"{outcome.passed} of {CASES}{tries}"
+    kind = "error" if outcome.kind.ends == "error" else "failed"
+    reason = outcome.reason.replace("|", "\\|")
+    return f"{kind}, “{reason if len(reason) <= LONGEST else f'{reason[: LONGEST - 1]}…'}”"
+
+
+def _section(title: str, kinds: Sequence[Kind], cells: Cells) -> Iterator[str]:
     yield f"## {title}\n"
-    yield f"| fault | holodeck | {names} |"
-    yield "| --- " * (len(PEERS) + 2) + "|"
+    yield _row("fault", [*WAYS, *PEERS])
+    yield "| --- " * (len(WAYS) + len(PEERS) + 1) + "|"
     for kind in kinds:
-        peers = " | ".join(MEASURED.get(kind.name, ("",) * len(PEERS)))
-        yield f"| {kind.name} | {ours(found[kind.name])} | {peers} |".replace("  ", " ")
+        ours = [cells.get((kind.name, way), "") for way in WAYS]
+        yield _row(kind.name, [*ours, *map(str, MEASURED.get(kind.name, [""] * len(PEERS)))])
+    if kinds is TRANSIENT:
+        yield _row("**survived**", _sums(cells))
     yield ""
 
 
-def _passed(outcome: Outcome) -> str:
-    tries = f" ({outcome.attempts} attempts)" if outcome.attempts > 1 else ""
-    return f"{outcome.passed} of {CASES}{tries}"
+def _row(name: str, cells: Sequence[str]) -> str:
+    return f"| {' | '.join([name, *cells])} |".replace("  ", " ")
 
 
-def _failed(outcome: Outcome) -> str:
-    kind = "error" if outcome.kind.ends == "error" else "failed"
-    reason = outcome.reason if len(outcome.reason) <= 110 else f"{outcome.reason[:109]}…"
-    return f"{kind}, “{reason}”"
+def _sums(cells: Cells) -> Iterator[str]:
+    """Of how many kinds everybody's ten cases all end right."""
+    for way in WAYS:
+        ours = [cells.get((kind.name, way), "") for kind in TRANSIENT]
+        yield f"{sum(one.startswith(f'{CASES} of') for one in ours)} of {len(ours)}"
+    rows = [MEASURED[kind.name] for kind in TRANSIENT if kind.name in MEASURED]
+    for column in zip(*rows, strict=True):
+        tried = [one for one in column if one != "–"]
+        yield f"{sum(one == CASES for one in tried)} of {len(tried)}"

@@ -3,15 +3,15 @@
 import asyncio
 import re
 import tempfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
 from typing import Any
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -152,6 +152,29 @@ PERMANENT = [
 ]
 
 
+WAYS: dict[str, dict[str, str]] = {"Semantic Kernel": {}, "chat": {"backend": "chat"}}
+"""Way to a model → what an agent.yaml says to go it."""
+
+CHAT_OWN = {
+    kind.name: kind
+    for kind in (
+        Kind(
+            "an answer of 10 MB",
+            Reply("x" * 10_000_000),
+            ends="error",
+            reason="the answer is too large: more than 8 MB",
+        ),
+        Kind(
+            "tool_calls: [{}]",
+            Reply(json=completion(content=None, tool_calls=[{}])),
+            ends="fails",
+            reason="a tool call could not be carried out",
+        ),
+    )
+}
+"""What Semantic Kernel takes or loses, and the direct way refuses with the reason."""
+
+
 @dataclass
 class Spoiled:
     """A server's script: spoils the first attempts of each prompt, then echoes it."""
@@ -204,13 +227,9 @@ def settings(limits: ExecutionConfig, **more: Any) -> ExecutionConfig:
 
 
 async def run_cases(agent: Agent, folder: Path, config: ExecutionConfig) -> TestReport:
-    """The report of all cases, run by the executor on a factory of its own."""
-    factory = AgentFactory(agent, execution_config=config)
+    """The report of all cases, run by the executor on the way that the agent names."""
     executor = TestExecutor(
-        str(folder / "agent.yaml"),
-        agent_config=agent,
-        resolved_execution_config=config,
-        agent_factory=factory,
+        str(folder / "agent.yaml"), agent_config=agent, resolved_execution_config=config
     )
     try:
         return await executor.execute_tests()
@@ -224,7 +243,8 @@ class Outcome:
 
     kind: Kind
     report: TestReport
-    requests: int
+    asked: Counter[str]
+    """How often each prompt was sent."""
 
     @property
     def passed(self) -> int:
@@ -233,7 +253,7 @@ class Outcome:
     @property
     def attempts(self) -> int:
         """Requests a case."""
-        return round(self.requests / len(self.report.results))
+        return max(self.asked.values())
 
     @property
     def reason(self) -> str:
@@ -242,21 +262,31 @@ class Outcome:
         return re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1", "; ".join(errors))
 
 
-async def outcome_of(kind: Kind, *, for_ever: bool = False, cases: int = CASES) -> Outcome:
-    """Ten cases, each of which meets the fault at first, or every time."""
-    if for_ever:
-        kind = replace(kind, limits=kind.limits.model_copy(update={"max_retries": 1}))
-    with (
-        tempfile.TemporaryDirectory() as name,
-        FakeOpenAI(Spoiled(kind, for_ever=for_ever)) as server,
-    ):
+async def outcome_of(kind: Kind, **fields: Any) -> Outcome:
+    """What comes of ten cases, each of which meets the fault at first; `fields` are the agent's."""
+    with tempfile.TemporaryDirectory() as name, FakeOpenAI(Spoiled(kind)) as server:
         folder = Path(name)
-        agent = agent_for(server, folder, cases)
+        agent = agent_for(server, folder, CASES, **fields)
         report = await run_cases(agent, folder, settings(kind.limits))
-        return Outcome(kind, report, len(server.requests))
+        return Outcome(kind, report, Counter(one.prompt for one in server.requests))
 
 
-def outcomes() -> Iterator[Outcome]:
-    """Every kind, one after the other."""
+def outcomes(fields: Mapping[str, Any]) -> Iterator[Outcome]:
+    """Every kind, one after the other; `fields` are the agent's."""
     for kind in (*TRANSIENT, *HARMLESS, *PERMANENT):
-        yield asyncio.run(outcome_of(kind))
+        own = CHAT_OWN.get(kind.name, kind) if fields == WAYS["chat"] else kind
+        yield asyncio.run(outcome_of(own, **fields))
+
+
+async def report_of_spoiled(folder: Path, kinds: Sequence[Kind], **fields: Any) -> TestReport:
+    """The report of a hundred cases, of which the first ones meet these faults for ever."""
+    by_prompt = {f"case-{n:04} please": Spoiled(k, for_ever=True) for n, k in enumerate(kinds)}
+
+    def answer(request: Request) -> Reply:
+        spoiled = by_prompt.get(request.prompt)
+        return spoiled(request) if spoiled else Reply(f"OK: {request.prompt}")
+
+    limits = ExecutionConfig(attempt_timeout=0.4, max_retries=1)
+    with FakeOpenAI(answer) as server:
+        agent = agent_for(server, folder, 100, **fields)
+        return await run_cases(agent, folder, settings(limits))

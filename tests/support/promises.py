@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reference" / "promises.md"
 
-_ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<kept>.*?) \|(?P<tests>.*)\|$", re.M)
+_ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<kept>.*?) \|(?P<tests>.*)\|$", re.MULTILINE)
 _TEST = re.compile(r"`([\w/]+\.py)::(\w+)`")
 
 
