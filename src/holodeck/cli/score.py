@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.outside import outside_option
 from holodeck.cli.recorded import read_with_warnings, shelf_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ _MOST_NAMES = 10
     metavar="FORMAT",
     help="Format of an --output whose name does not tell it: markdown or json.",
 )
+@outside_option
 @click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
 @click.pass_context
 def score(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.outside import outside_option
 
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @click.option("--strict", is_flag=True, help="Let warnings fail as errors do.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@outside_option
 @click.pass_context
 def validate(context: click.Context, agent_config: str, strict: bool, as_json: bool) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.

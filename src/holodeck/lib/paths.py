@@ -1,16 +1,34 @@
 """Paths that a configuration names."""
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from holodeck import errors
+
+_may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=False)
+
+
+@contextmanager
+def outside_allowed(allowed: bool = True) -> Iterator[None]:
+    """Let paths lead out of the agent's folder within the block.
+
+    Only who starts a run may say so: no file, variable or `.env` of a folder opens its own door.
+    """
+    token = _may_leave.set(allowed)
+    try:
+        yield
+    finally:
+        _may_leave.reset(token)
 
 
 def file_inside(path: str | Path, folder: Path) -> Path:
     """The regular file that a path names; a relative one starts from `folder`.
 
     Raises ConfigError if the file is missing, is no regular file, or lies outside of `folder`,
-    be it through `..` or through a link.
+    be it through `..` or through a link, unless `outside_allowed` says that it may.
     """
     try:
         file = (folder / path).resolve()
@@ -18,9 +36,11 @@ def file_inside(path: str | Path, folder: Path) -> Path:
         exists = file.exists()
     except (OSError, ValueError, RuntimeError) as error:
         raise errors.ConfigError(repr(str(path)), f"is not a usable path: {error}") from error
-    if not inside:
+    if not (inside or _may_leave.get()):
         raise errors.ConfigError(
-            str(path), f"lies outside of the agent's folder {folder}; copy it inside"
+            str(path),
+            f"lies outside of the agent's folder {folder}; copy it inside, or allow such paths with"
+            " --allow-outside",
         )
     if not exists:
         raise errors.FileNotFoundError(

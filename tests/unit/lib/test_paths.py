@@ -3,7 +3,7 @@ import os
 import pytest
 
 from holodeck import errors
-from holodeck.lib.paths import file_inside
+from holodeck.lib.paths import file_inside, outside_allowed
 
 
 def test_a_relative_path_starts_from_the_folder(tmp_path):
@@ -51,3 +51,25 @@ def test_a_link_to_itself_is_refused(tmp_path):
 
     with pytest.raises(errors.ConfigError):
         file_inside("loop", tmp_path)
+
+
+@pytest.mark.parametrize("path", ["../secret.txt", "link.txt", "{absolute}"])
+def test_a_file_outside_is_found_where_that_is_allowed(tmp_path, path):
+    secret = tmp_path / "secret.txt"
+    secret.touch()
+    inside = tmp_path / "agent"
+    inside.mkdir()
+    (inside / "link.txt").symlink_to(secret)
+
+    with outside_allowed():
+        assert file_inside(path.format(absolute=secret), inside) == secret.resolve()
+    with pytest.raises(errors.ConfigError, match="--allow-outside"):
+        file_inside(path.format(absolute=secret), inside)
+
+
+def test_a_pipe_is_refused_even_where_leaving_is_allowed(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "agent").mkdir()
+
+    with outside_allowed(), pytest.raises(errors.ConfigError, match="is not a regular file"):
+        file_inside("../pipe", tmp_path / "agent")

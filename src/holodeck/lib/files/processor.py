@@ -1,5 +1,6 @@
 """The files of a test case, as text for the agent."""
 
+import contextvars
 import threading
 import time
 from functools import partial
@@ -92,13 +93,14 @@ class _Reading(threading.Thread):
         super().__init__(name="holodeck-file", daemon=True)
         self._file = file
         self._base_dir = base_dir
+        self._context = contextvars.copy_context()
         self.text = ""
         self.error: str | None = None
         self.metadata: dict[str, str | int] = {"path": file.path, "type": file.type}
 
     def run(self) -> None:
         try:
-            self.text = self._read()
+            self.text = self._context.run(self._read)
         except (MissingExtra, ValueError) as error:
             self.error = str(error)
         except ConfigError as error:
