@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.outside import outside_option
 from holodeck.config.flags import cli_config, cli_options
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--force", is_flag=True, help="With --resume: accept changes; what they touch runs again."
 )
+@outside_option
 @cli_options()
 @click.pass_context
 def test(  # noqa: PLR0913, PLR0917 - one argument per option
@@ -100,9 +102,10 @@ def _loaded(
     """The agent, free of errors that can be known before the run, and its settings."""
     from holodeck.cli.logs import start_logging
     from holodeck.config.check import check, raise_on_errors
+    from holodeck.config.keys import missing_keys
     from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
-    from holodeck.config.providers import missing_key
     from holodeck.config.secrets import collect
+    from holodeck.config.source import dotted
     from holodeck.errors import ConfigError
 
     env = ConfigLoader().environment(agent_file(agent_config).parent)
@@ -113,9 +116,8 @@ def _loaded(
     _log_sources(settings)
     findings = check(agent)
     raise_on_errors(findings)
-    lacking = missing_key(agent)
-    if lacking is not None:  # only a warning to `validate`, which may run where no key is
-        raise ConfigError(f"{agent.place('model')}: model", lacking)
+    for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
+        raise ConfigError(f"{agent.place(*path)}: {dotted(path)}", lacking)
     for finding in findings:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
     return agent, settings

@@ -6,14 +6,15 @@ from importlib.util import find_spec
 from holodeck.config.check_cases import check_case, check_pattern
 from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
-from holodeck.config.providers import missing_key
+from holodeck.config.keys import missing_keys
 from holodeck.config.python_files import check_target, definition, parameters
 from holodeck.config.response_format import response_schema
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators.metric_table import build_evaluator
+from holodeck.lib.evaluators.inputs import Inputs
+from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
 from holodeck.models.agent import Agent, HttpBackendConfig
-from holodeck.models.evaluation import CustomMetric, EvaluationMetric
+from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.tool import FunctionTool
 
@@ -24,6 +25,8 @@ def check(agent: Agent) -> list[Finding]:
     """Everything found, in the order of the file's parts."""
     findings = Findings(agent)
     _check_model(agent, findings)
+    for path, lacking in missing_keys(agent):
+        findings.warning(path, lacking)
     _check_backend(agent, findings)
     _check_texts(agent, findings)
     tools = _check_tools(agent, findings)
@@ -33,10 +36,11 @@ def check(agent: Agent) -> list[Finding]:
     cases = agent.test_cases or []
     if not cases:
         findings.warning(("test_cases",), "nothing to test; write at least one case")
+    inputs = Inputs(agent)
     for index, case in enumerate(cases):
         path = ("test_cases", index)
         check_metrics(agent, case.evaluations or [], (*path, "evaluations"), findings)
-        check_case(agent, case, path, tools, findings)
+        check_case(agent, case, path, tools, inputs, findings)
     return findings.all
 
 
@@ -44,9 +48,6 @@ def _check_model(agent: Agent, findings: Findings) -> None:
     model = agent.model
     if model is None:
         return
-    without_key = missing_key(agent)
-    if without_key:
-        findings.warning(("model",), without_key)
     if model.endpoint is not None:
         _check_url(model.endpoint, ("model", "endpoint"), findings)
     if model.provider is not ProviderEnum.LOCAL:
@@ -112,19 +113,28 @@ def _parameters(
 
 
 def check_metrics(
-    agent: Agent, metrics: Sequence[EvaluationMetric], path: Path_, findings: Findings
+    agent: Agent, metrics: Sequence[MetricSettings], path: Path_, findings: Findings
 ) -> None:
     """Find metrics that cannot be built, and those that stand there twice."""
     for index, metric in enumerate(metrics):
         place = (*path, index)
         if metric in metrics[:index]:
-            findings.warning(place, f"{metric.metric!r} stands here twice, just the same")
+            findings.warning(place, f"{metric.label!r} stands here twice, just the same")
         if not metric.enabled:
             continue
         try:
-            if isinstance(metric, CustomMetric):
-                check_target(metric.metric, agent.base_dir, "metric")
+            if metric.user_code is not None:
+                check_target(metric.user_code, agent.base_dir, "metric")
             else:
                 build_evaluator(metric, agent.base_dir, where="")
+                _check_judge(agent, metric, place, findings)
         except ConfigError as error:
             findings.of_error(place, error)
+
+
+def _check_judge(agent: Agent, metric: MetricSettings, place: Path_, findings: Findings) -> None:
+    if asks_a_judge(metric) and judge_of(agent, metric) is None:
+        findings.error(
+            place,
+            f"{metric.label!r} needs a model that judges; write 'model' here or in 'evaluations'",
+        )

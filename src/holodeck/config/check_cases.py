@@ -7,22 +7,30 @@ from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.metric_table import can_fail, lacks_reference
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of
+from holodeck.lib.evaluators.metric_table import can_fail, takes
+from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import ComparingMetric, CustomMetric, EvaluationMetric
+from holodeck.models.evaluation import ComparingMetric, MetricSettings
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 
 Tools = Mapping[str, list[str] | None]
 """Tool → names of its parameters; None for a tool that takes any."""
+_GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 
 
 def check_case(
-    agent: Agent, case: TestCaseModel, path: Path_, tools: Tools, findings: Findings
+    agent: Agent,
+    case: TestCaseModel,
+    path: Path_,
+    tools: Tools,
+    inputs: Inputs,
+    findings: Findings,
 ) -> None:
     """Find what is wrong with one case."""
     metrics = [metric for metric in metrics_of(agent, case) if metric.enabled]
-    _check_references(agent, case, path, findings)
+    _check_inputs(inputs, agent, case, path, findings)
     _check_that_it_can_fail(case, metrics, path, findings)
     if case.ground_truth is not None and not any(map(_reads_ground_truth, metrics)):
         findings.warning(
@@ -37,42 +45,35 @@ def check_case(
             findings.of_error((*path, "files", index, "path"), error, stops_the_run=False)
 
 
-def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[EvaluationMetric]:
-    """The metrics that grade a case: its own, else the agent's."""
-    if case.evaluations is not None:
-        return case.evaluations
-    return agent.evaluations.metrics if agent.evaluations else []
-
-
-def _check_references(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+def _check_inputs(
+    inputs: Inputs, agent: Agent, case: TestCaseModel, path: Path_, findings: Findings
+) -> None:
     own = case.evaluations is not None
     for index, metric in enumerate(metrics_of(agent, case)):
-        if not metric.enabled or not lacks_reference(metric, case.ground_truth):
+        missing = inputs.missing(metric, case) if metric.enabled else None
+        if missing is None:
             continue
-        missing = f"the metric {metric.metric!r} has nothing to compare with; write"
-        if own:
-            place = (*path, "evaluations", index)
-            findings.error(place, f"{missing} 'value' here or 'ground_truth' in the case")
-        else:
-            findings.error(path, f"{missing} 'ground_truth' here or 'value' in the metric")
+        findings.error((*path, "evaluations", index) if own else path, missing)
 
 
 def _check_that_it_can_fail(
-    case: TestCaseModel, metrics: Sequence[EvaluationMetric], path: Path_, findings: Findings
+    case: TestCaseModel, metrics: Sequence[MetricSettings], path: Path_, findings: Findings
 ) -> None:
     if case.expected_tools is not None or case.forbidden_tools is not None:
         return
     if not metrics:
         findings.warning(path, "checks nothing: add evaluations, expected_tools or forbidden_tools")
     elif not any(map(can_fail, metrics)):
-        names = ", ".join(dict.fromkeys(metric.metric for metric in metrics))
+        names = ", ".join(dict.fromkeys(metric.label for metric in metrics))
         findings.warning(path, f"cannot fail: {names} without a threshold above 0 gives no verdict")
 
 
-def _reads_ground_truth(metric: EvaluationMetric) -> bool:
+def _reads_ground_truth(metric: MetricSettings) -> bool:
     if isinstance(metric, ComparingMetric):
         return metric.wanted() is None
-    return isinstance(metric, CustomMetric)
+    if metric.user_code is not None:
+        return True
+    return not _GROUND_TRUTH.isdisjoint(takes(metric))
 
 
 def _check_tool_expectations(

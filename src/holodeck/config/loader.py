@@ -1,7 +1,7 @@
 """agent.yaml and config.yaml → models."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,9 +53,7 @@ class ConfigLoader:
         env = self.environment(folder)
         source = Source.read(file, _shown(file))
         merged = self.merge_configs(source.data(env.substitute), self._shared(folder))
-        model = merged.get("model")
-        if isinstance(model, dict):
-            merged["model"] = filled(model, env)
+        merged = with_models(merged, lambda model: filled(model, env))
         agent = _validated(Agent, merged, source).placed_in(folder).located_by(source.place)
         return _with_sources(agent, source)
 
@@ -74,18 +72,10 @@ class ConfigLoader:
     def merge_configs(
         self, agent: Mapping[str, Any], shared: GlobalConfig | None
     ) -> dict[str, Any]:
-        """`agent` as written, the missing keys of its `model` taken from `shared`'s provider."""
-        merged = dict(agent)
-        model = merged.get("model")
-        if not isinstance(model, dict) or shared is None or not shared.providers:
-            return merged
-        name = model.get("provider")
-        fitting = [one for one in shared.providers.values() if one.provider == name]
-        provider = shared.providers.get(str(name)) or next(iter(fitting), None)
-        if provider is not None:
-            known = {key: getattr(provider, key) for key in provider.model_fields_set}
-            merged["model"] = {**known, **model, "provider": name}
-        return merged
+        """`agent` as written, the missing keys of its models taken from `shared`'s providers."""
+        if shared is None or not shared.providers:
+            return dict(agent)
+        return with_models(agent, lambda model: _with_provider(model, shared))
 
     def resolve_execution_config(
         self,
@@ -192,6 +182,46 @@ def _validated(model: type[M], data: Mapping[str, Any], source: Source) -> M:
         return model.model_validate(data)
     except ValidationError as error:
         raise config_error(error, source, model) from None
+
+
+def with_models(
+    agent: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """An agent.yaml's data with every model in it changed: the agent's, and those that judge."""
+
+    def changed(part: Any) -> Any:
+        if not isinstance(part, dict) or not isinstance(part.get("model"), dict):
+            return part
+        return {**part, "model": change(part["model"])}
+
+    def judged(part: Any, key: str) -> Any:
+        metrics = part.get(key) if isinstance(part, dict) else None
+        if not isinstance(metrics, list) or not any(map(_names_a_model, metrics)):
+            return part
+        return {**part, key: [changed(metric) for metric in metrics]}
+
+    merged: dict[str, Any] = dict(changed(dict(agent)))
+    if "evaluations" in merged:
+        merged["evaluations"] = judged(changed(merged["evaluations"]), "metrics")
+    cases = merged.get("test_cases")
+    if isinstance(cases, list):
+        merged["test_cases"] = [judged(case, "evaluations") for case in cases]
+    return merged
+
+
+def _names_a_model(metric: Any) -> bool:
+    return isinstance(metric, dict) and "model" in metric
+
+
+def _with_provider(model: dict[str, Any], shared: GlobalConfig) -> dict[str, Any]:
+    name = model.get("provider")
+    providers = shared.providers or {}
+    fitting = [one for one in providers.values() if one.provider == name]
+    provider = providers.get(str(name)) or next(iter(fitting), None)
+    if provider is None:
+        return model
+    known = {key: getattr(provider, key) for key in provider.model_fields_set}
+    return {**known, **model, "provider": name}
 
 
 def _merged_providers(user: GlobalConfig, project: GlobalConfig) -> dict[str, Any]:

@@ -14,11 +14,11 @@ from holodeck.config.secrets import names_a_secret
 from holodeck.config.shape import known_keys
 from holodeck.config.source import Path_, Source, dotted
 from holodeck.errors import ConfigError
-from holodeck.models.evaluation import BUILT_IN, JUDGE_METRICS, JUDGE_TYPES, RAGMetricType
+from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
+from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 
 MAX_MESSAGE = 2000
 MAX_PROBLEMS = 100
-_JUDGES = "it needs a judge model; remove it"
 
 
 def config_error(error: ValidationError, source: Source, model: type[BaseModel]) -> ConfigError:
@@ -146,18 +146,26 @@ def _unknown_metric(node: Node) -> str:
         {k: n.value for k, (_, n) in node.value.items()} if isinstance(node.value, dict) else {}
     )
     name, kind = values.get("metric"), values.get("type")
-    if kind == "code":
-        return "'type: code' is not supported; write 'metric: module:callable'"
-    if kind in JUDGE_TYPES:
-        return f"'type: {kind}' is not supported yet: {_JUDGES}"
+    if kind is not None and kind != "standard":
+        return _not_a_choice(f"'type: {kind}'", ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', say"
-    if name in (*JUDGE_METRICS, *RAGMetricType):
-        return f"'metric: {name}' is not supported yet: {_JUDGES}"
+    for family, known in _FAMILIES.items():
+        if name in known:
+            return f"'metric: {name}' belongs to a type of its own; write '{family}'"
     near = difflib.get_close_matches(name, BUILT_IN, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
-    known = ", ".join(BUILT_IN)
-    return f"'metric': {short(name)} is not known{hint} known: {known}, or 'module:callable'"
+    names = ", ".join(BUILT_IN)
+    return f"'metric': {short(name)} is not known{hint} known: {names}, or 'module:callable'"
+
+
+_TYPES = ("standard", *BY_TYPE)
+_FAMILIES = {
+    "type: rag, metric_type: …": frozenset(RAGMetricType),
+    "type: deepeval": frozenset(DEEPEVAL_METRICS),
+    "type: geval": {"geval"},
+    "type: judge": {"judge"},
+}
 
 
 def _not_a_choice(found: str, expected: str) -> str:

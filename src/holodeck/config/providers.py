@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 
@@ -53,16 +52,13 @@ def filled(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     return data
 
 
-def missing_key(agent: Agent) -> str | None:
-    """What to tell someone whose agent needs a key and has none; None if all is well."""
-    model = agent.model
-    if agent.brings_its_own_model or model is None or model.api_key is not None:
-        return None
+def missing_key(model: LLMProvider) -> str | None:
+    """What to tell someone whose model needs a key and has none; None if all is well."""
     names = VARIABLES[model.provider].api_key
     needs_none = not names or (
         model.endpoint is not None and model.provider is not ProviderEnum.AZURE_OPENAI
     )
-    if needs_none:
+    if model.api_key is not None or needs_none:
         return None
     return (
         f"there is no API key for {model.provider.value}: set {names[0]}, or write"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,11 +14,14 @@ from holodeck.config.schema import schema_of
 from holodeck.config.settings import OTHER_VARIABLES, settings
 from holodeck.models.agent import Agent
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, CustomMetric, EvaluationMetric
+from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
+from holodeck.models.metric import MetricSettings
 
 Schema = Mapping[str, Any]
 
-METRICS: tuple[type[EvaluationMetric], ...] = (*dict.fromkeys(BUILT_IN.values()), CustomMetric)
+METRICS: tuple[type[MetricSettings], ...] = tuple(
+    dict.fromkeys([*BUILT_IN.values(), CustomMetric, *chain(*BY_TYPE.values())])
+)
 _HEAD = """\
 # Configuration reference
 
@@ -168,18 +172,26 @@ def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def _metrics() -> Iterator[str]:
     """A table of what every metric has, then one of what each adds."""
     page = _Page("agent.yaml", Agent)
-    common = EvaluationMetric.model_json_schema()
+    common = MetricSettings.model_json_schema()
     shared = set(common["properties"])
     yield (
-        "## Metrics\n\nA metric is a mapping with the key `metric`. Every metric has:\n\n"
-        + _table(page.rows(common))
-        + _not_yet(EvaluationMetric)
+        "## Metrics\n\nA metric is a mapping with the key `metric`, or with a `type` of its own."
+        f" Every metric has:\n\n{_table(page.rows(common))}"
     )
     for model in METRICS:
-        names = [f"`{name}`" for name, one in BUILT_IN.items() if one is model]
         rows = page.rows(schema_of(model), without=shared)
-        heading = " or ".join(names) or "`module:callable`"
-        yield f"### {heading}\n\n{model.__doc__}\n" + (f"\n{_table(rows)}" if rows else "")
+        yield (
+            f"### {_heading(model)}\n\n{model.__doc__}\n"
+            + (f"\n{_table(rows)}" if rows else "")
+            + _not_yet(model)
+        )
+
+
+def _heading(model: type[MetricSettings]) -> str:
+    """How a metric is written down."""
+    kinds = [f"`type: {kind}`" for kind, models in BY_TYPE.items() if model in models]
+    names = [f"`{name}`" for name, one in BUILT_IN.items() if one is model]
+    return " or ".join(kinds or names) or "`module:callable`"
 
 
 def _table(rows: str) -> str:

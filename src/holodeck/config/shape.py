@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holodeck.models.evaluation import BUILT_IN
+from holodeck.models.evaluation import BUILT_IN, BY_TYPE
 
 
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
@@ -26,7 +26,8 @@ def keys_of(model: type[BaseModel]) -> list[str]:
 def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
     if isinstance(part, int):
         return models
-    tagged = {one for one in models if one is BUILT_IN.get(part) or one.__name__ == part}
+    named = {BUILT_IN.get(part), *BY_TYPE.get(part, ())}
+    tagged = {one for one in models if one in named or one.__name__ == part}
     if tagged:
         return tagged
     below = {

@@ -64,6 +64,10 @@ class ExecutionConfig(Model):
         Annotated[float, Field(ge=0, le=60)] | None,
         Setting(2.0, "Seconds before the first retry; doubles with each one, up to 60."),
     ] = None
+    max_answer_mb: Annotated[
+        Annotated[float, Field(gt=0, le=1000)] | None,
+        Setting(8.0, "Megabytes of one answer that are read at most; more of it is an error."),
+    ] = None
     file_timeout: Annotated[
         Seconds | None, Setting(30.0, "Seconds the conversion of one file may take.")
     ] = None

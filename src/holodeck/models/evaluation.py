@@ -1,63 +1,35 @@
 """Metrics: one model per metric, so that an option of another metric is an unknown key."""
 
-from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
+from holodeck.models.azure_metrics import AZURE_METRICS, AzureMetric
+from holodeck.models.base import Json, Milliseconds, Model, NonBlank
+from holodeck.models.code_metric import CodeMetric
+from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMetric, RAGMetricType
+from holodeck.models.judge_metric import JudgeMetric
 from holodeck.models.llm import LLMProvider
-
-JUDGE_METRICS = (
-    "groundedness",
-    "relevance",
-    "coherence",
-    "fluency",
-    "similarity",
-    "retrieval",
-    "response_completeness",
-    "intent_resolution",
-    "task_adherence",
-    "tool_call_accuracy",
-    "safety",
-)
-JUDGE_TYPES = ("geval", "rag", "deepeval", "azure", "judge", "code")
+from holodeck.models.metric import MetricSettings
 
 
-class RAGMetricType(StrEnum):
-    """Metrics about retrieved passages."""
-
-    FAITHFULNESS = "faithfulness"
-    CONTEXTUAL_RELEVANCY = "contextual_relevancy"
-    CONTEXTUAL_PRECISION = "contextual_precision"
-    CONTEXTUAL_RECALL = "contextual_recall"
-    ANSWER_RELEVANCY = "answer_relevancy"
-
-
-class EvaluationMetric(Model):
-    """What every metric has."""
+class EvaluationMetric(MetricSettings):
+    """A metric that is computed without asking a model."""
 
     not_yet: ClassVar = {
-        "model": "judges",
-        "custom_prompt": "judges",
-        "scale": "judges",
+        "custom_prompt": "a question of your own is 'type: judge' or 'type: geval'",
+        "scale": "scores are 0 to 1",
     }
 
     type: Literal["standard"] = "standard"
     """May be left out."""
     metric: NonBlank
     """Which metric: one of the names below, or `module:callable`."""
-    threshold: Ratio | None = None
-    """Score to reach, 0 to 1; without one the metric's own verdict counts, if it has one."""
-    enabled: bool = True
-    """Whether the metric is computed at all."""
-    fail_on_error: bool = False
-    """A metric that cannot be computed leaves the case undecided (exit 4); true makes it a failure
-    (exit 1) and computes no further metric of the case. It never passes."""
-    retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
-    """How often a metric that could not be computed is tried again."""
-    timeout_ms: Milliseconds | None = None
-    """Time limit of the metric in milliseconds; 60000 if not given."""
+
+    @property
+    def row(self) -> str:
+        """Its name in the table of metrics."""
+        return self.metric
 
 
 class ComparingMetric(EvaluationMetric):
@@ -197,8 +169,23 @@ class CustomMetric(EvaluationMetric):
     name: NonBlank | None = None
     """What reports call it; else the callable's own name."""
 
+    @property
+    def row(self) -> str:
+        """Its name in the table of metrics."""
+        return "custom"
 
-BUILT_IN: dict[str, type[EvaluationMetric]] = {
+    @property
+    def label(self) -> str:
+        """The name under which its rows appear in reports."""
+        return self.name or self.metric.partition(":")[2]
+
+    @property
+    def user_code(self) -> str | None:
+        """The callable."""
+        return self.metric
+
+
+BUILT_IN: dict[str, type[MetricSettings]] = {
     "f1_score": F1ScoreMetric,
     "bleu": BLEUMetric,
     "rouge": ROUGEMetric,
@@ -211,17 +198,37 @@ BUILT_IN: dict[str, type[EvaluationMetric]] = {
     "json_schema": JsonSchemaMetric,
     "numeric": NumericMetric,
     "latency": LatencyMetric,
+    **dict.fromkeys(AZURE_METRICS, AzureMetric),
 }
+"""What `metric:` may name without a `type`."""
+BY_TYPE: dict[str, tuple[type[MetricSettings], ...]] = {
+    "geval": (GEvalMetric,),
+    "rag": (RAGMetric,),
+    "deepeval": (DeepEvalMetric,),
+    "azure": (AzureMetric,),
+    "judge": (JudgeMetric,),
+    "code": (CodeMetric,),
+}
+"""What the other types hold."""
 
 
 def _tag(data: Any) -> str | None:
     """Which model a metric's mapping belongs to."""
-    name = data.get("metric") if isinstance(data, dict) else getattr(data, "metric", None)
-    if not isinstance(name, str):
+    kind, name = _part(data, "type"), _part(data, "metric")
+    if isinstance(kind, str) and kind in BY_TYPE:
+        return kind
+    if kind not in (None, "standard") or not isinstance(name, str):
         return None
     if ":" in name:
         return "custom"
-    return {"equality": "exact_match"}.get(name, name)
+    return "azure" if name in AZURE_METRICS else _ALIASES.get(name, name)
+
+
+_ALIASES = {"equality": "exact_match"}
+
+
+def _part(data: Any, key: str) -> Any:
+    return data.get(key) if isinstance(data, dict) else getattr(data, key, None)
 
 
 Metric = Annotated[
@@ -236,25 +243,32 @@ Metric = Annotated[
     | Annotated[JsonSchemaMetric, Tag("json_schema")]
     | Annotated[NumericMetric, Tag("numeric")]
     | Annotated[LatencyMetric, Tag("latency")]
-    | Annotated[CustomMetric, Tag("custom")],
+    | Annotated[CustomMetric, Tag("custom")]
+    | Annotated[GEvalMetric, Tag("geval")]
+    | Annotated[RAGMetric, Tag("rag")]
+    | Annotated[DeepEvalMetric, Tag("deepeval")]
+    | Annotated[AzureMetric, Tag("azure")]
+    | Annotated[JudgeMetric, Tag("judge")]
+    | Annotated[CodeMetric, Tag("code")],
     Discriminator(_tag),
 ]
 
 
 class EvaluationConfig(Model):
-    """The metrics of every case that does not bring its own."""
+    """The metrics of every case that does not bring its own, and who judges."""
 
-    not_yet: ClassVar[dict[str, str]] = {"model": "judges"}
-
+    model: LLMProvider | None = None
+    """The model that judges, for every metric that names none; else the agent's own."""
     metrics: Annotated[list[Metric], Field(min_length=1)]
     """The metrics."""
 
 
-def metric_label(metric: EvaluationMetric) -> str:
-    """The name under which a metric's rows appear in reports."""
-    if isinstance(metric, CustomMetric):
-        return metric.name or metric.metric.partition(":")[2]
-    return metric.metric
-
-
-__all__ = ["BUILT_IN", "EvaluationConfig", "LLMProvider", "Metric", "RAGMetricType", "metric_label"]
+__all__ = [
+    "BUILT_IN",
+    "BY_TYPE",
+    "EvaluationConfig",
+    "LLMProvider",
+    "Metric",
+    "MetricSettings",
+    "RAGMetricType",
+]

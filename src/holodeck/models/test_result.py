@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.metric import MetricKind
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
@@ -38,17 +39,28 @@ class MetricResult(Model):
     """One row per metric and test: scored, or an error with its reason."""
 
     metric_name: str
-    kind: Literal["standard", "rag", "geval", "code"] = "standard"
+    kind: MetricKind = "standard"
     score: float | None = None
     """None where the metric could not be computed."""
     threshold: float | None = None
     passed: bool | None = None
     """None: the metric is reported only, it has neither threshold nor verdict of its own."""
+    inconclusive: bool = False
+    """Whether the score is too close to the threshold for a verdict; the case is undecided."""
     scale: str | None = "0-1"
+    raw_score: float | None = None
+    """The score as the metric's library gives it; None where that is the same."""
+    raw_scale: str | None = None
+    """What `raw_score` lies between, such as `1-5`."""
     error: str | None = None
     retry_count: Count = 0
     evaluation_time_ms: int | None = None
     model_used: str | None = None
+    """The model that judged."""
+    judge_calls: Count = 0
+    judge_tokens: TokenUsage | None = None
+    judge_ms: int | None = None
+    """How long asking the judge took, without the wait for a slot."""
     reasoning: str | None = None
 
 
@@ -121,7 +133,9 @@ class TestResult(Model):
             check.reason or check.expectation for check in self.tool_checks if not check.passed
         ]
         lines += [
-            _row_reason(row) for row in self.metric_results if row.error or row.passed is False
+            _row_reason(row)
+            for row in self.metric_results
+            if row.error or row.inconclusive or row.passed is False
         ]
         if self.outcome is Outcome.UNCHECKED:
             lines.append("nothing is checked: add evaluations, expected_tools or forbidden_tools")
@@ -153,7 +167,13 @@ class ReportSummary(Model):
     metrics_errored: dict[str, int] = {}
     average_scores: dict[str, float] = {}
     """Metric → mean over its rows with a score, zeros included."""
+    standard_errors: dict[str, float] = {}
+    """Metric → standard error of that mean; only for metrics with two rows or more."""
     token_usage: TokenUsage = TokenUsage()
+    """Of the agent."""
+    judge_calls: Count = 0
+    judge_usage: TokenUsage = TokenUsage()
+    """Of the judges."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> "ReportSummary":
@@ -181,6 +201,8 @@ class TestReport(Model):
     """Why the run gave up before every case had run; None if it did not."""
     planned_tests: Count | None = None
     """How many cases the run set out to run."""
+    notes: list[str] = []
+    """What a reader must know to trust the verdicts."""
 
     @model_validator(mode="after")
     def _counts_its_results(self) -> "TestReport":

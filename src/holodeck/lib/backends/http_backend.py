@@ -46,7 +46,7 @@ class HttpBackend:
         self._paths = _paths(config)
         self._limits = limits_of(execution)
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-        self._exchange = Exchange(config.url, headers)
+        self._exchange = Exchange(config.url, headers, self._limits.answer_bytes)
         self._url = config.url
         self._limiters = Limiters(most_at_once(execution))
 

@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError
+from holodeck.lib.chat.http import too_large
 from holodeck.lib.retry import parse_retry_after
 from holodeck.lib.text import one_line
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-MOST_BYTES = 8_000_000
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 OVERLOAD_STATUS = frozenset({429, 503, 529})
 REFUSED_STATUS = frozenset({401, 403})
@@ -40,10 +40,11 @@ class ExchangeFault(BackendSessionError):
 
 
 class Exchange:
-    """Posts JSON to one URL and reads JSON; one client per event loop."""
+    """Posts JSON to one URL and reads up to so many bytes of JSON; one client per event loop."""
 
-    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str], most_bytes: int) -> None:
         self._url = url
+        self._most_bytes = most_bytes
         self._headers = dict(headers)
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
             WeakKeyDictionary()
@@ -86,10 +87,8 @@ class Exchange:
         data = bytearray()
         async for piece in response.aiter_bytes():
             data += piece
-            if len(data) > MOST_BYTES:
-                raise ExchangeFault(
-                    f"{self._shown_url}: the answer is larger than {MOST_BYTES / 1e6:g} MB"
-                )
+            if len(data) > self._most_bytes:
+                raise ExchangeFault(f"{self._shown_url}: {too_large(self._most_bytes)}")
         return bytes(data)
 
     def _refusal(self, response: "Response", data: bytes) -> ExchangeFault:

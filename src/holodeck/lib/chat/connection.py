@@ -12,7 +12,6 @@ from holodeck.lib.chat.http import MalformedHttp, Reading, Response, TooLarge
 
 LONGEST_IDLE_S = 30.0
 """Balancers forget quiet connections without a word."""
-MOST_BYTES = 8_000_000
 
 
 class ProxyRefused(ConnectionError):
@@ -137,7 +136,7 @@ class Connection(asyncio.Protocol):
 class Connections:
     """The connections to a server on one event loop."""
 
-    def __init__(self, server: Server, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, server: Server, most_bytes: int) -> None:
         self._server = server
         self._most_bytes = most_bytes
         self._idle: list[Connection] = []

@@ -19,6 +19,13 @@ class TooLarge(Exception):
     """More came than is taken."""
 
 
+def too_large(most_bytes: int) -> str:
+    """What is said about an answer of more bytes than that."""
+    return (
+        f"the answer is too large: more than {most_bytes / 1e6:g} MB (execution.max_answer_mb)"
+    )
+
+
 @dataclass(frozen=True)
 class Response:
     """A whole answer."""
@@ -168,7 +175,7 @@ class Reading:
 
     def _bounded(self, size: int) -> int:
         if size > self._most_bytes:
-            raise TooLarge(f"the answer is too large: more than {self._most_bytes / 1e6:g} MB")
+            raise TooLarge(too_large(self._most_bytes))
         return size
 
 

@@ -18,6 +18,8 @@ class CallLimits:
     retries: int
     retry_delay: float
     """Longest wait before the first retry, in seconds."""
+    answer_bytes: int
+    """Of one answer; what is larger is not read to its end."""
 
 
 def limits_of(execution: ExecutionConfig | None) -> CallLimits:
@@ -28,6 +30,7 @@ def limits_of(execution: ExecutionConfig | None) -> CallLimits:
         attempt_timeout=_setting(given, "attempt_timeout"),
         retries=_setting(given, "max_retries"),
         retry_delay=_setting(given, "retry_delay"),
+        answer_bytes=round(_setting(given, "max_answer_mb") * 1_000_000),
     )
 
 

@@ -87,7 +87,7 @@ class BaseEvaluator(ABC):
         An empty answer is an answer and is graded; an input that is missing or None is an error.
         """
         self._refuse_missing(kwargs)
-        await self._prepare()
+        await self.prepare()
         tried = _Tries(self)
         limit = None
         try:
@@ -106,7 +106,7 @@ class BaseEvaluator(ABC):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         """The scores of one answer. What blocks belongs in a thread (`in_thread`)."""
 
-    async def _prepare(self) -> None:  # noqa: B027 - an offer, not a duty
+    async def prepare(self) -> None:  # noqa: B027 - an offer, not a duty
         """Load what is loaded once; the time it takes is not the metric's."""
 
     def _refuse_missing(self, kwargs: Mapping[str, Any]) -> None:

@@ -83,7 +83,7 @@ class BLEUEvaluator(OverlapEvaluator):
 
     metric = "bleu"
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
         await in_thread(_sacrebleu)
 
     def _compare(self, response: str, reference: str) -> Overlap:
@@ -112,7 +112,7 @@ class ROUGEEvaluator(OverlapEvaluator):
         super().__init__(threshold, **comparison)
         self.variant = variant
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
         await in_thread(_rouge)
 
     def _compare(self, response: str, reference: str) -> Overlap:
@@ -141,7 +141,7 @@ class METEOREvaluator(OverlapEvaluator):
 
     metric = "meteor"
 
-    async def _prepare(self) -> None:
+    async def prepare(self) -> None:
         await in_thread(_meteor)
 
     def _compare(self, response: str, reference: str) -> Overlap:

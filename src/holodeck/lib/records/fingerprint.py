@@ -12,7 +12,7 @@ from holodeck.config.instructions import instructions_text
 from holodeck.errors import ConfigError
 from holodeck.lib.paths import file_inside
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import EvaluationMetric
+from holodeck.models.evaluation import MetricSettings
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 
@@ -69,8 +69,8 @@ def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
     return PlannedCase.model_construct(name=case.name, hash=_hash_of_text("\0".join(parts)))
 
 
-def _metric_code(metrics: Sequence[EvaluationMetric], folder: Path) -> list[str]:
-    return _code([one.metric for one in metrics], folder)
+def _metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
+    return _code([one.user_code for one in metrics], folder)
 
 
 def _code(targets: Iterable[object], folder: Path) -> list[str]:

@@ -61,9 +61,13 @@ class EvalKwargsBuilder:
         return kwargs
 
     def _context(self, spec: ParamSpec) -> str | list[str] | None:
-        if self._file_content is None or not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
+        """The text of the files, else what was retrieved."""
+        if not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
             return None
-        return [self._file_content] if spec.uses_deepeval_params() else self._file_content
+        texts = self._retrieval_context if self._file_content is None else [self._file_content]
+        if not texts:
+            return None
+        return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
 
     def _retrieved(self, spec: ParamSpec) -> list[str] | None:
         wanted = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)

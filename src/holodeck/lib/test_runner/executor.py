@@ -17,6 +17,7 @@ from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
@@ -113,7 +114,8 @@ class TestExecutor:
         self.agent_factory = agent_factory
         self._backend: AgentBackend | None = backend or agent_factory
         self._is_injected = backend is not None
-        self._gradebook = Gradebook(self.agent_config, evaluators)
+        judges = Judges(self.config, self.agent_config.base_dir)
+        self._gradebook = Gradebook(self.agent_config, evaluators, judges)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
         self.on_result: Callable[[int, TestResult], None] | None = None
@@ -159,9 +161,12 @@ class TestExecutor:
     async def _run_on_backend(self) -> None:
         """Run the cases; a backend that was made for this run is let go of with it."""
         is_ours = self._backend is None
+        warming_up = asyncio.create_task(self._gradebook.warm_up())
         try:
             await self._run_all(await self._ready_backend())
         finally:
+            warming_up.cancel()
+            await self._gradebook.bench.judges.close()
             if is_ours:
                 await self.shutdown()
 
@@ -277,6 +282,7 @@ class TestExecutor:
             interrupted=interrupted,
             stopped=self._stopped,
             planned_tests=len(self.cases),
+            notes=self._gradebook.bench.notes,
         )
 
     def _environment(self) -> dict[str, str]:

@@ -1,19 +1,26 @@
 """Checks of a case: one row for each configured metric, scored or an error with its reason."""
 
+import asyncio
 import logging
 import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
-from holodeck.lib.evaluators.metric_table import build_evaluator, lacks_reference
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of
+from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator
+from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judge import Spent, counted
 from holodeck.lib.observability import Span, names, span
+from holodeck.lib.test_runner.bench import Bench
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import EvaluationMetric, metric_label
+from holodeck.models.evaluation import MetricSettings
+from holodeck.models.metric import MetricKind
 from holodeck.models.test_result import MetricResult
 
 logger = logging.getLogger(__name__)
@@ -27,6 +34,7 @@ class Check:
     evaluator: BaseEvaluator
     threshold: float | None = None
     fail_on_error: bool = False
+    kind: MetricKind = "standard"
 
 
 class Gradebook:
@@ -36,9 +44,15 @@ class Gradebook:
     computed for every case, besides its metrics.
     """
 
-    def __init__(self, agent: Agent, injected: Mapping[str, BaseEvaluator] | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        injected: Mapping[str, BaseEvaluator] | None = None,
+        judges: Judges | None = None,
+    ) -> None:
         self._injected = dict(injected or {})
         self._base_dir = agent.base_dir
+        self.bench = Bench(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         cases = agent.test_cases or []
         self._global = self._checks(metrics, "evaluations.metrics")
@@ -55,7 +69,7 @@ class Gradebook:
             for name, evaluator in self._injected.items()
             if name not in configured
         ]
-        _refuse_lacking_references(agent)
+        _refuse_missing_inputs(agent)
 
     @property
     def evaluators(self) -> dict[str, BaseEvaluator]:
@@ -66,19 +80,29 @@ class Gradebook:
         """The checks of the case at that place in the file; its own replace the global ones."""
         return [*self._own.get(index, self._global), *self._extra]
 
-    def _checks(self, metrics: Sequence[EvaluationMetric], where: str) -> list[Check]:
+    async def warm_up(self) -> None:
+        """Load what the evaluators need that is slow to load, one library after the other."""
+        every = chain(self._global, self._extra, *self._own.values())
+        for evaluator in {type(check.evaluator): check.evaluator for check in every}.values():
+            try:
+                await evaluator.prepare()
+            except Exception as error:  # noqa: BLE001 - said again where the metric is computed
+                logger.debug("%s is not ready: %s", evaluator.name, error)
+
+    def _checks(self, metrics: Sequence[MetricSettings], where: str) -> list[Check]:
         taken: set[str] = set()
         return [
-            self._check(metric, _free_name(metric_label(metric), taken), f"{where}[{index}]")
+            self._check(metric, _free_name(metric.label, taken), f"{where}[{index}]")
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
 
-    def _check(self, metric: EvaluationMetric, name: str, where: str) -> Check:
+    def _check(self, metric: MetricSettings, name: str, where: str) -> Check:
         evaluator = self._injected.get(name)
         if evaluator is None:
-            evaluator = build_evaluator(metric, self._base_dir, where=where)
-        return Check(name, evaluator, metric.threshold, metric.fail_on_error)
+            judge = self.bench.judge_of(metric, where) if asks_a_judge(metric) else None
+            evaluator = build_evaluator(metric, self._base_dir, where=where, judge=judge)
+        return Check(name, evaluator, metric.threshold, metric.fail_on_error, metric.kind)
 
 
 def _free_name(label: str, taken: set[str]) -> str:
@@ -91,41 +115,51 @@ def _free_name(label: str, taken: set[str]) -> str:
     return name
 
 
-def _refuse_lacking_references(agent: Agent) -> None:
-    """A metric that compares, for a case that gives it nothing to compare with, is a mistake."""
-    shared = agent.evaluations.metrics if agent.evaluations else []
+def _refuse_missing_inputs(agent: Agent) -> None:
+    """A metric for a case that cannot give it what it needs is a mistake."""
+    inputs = Inputs(agent)
     for index, case in enumerate(agent.test_cases or []):
-        for metric in shared if case.evaluations is None else case.evaluations:
-            if metric.enabled and lacks_reference(metric, case.ground_truth):
-                raise ConfigError(
-                    f"test_cases[{index}]" + (f" ({case.name})" if case.name else ""),
-                    f"metric {metric.metric!r} has nothing to compare with; "
-                    "write 'ground_truth' here, or 'value' in the metric",
-                )
+        for metric in metrics_of(agent, case):
+            missing = inputs.missing(metric, case) if metric.enabled else None
+            if missing is not None:
+                place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
+                raise ConfigError(place, missing)
 
 
 async def grade(checks: Sequence[Check], observation: Observation) -> list[MetricResult]:
-    """One row for each check, in order; after an error that is to fail the case, no more."""
-    rows: list[MetricResult] = []
-    for check in checks:
-        row = await _grade_one(check, observation)
-        rows.append(row)
-        if row.error is not None and check.fail_on_error:
-            break
-    return rows
+    """One row for each check, in their order; they are computed at the same time."""
+    if len(checks) <= 1:
+        return [await _grade_one(check, observation) for check in checks]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_grade_one(check, observation)) for check in checks]
+    return [task.result() for task in tasks]
 
 
 async def _grade_one(check: Check, observation: Observation) -> MetricResult:
     started = time.perf_counter()
-    with span(names.check(check.name)) as current:
+    with span(names.check(check.name)) as current, counted(Spent()) as spent:
         try:
             found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
             row = _row(check, found, started)
         except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
             logger.debug("metric %s: %s", check.name, traceback.format_exc())
             row = _error_row(check, error, started)
+        row = _with_costs(row, spent)
         _tell(current, row)
     return row
+
+
+def _with_costs(row: MetricResult, spent: Spent) -> MetricResult:
+    """The row with what asking its judge has cost; as it is where none was asked."""
+    if not spent.calls:
+        return row
+    costs = {
+        "model_used": spent.judge,
+        "judge_calls": spent.calls,
+        "judge_tokens": spent.usage,
+        "judge_ms": round(spent.seconds * 1000),
+    }
+    return row.model_copy(update=costs)
 
 
 def _inputs(evaluator: BaseEvaluator, seen: Observation) -> dict[str, Any]:
@@ -143,14 +177,22 @@ def _inputs(evaluator: BaseEvaluator, seen: Observation) -> dict[str, Any]:
 def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult:
     score = _score(check, found)
     verdict = found.get("passed")
-    if check.threshold is not None:  # a metric that says no is believed whatever its score
+    is_inconclusive = bool(found.get("inconclusive"))
+    if is_inconclusive:
+        verdict = None
+    elif check.threshold is not None:  # a metric that says no is believed whatever its score
         verdict = score >= check.threshold and verdict is not False
     reasoning = found.get("reasoning")
     return MetricResult(
         metric_name=check.name,
+        kind=check.kind,
         score=score,
+        raw_score=found.get("raw_score"),
+        raw_scale=found.get("raw_scale"),
+        scale=found.get("scale", "0-1"),
         threshold=check.threshold,
         passed=verdict,
+        inconclusive=is_inconclusive,
         retry_count=found.get("retry_count", 0),
         evaluation_time_ms=_ms_since(started),
         reasoning=str(reasoning) if reasoning else None,
@@ -171,6 +213,7 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
     known = isinstance(error, EvaluationError | ConfigError)
     return MetricResult(
         metric_name=check.name,
+        kind=check.kind,
         threshold=check.threshold,
         passed=False,
         error=str(error) if known else f"{type(error).__name__}: {error}",

@@ -51,6 +51,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
             continue
         checks = gradebook.checks_of(index)
         results.append(await _regraded(answers.pop(0), case, checks, retrieval))
+    await gradebook.bench.judges.close()
     before = report_of(run)
     update = {
         "agent_name": agent.name,
@@ -61,6 +62,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "interrupted": False,
         "stopped": f"{len(ungraded)} cases have no recorded answer" if ungraded else None,
         "planned_tests": len(agent.test_cases or []),
+        "notes": gradebook.bench.notes,
     }
     report = before.model_copy(update=update)
     return Rescored(report, tuple(ungraded), tuple(_names(chain(*left.values()))))

@@ -1,8 +1,8 @@
 """From results to the numbers of a run, and from the report to the exit code."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from statistics import fmean
+from collections.abc import Iterable, Sequence
+from statistics import fmean, stdev
 
 from holodeck.errors import ExitCode
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
@@ -29,7 +29,12 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         metrics_evaluated={name: len(found) for name, found in scores.items()},
         metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
         average_scores={name: fmean(found) for name, found in scores.items()},
-        token_usage=_tokens(results),
+        standard_errors={
+            name: stdev(found) / len(found) ** 0.5 for name, found in scores.items() if found[1:]
+        },
+        token_usage=_sum(result.token_usage for result in results),
+        judge_calls=sum(row.judge_calls for row in rows),
+        judge_usage=_sum(row.judge_tokens for row in rows),
     )
 
 
@@ -41,9 +46,8 @@ def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:
     return scores
 
 
-def _tokens(results: Sequence[TestResult]) -> TokenUsage:
-    spent = [result.token_usage for result in results if result.token_usage is not None]
-    return sum(spent, TokenUsage())
+def _sum(usages: Iterable[TokenUsage | None]) -> TokenUsage:
+    return sum((usage for usage in usages if usage is not None), TokenUsage())
 
 
 _WORST_FIRST = (

@@ -19,11 +19,14 @@ def verdict(
     failed = [row for row in rows if row.passed is False]
     final = {check.name for check in checks if check.fail_on_error}
     broken = [row for row in failed if row.error is not None and row.metric_name not in final]
+    unsure = [row for row in rows if row.inconclusive]
     if faults or len(failed) > len(broken):
         return Outcome.FAILED
     if not all(check.passed for check in tool_checks):
         return Outcome.FAILED
-    if broken:
+    if any(row.metric_name in final for row in unsure):
+        return Outcome.FAILED
+    if broken or unsure:
         return Outcome.METRIC_ERROR
     decided = tool_checks or any(row.passed is not None for row in rows)
     return Outcome.PASSED if decided else Outcome.UNCHECKED

@@ -1,0 +1,35 @@
+"""Models of an agent.yaml that need an API key and have none."""
+
+from collections.abc import Iterator
+
+from holodeck.config.providers import missing_key
+from holodeck.config.source import Path_
+from holodeck.lib.evaluators.inputs import metrics_of
+from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
+from holodeck.models.agent import Agent
+from holodeck.models.evaluation import MetricSettings
+
+
+def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
+    """Place and explanation of each; a judge that nothing asks needs none."""
+    told = set()
+    if agent.model is not None and not agent.brings_its_own_model:
+        lacking = missing_key(agent.model)
+        if lacking is not None:
+            told.add(id(agent.model))
+            yield ("model",), lacking
+    for path, metric in _metrics(agent):
+        judge = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
+        lacking = None if judge is None or id(judge) in told else missing_key(judge)
+        if lacking is not None:
+            told.add(id(judge))
+            yield path, f"the judge of {metric.label!r}: {lacking}"
+
+
+def _metrics(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
+    for index, metric in enumerate(agent.evaluations.metrics if agent.evaluations else []):
+        yield ("evaluations", "metrics", index), metric
+    for number, case in enumerate(agent.test_cases or []):
+        if case.evaluations is not None:
+            for place, own in enumerate(metrics_of(agent, case)):
+                yield ("test_cases", number, "evaluations", place), own

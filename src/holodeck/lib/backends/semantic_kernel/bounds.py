@@ -1,0 +1,47 @@
+"""What the client libraries are told about answers: not compressed, and not larger than so much.
+
+They read whatever comes. A hook sees every answer of theirs before its body, be they built on httpx
+or on httpx2, whose answers are alike.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from holodeck.lib.chat.http import MalformedHttp, TooLarge, too_large
+
+HEADERS = {"Accept-Encoding": "identity"}
+"""A small compressed answer can be a huge one."""
+
+
+def client_options(most_bytes: int) -> dict[str, Any]:
+    """What any client is to be made with, so that reading an answer ends at so many bytes."""
+
+    async def bound(response: Any) -> None:
+        encoding = response.headers.get("content-encoding", "identity").lower()
+        if encoding != "identity":
+            raise MalformedHttp(f"it is compressed ({encoding[:20]}), which nobody asked for")
+        length = response.headers.get("content-length", "")
+        if length.isdigit() and int(length[:16]) > most_bytes:
+            raise TooLarge(too_large(most_bytes))
+        response.stream = _bounded(response.stream, most_bytes)
+
+    return {"headers": HEADERS, "event_hooks": {"response": [bound]}}
+
+
+def _bounded(stream: Any, most_bytes: int) -> Any:
+    """The stream, which raises TooLarge once more than so many bytes came."""
+    own = next(kind for kind in type(stream).__mro__ if kind.__name__ == "AsyncByteStream")
+
+    class Bounded(own):  # type: ignore[misc,valid-type]  # the library insists on its own kind
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = most_bytes
+            async for piece in stream:
+                left -= len(piece)
+                if left < 0:
+                    raise TooLarge(too_large(most_bytes))
+                yield piece
+
+        async def aclose(self) -> None:
+            await stream.aclose()
+
+    return Bounded()

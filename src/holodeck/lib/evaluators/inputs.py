@@ -1,0 +1,66 @@
+"""What metrics need of a case, and whether the case can give it; known before anything runs."""
+
+from collections.abc import Sequence
+
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.metric_table import needs
+from holodeck.lib.evaluators.param_spec import EvalParam
+from holodeck.models.agent import Agent
+from holodeck.models.evaluation import ComparingMetric, MetricSettings
+from holodeck.models.test_case import TestCaseModel
+
+_IN_WORDS = {
+    EvalParam.GROUND_TRUTH: "'ground_truth'",
+    EvalParam.EXPECTED_OUTPUT: "'ground_truth'",
+    EvalParam.CONTEXT: "'files' or 'retrieval_context'",
+    EvalParam.RETRIEVAL_CONTEXT: "'retrieval_context' (or give the agent a retrieval tool)",
+}
+
+
+class Inputs:
+    """What the cases of an agent offer to metrics."""
+
+    def __init__(self, agent: Agent) -> None:
+        retrieves = any(tool.is_retrieval for tool in agent.tools or [])
+        self._may_retrieve = retrieves or agent.brings_its_own_model
+        self._needs: dict[int, frozenset[EvalParam]] = {}
+
+    def missing(self, metric: MetricSettings, case: TestCaseModel) -> str | None:
+        """What to say about an input that the metric needs and the case cannot give; else None."""
+        missing = self._needed(metric) & _IN_WORDS.keys() - self._offers(case)
+        if not missing:
+            return None
+        if isinstance(metric, ComparingMetric):
+            wish = "write 'value' here or 'ground_truth' in the case"
+            if case.evaluations is None:
+                wish = "write 'ground_truth' here or 'value' in the metric"
+            return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
+        words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
+        return f"the metric {metric.label!r} needs {words} in the case"
+
+    def _needed(self, metric: MetricSettings) -> frozenset[EvalParam]:
+        """Built once for each metric: ten thousand cases may share it."""
+        key = id(metric)
+        if key not in self._needs:
+            try:
+                self._needs[key] = needs(metric)
+            except ConfigError:  # said where metrics are checked
+                self._needs[key] = frozenset()
+        return self._needs[key]
+
+    def _offers(self, case: TestCaseModel) -> frozenset[EvalParam]:
+        found: set[EvalParam] = set()
+        if case.ground_truth is not None:
+            found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
+        if case.retrieval_context or self._may_retrieve:
+            found |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
+        if case.files:
+            found.add(EvalParam.CONTEXT)
+        return frozenset(found)
+
+
+def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[MetricSettings]:
+    """The metrics that grade a case: its own, else the agent's."""
+    if case.evaluations is not None:
+        return case.evaluations
+    return agent.evaluations.metrics if agent.evaluations else []

@@ -1,0 +1,69 @@
+"""What all metrics have: how they are run, and what reports call them."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from holodeck.models.base import Milliseconds, Model, Ratio
+from holodeck.models.llm import LLMProvider
+
+MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "code"]
+
+
+class MetricSettings(Model):
+    """How a metric is run; what every metric has."""
+
+    threshold: Ratio | None = None
+    """Score to reach, 0 to 1; without one the metric's own verdict counts, if it has one."""
+    enabled: bool = True
+    """Whether the metric is computed at all."""
+    fail_on_error: bool = False
+    """A metric that cannot be computed leaves the case undecided (exit 4); true makes it a failure
+    (exit 1). It never passes."""
+    retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
+    """How often a metric that could not be computed is tried again."""
+    timeout_ms: Milliseconds | None = None
+    """Time limit of the metric in milliseconds; 60000 if not given."""
+
+    @property
+    def row(self) -> str:
+        """Its name in the table of metrics."""
+        raise TypeError(f"{type(self).__name__} is no metric by itself")
+
+    @property
+    def kind(self) -> MetricKind:
+        """What its rows in reports say about where it comes from."""
+        return "standard"
+
+    @property
+    def label(self) -> str:
+        """The name under which its rows appear in reports."""
+        return self.row
+
+    @property
+    def user_code(self) -> str | None:
+        """The `module:callable` of the user's that it runs; None if it runs none."""
+        return None
+
+    def options(self) -> dict[str, Any]:
+        """What its own keys say, under the names they have in agent.yaml."""
+        fields = type(self).model_fields
+        return {
+            field.alias or name: getattr(self, name)
+            for name, field in fields.items()
+            if name not in MetricSettings.model_fields and name not in self.not_options
+        }
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
+    """Keys that say which metric it is and not how it is computed."""
+
+
+class JudgedMetric(MetricSettings):
+    """A metric whose score a model gives."""
+
+    threshold: Ratio = 0.5
+    """Score to reach, 0 to 1."""
+    model: LLMProvider | None = None
+    """The model that judges; else the one of `evaluations`, else the agent's own."""
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model"})
