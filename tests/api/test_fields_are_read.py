@@ -16,13 +16,21 @@ import pytest
 from pydantic import BaseModel
 
 import holodeck
-from holodeck.lib.evaluators.metric_table import METRICS
+from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, EvaluationMetric
+from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS, RAGMetricType
+from holodeck.models.evaluation import BUILT_IN, BY_TYPE, MetricSettings
 
 SOURCES = Path(holodeck.__file__).parent
+ROWS = {
+    "geval": ["geval"],
+    "judge": ["judge"],
+    "rag": list(RAGMetricType),
+    "deepeval": list(DEEPEVAL_METRICS),
+}
+"""Rows of the table of metrics that a `type` leads to."""
 FOR_PEOPLE = {"Agent.description", "Agent.author"}
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
@@ -116,9 +124,11 @@ def related(one: type, other: type) -> bool:
 
 def options_used(model: type[Model]) -> set[str]:
     """The parameters that the evaluators of a metric use; none for what is no metric."""
-    if not issubclass(model, EvaluationMetric):
+    if not issubclass(model, MetricSettings):
         return set()
-    targets = [METRICS[name].target for name, one in BUILT_IN.items() if one is model]
+    rows = [name for name, one in BUILT_IN.items() if one is model]
+    rows += [row for kind, ours in BY_TYPE.items() if model in ours for row in ROWS.get(kind, ())]
+    targets = [METRICS[name].target for name in rows]
     files = [import_module(target.partition(":")[0]).__file__ for target in targets]
     used: set[str] = set()
     for file in files:

@@ -172,14 +172,9 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (CASE + "evaluations: [{metric: groundedness}]", "'metric: groundedness' is not supported"),
-        (CASE + "evaluations: [{type: rag, metric_type: faithfulness}]", "'type: rag' is not supp"),
-        (CASE + "evaluations: [{type: geval, name: a, criteria: b}]", "'type: geval' is not supp"),
-        (CASE + "evaluations: [{metric: faithfulness}]", "'metric: faithfulness' is not supported"),
-        (CASE + "evaluations: [{type: code, grader: a:b}]", "write 'metric: module:callable'"),
         (
             CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
-            "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet (judges)",
+            "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
         (CASE + "turns: []", "6:5: test_cases[0]: 'turns' is not supported yet (conversations)"),
         (
@@ -195,10 +190,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
         ("tools: [{type: mcp, name: a}]", "tool type 'mcp' is not supported yet; use 'function'"),
         ("tools: [{type: vectorstore, name: a}]", "tool type 'vectorstore' is not supported yet"),
         ("execution: {cache_enabled: true}", "4:13: execution: 'cache_enabled' is not supported"),
-        (
-            "evaluations: {model: {}, metrics: []}",
-            "4:15: evaluations: 'model' is not supported",
-        ),
         ("observability: {metrics: {}}", "4:17: observability: 'metrics' is not supported yet"),
     ],
 )

@@ -3,14 +3,18 @@
 import pytest
 from pydantic import SecretStr
 
+from holodeck.config.keys import missing_keys
 from holodeck.config.providers import missing_key, resolve_api_key
 from holodeck.models.agent import Agent, Instructions
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 
-def agent(**model):
+def agent(metrics, **model):
     return Agent(
-        name="x", model=LLMProvider(name="m", **model), instructions=Instructions(inline="hi")
+        name="x",
+        model=LLMProvider(provider="openai", name="m", **model),
+        instructions=Instructions(inline="hi"),
+        evaluations={"metrics": metrics},
     )
 
 
@@ -26,7 +30,7 @@ def agent(**model):
     ],
 )
 def test_a_missing_key_is_told_with_its_variable(model, message):
-    assert message in missing_key(agent(**model))
+    assert message in missing_key(LLMProvider(name="m", **model))
 
 
 @pytest.mark.parametrize(
@@ -39,11 +43,11 @@ def test_a_missing_key_is_told_with_its_variable(model, message):
     ],
 )
 def test_no_key_is_missing_where_none_is_needed(model):
-    assert missing_key(agent(**model)) is None
+    assert missing_key(LLMProvider(name="m", **model)) is None
 
 
 def test_an_agent_with_a_backend_of_its_own_needs_no_key():
-    assert missing_key(Agent(name="x", backend="a:b")) is None
+    assert list(missing_keys(Agent(name="x", backend="a:b"))) == []
 
 
 def test_the_models_own_key_wins_over_the_variable():

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ValidationError
 from holodeck.models.agent import Agent, Instructions
 from holodeck.models.base import Model
 from holodeck.models.config import ExecutionConfig, GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, ContainsMetric, CustomMetric, metric_label
+from holodeck.models.evaluation import BUILT_IN, ContainsMetric, CustomMetric
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
@@ -49,12 +49,12 @@ def test_a_metric_with_a_colon_is_the_users_own(target):
     case = TestCaseModel.model_validate({"input": "hi", "evaluations": [{"metric": target}]})
 
     assert isinstance(case.evaluations[0], CustomMetric)
-    assert metric_label(case.evaluations[0]) == target.partition(":")[2]
+    assert case.evaluations[0].label == target.partition(":")[2]
 
 
 def test_the_users_own_metric_may_have_a_name():
-    assert metric_label(CustomMetric(metric="a:b", name="tone")) == "tone"
-    assert metric_label(ContainsMetric(metric="contains")) == "contains"
+    assert CustomMetric(metric="a:b", name="tone").label == "tone"
+    assert ContainsMetric(metric="contains").label == "contains"
 
 
 def test_an_agent_is_the_same_after_a_trip_through_json():

@@ -64,6 +64,4 @@ METRICS: dict[str, MetricRow] = {
     ),
     "numeric": MetricRow(f"{_HERE}.numeric:NumericEvaluator", "The answer holds the number"),
     "latency": MetricRow(f"{_HERE}.latency:LatencyEvaluator", "The agent answered in time"),
-    "custom": MetricRow(f"{_HERE}.custom:CustomEvaluator", "A callable of yours, as metric"),
-    "code": MetricRow(f"{_HERE}.custom:CustomEvaluator", "A callable of yours, as grader"),
 }

@@ -33,9 +33,9 @@ class Normalization:
         """The text without what does not count."""
         if self.ignore_case:
             text = text.casefold()
-        text = unicodedata.normalize("NFC", text)
         if self.ignore_punctuation:
-            text = without_punctuation(text)
+            text = without_punctuation(unicodedata.normalize("NFC", text))
+        text = unicodedata.normalize("NFC", text)  # what punctuation kept apart may belong together
         if self.normalize_whitespace:
             text = _SPACE.sub(" ", text)
         return text.strip() if self.strip else text

@@ -4,15 +4,14 @@ from pydantic import TypeAdapter
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.custom import CustomEvaluator
-from holodeck.lib.evaluators.metric_table import (
-    EVALUATORS,
-    METRICS,
-    build_evaluator,
-    can_fail,
-    lacks_reference,
-)
+from holodeck.lib.evaluators.inputs import Inputs
+from holodeck.lib.evaluators.metric_rows import METRICS
+from holodeck.lib.evaluators.metric_table import EVALUATORS, build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
+from holodeck.models.agent import Agent
+from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.evaluation import BUILT_IN, Metric
+from holodeck.models.test_case import TestCaseModel
 
 METRIC = TypeAdapter(Metric)
 
@@ -22,7 +21,9 @@ def metric(**keys):
 
 
 def test_every_metric_of_the_configuration_has_a_row_and_the_other_way_round():
-    assert set(METRICS) == set(BUILT_IN) == set(EVALUATORS.names())
+    typed = {"geval", "judge", *RAGMetricType, *DEEPEVAL_METRICS}
+
+    assert set(METRICS) == set(BUILT_IN) | typed == set(EVALUATORS.names())
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -98,7 +99,10 @@ def test_an_evaluator_class_of_the_user_is_used_as_it_is(tmp_path):
     ],
 )
 def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_truth, lacks):
-    assert lacks_reference(metric(**keys), ground_truth) is lacks
+    agent = Agent(name="x", backend="a:b")
+    case = TestCaseModel(input="hi", ground_truth=ground_truth)
+
+    assert (Inputs(agent).missing(metric(**keys), case) is not None) is lacks
 
 
 @pytest.mark.parametrize(
