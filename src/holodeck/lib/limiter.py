@@ -1,7 +1,9 @@
 """How many requests may be under way at one endpoint: found out while running.
 
 A limiter starts with some slots and doubles them with every clean round until the endpoint first
-says that it is too much; then it halves them, and from there on grows by one a round, as TCP does.
+says that it is too much; then it halves them, or leaves as many as got through where those were
+fewer, and from there on grows by one a round, as TCP does. Where that was too much again, it stays
+just below for longer and longer: each complaint costs a pause.
 Waiting for a slot is nobody's latency: it stops the clock of `time_limit`, and callers get the
 seconds they waited.
 """
@@ -20,6 +22,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_SLOTS = 32
 MOST_SLOTS = 100
+PATIENCE = 8
+"""Clean rounds just below what was too much, before that is tried again; doubles each time."""
+MOST_PATIENCE = 1024
 LONGEST_PAUSE_S = 60.0
 """Whoever is asked to wait longer fails instead; the others may find out for themselves."""
 
@@ -60,6 +65,9 @@ class Limiter:
         self.peak = 0
         self._era = 0
         self._clean = 0
+        self._wave = self._refused = 0
+        self._ceiling = most
+        self._patience = PATIENCE
         self._not_before = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._clock = clock
@@ -80,22 +88,39 @@ class Limiter:
         except BaseException:
             self._leave(clean=False)
             raise
-        self._leave(clean=not slot.overloaded)
+        self._leave(clean=not slot.overloaded and slot.era == self._era)
 
     def overloaded(self, slot: Slot, pause_s: float | None = None) -> None:
         """Halve the slots, and let nothing start for as long as the endpoint asked.
 
-        Of several complaints about the same wave of requests only the first one halves.
+        Of several complaints about the same wave of requests only the first one halves; the others
+        tell how many of the wave got through, which is the most that is kept.
         """
         slot.overloaded = True
         if pause_s is not None and pause_s <= LONGEST_PAUSE_S:
             self._not_before = max(self._not_before, self._clock() + pause_s)
-        if slot.era != self._era:
+        if slot.era == self._era:
+            self._begin_wave()
+        elif slot.era == self._era - 1:
+            self._refused += 1
+        else:
             return
+        self._cut()
+
+    def _cut(self) -> None:
+        through = self._wave - self._refused
+        # Where nothing gets through, it is not about how many come at once.
+        self._ceiling = max(through, self._wave // 4, 1) if through > 0 else self._wave
+        before, self.slots = self.slots, max(1, min(self._wave // 2, self._ceiling))
+        if self.slots != before:
+            logger.info("%s: %d → %d at once: it is too much for it", self.name, before, self.slots)
+
+    def _begin_wave(self) -> None:
+        tried_again = self.slots == self._ceiling + 1
+        self._patience = min(MOST_PATIENCE, self._patience * 2) if tried_again else PATIENCE
+        self._wave, self._refused = min(self.slots, self.under_way), 1
         self._era += 1
         self._clean = 0
-        before, self.slots = self.slots, max(1, min(self.slots, self.under_way) // 2)
-        logger.info("%s: %d → %d at once: it is too much for it", self.name, before, self.slots)
 
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -120,12 +145,15 @@ class Limiter:
     def _leave(self, *, clean: bool) -> None:
         self.under_way -= 1
         self._clean = self._clean + 1 if clean else 0
-        if self._clean >= self.slots and self.slots < self.most and self._waiting:
+        rounds = self._patience if self.slots == self._ceiling else 1
+        if self._clean >= self.slots * rounds and self.slots < self.most and self._waiting:
             self._grow()
         self._admit()
 
     def _grow(self) -> None:
         before = self.slots
+        if before > self._ceiling:  # it is not too much any more
+            self._ceiling = self.most
         self.slots = min(self.most, before * 2 if self._era == 0 else before + 1)
         self._clean = 0
         logger.info("%s: %d → %d at once: all is well", self.name, before, self.slots)

@@ -1,6 +1,7 @@
 """Slots of an endpoint: growth, cuts, pauses, order, and clocks that stand still."""
 
 import asyncio
+from itertools import pairwise
 
 import pytest
 
@@ -69,6 +70,38 @@ async def test_a_wave_of_complaints_halves_once_and_growth_is_slow_from_there():
 
     assert limiter.peak == 8
     assert 4 < limiter.slots <= 8
+
+
+async def test_as_many_are_kept_as_got_through_a_wave():
+    limiter, released, begun = Limiter("x", most=100, first=32), asyncio.Event(), []
+    tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(32)]
+    await settle()
+
+    for slot in begun[10:]:
+        limiter.overloaded(slot)
+    released.set()
+    await asyncio.gather(*tasks)
+
+    assert limiter.slots == 10
+
+
+async def test_what_was_too_much_is_tried_again_less_and_less_often():
+    """An endpoint that takes four at once hears of a fifth after 8 clean rounds, 16, 32, …"""
+    limiter, tries = Limiter("x", most=100, first=4), []
+
+    async def use(number):
+        async with limiter.slot() as slot:
+            is_too_much = limiter.under_way > 4
+            await asyncio.sleep(0)
+            if is_too_much and slot.era == len(tries):
+                tries.append(number)
+                limiter.overloaded(slot)
+
+    await asyncio.gather(*[use(number) for number in range(1000)])
+
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert 5 <= len(tries) <= 6
+    assert all(later > 1.6 * earlier for earlier, later in pairwise(gaps[1:]))
 
 
 async def test_a_pause_that_the_endpoint_asks_for_is_kept():
