@@ -54,7 +54,7 @@ def score(
     no recorded answer.
     """
     from holodeck.cli.outputs import targets_for, write_all
-    from holodeck.errors import ExitCode, ReportError
+    from holodeck.errors import ReportError
     from holodeck.lib.test_runner.rescore import rescore
     from holodeck.lib.test_runner.summary import exit_code
 
@@ -67,10 +67,7 @@ def score(
     failures = write_all(graded.report, targets, invocation)
     if failures:
         raise ReportError("\n".join(failures))
-    code = exit_code(graded.report)
-    if code is ExitCode.PASSED and graded.ungraded:
-        code = ExitCode.NOTHING_SELECTED
-    context.exit(code)
+    context.exit(exit_code(graded.report))
 
 
 def _loaded(agent_config: str, invocation: Invocation) -> "Agent":

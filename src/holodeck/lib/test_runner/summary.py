@@ -62,11 +62,13 @@ def exit_code(report: TestReport) -> ExitCode:
     """What the run tells the shell: 130, 3, 4, 1, 5 or 0, and the first that applies wins.
 
     What could not be decided outranks what failed: as long as agents or metrics break, the number
-    of failures is not known. 5 is for a run that tested nothing or left a case unchecked.
+    of failures is not known. 5 is for a run that tested nothing, left a case unchecked, or gave up
+    before it came to all.
     """
     if report.interrupted:
         return ExitCode.INTERRUPTED
     if not report.results:
         return ExitCode.NOTHING_SELECTED
     seen = {result.outcome for result in report.results}
-    return next((code for outcome, code in _WORST_FIRST if outcome in seen), ExitCode.PASSED)
+    otherwise = ExitCode.PASSED if report.stopped is None else ExitCode.NOTHING_SELECTED
+    return next((code for outcome, code in _WORST_FIRST if outcome in seen), otherwise)

@@ -78,3 +78,9 @@ def test_the_exit_code_is_that_of_the_worst_outcome(outcomes, code):
 
 def test_an_interrupted_run_is_never_a_success():
     assert exit_code(a_run(PASSED, interrupted=True, planned_tests=3)) is ExitCode.INTERRUPTED
+
+
+def test_a_run_that_gave_up_is_never_a_success():
+    assert exit_code(a_run(PASSED, stopped="no time", planned_tests=3)) is (
+        ExitCode.NOTHING_SELECTED
+    )
