@@ -40,14 +40,14 @@ CASES = [
     case("sends no JSON", "try html", contains="fine"),
     case("hangs", "hang", contains="fine"),
     case("says nothing", "be silent", contains="fine"),
-    case("says 10 MB", "be long", contains="end of the story"),
+    case("says 7 MB", "be long", contains="end of the story"),
     case("calls a tool that is not there", "unknown tool", contains="sorry"),
     case("calls with broken JSON", "broken arguments", contains="sorry"),
     case("calls a tool that raises", "weather in Atlantis", contains="sorry"),
     case("answers at last", "last question", contains="last"),
 ]
 OK = {name for name in (one["name"] for one in CASES) if name.endswith("once")} | {
-    "answers", "calls a tool", "says 10 MB", "calls a tool that raises", "answers at last",
+    "answers", "calls a tool", "says 7 MB", "calls a tool that raises", "answers at last",
 }  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def scripted(server):
     server.when("try html", body=b"<html>Welcome to the proxy</html>")
     server.when("hang", fault="hang")
     server.when("be silent", "")
-    server.when("be long", "x" * 10_000_000 + " end of the story")
+    server.when("be long", "x" * 7_000_000 + " end of the story")
     server.when("unknown tool", calls("launch_rockets", {}))
     server.when("broken arguments", calls("get_weather", '{"city": "Par'))
     return server.otherwise(lambda request: f"OK: {request.prompt}")
@@ -215,7 +215,7 @@ def test_the_model_is_told_that_a_tool_raised_and_may_go_on(results):
 
 
 def test_an_answer_of_10_mb_is_graded_and_kept_whole(run, results):
-    assert len(results["says 10 MB"]["agent_response"]) == 10_000_017
+    assert len(results["says 7 MB"]["agent_response"]) == 7_000_017
     assert len(run[0].stdout) < 20_000
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
+from holodeck.lib.paths import outside_allowed
 from support.checks import assert_plain
 
 SECRET = "top secret of the neighbour"
@@ -91,6 +92,59 @@ def test_no_file_from_outside_reaches_the_model(trap, key, path):
     assert ran.code in {2, 3}
     assert SECRET not in ran.stdout + ran.stderr
     assert trap.server.requests == []
+
+
+OPEN = ["link.txt", "../outside.txt", "{outside}", "linked/outside.txt"]
+CLOSED = ["fifo", "zero.txt", "/dev/zero", "/dev/stdin", "socket", "sub", "loop.txt"]
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_allow_outside_opens_every_way_out(trap, path):
+    outside = path.format(outside=trap.path.parent / "outside.txt")
+    case = {"name": "c", "input": "read it", "files": [{"path": outside, "type": "text"}],
+            "evaluations": [{"metric": "contains", "value": "OK"}]}  # fmt: skip
+    trap.write_agent(instructions={"file": outside}, test_cases=[case])
+
+    assert trap.run("validate").code == 2
+    assert trap.run("validate", "--allow-outside").code == 0
+    ran = trap.run("test", "--allow-outside")
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    sent = trap.server.requests[-1].raw.decode()
+    assert sent.count(SECRET) == 2
+
+
+def test_allow_outside_runs_a_tool_of_the_folder_above(trap):
+    (trap.path.parent / "shared.py").write_text("def f() -> str:\n    return 'from above'\n")
+    trap.write_agent(**KEYS["a tool's file"]("../shared.py"))
+    trap.server.when(lambda request: not request.tool_results, tool_calls=[("t", {})])
+    trap.server.otherwise("hello")
+
+    ran = trap.run("test", "--allow-outside")
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    assert trap.server.requests[-1].tool_results == ["from above"]
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize("path", CLOSED)
+def test_allow_outside_opens_no_device_or_pipe(trap, key, path):
+    agent = ConfigLoader().load_agent_yaml(trap.write_agent(**KEYS[key](path)))
+
+    with outside_allowed():
+        found = [one for one in check(agent) if one.severity == "error"]
+
+    assert found
+
+
+def test_no_file_of_the_folder_opens_its_own_door(trap):
+    (trap.path / ".env").write_text("HOLODECK_ALLOW_OUTSIDE=true\n")
+    path = trap.write_agent(instructions={"file": "../outside.txt"})
+
+    assert trap.run("validate").code == 2
+    assert "outside of the agent's folder" in trap.run("validate").stdout
+    path.write_text(path.read_text() + "execution: {allow_outside: true}\n")
+    assert "allow_outside" in trap.run("test").stderr
 
 
 def test_python_of_a_metric_or_backend_comes_from_inside_too(trap):

@@ -110,7 +110,7 @@ TRANSIENT = [
 
 HARMLESS = [
     Kind("usage: null", Reply(json=completion() | {"usage": None})),
-    Kind("an answer of 10 MB", Reply("OK: " + "x" * 10_000_000)),
+    Kind("an answer of 7 MB", Reply("OK: " + "x" * 7_000_000)),
     Kind("NUL and control characters", Reply("OK: \0\x01\x1b[2J\x07\x7f\x9b31m")),
     Kind("half of a surrogate pair", Reply(json=completion(content="OK: \ud800"))),
 ]  # fmt: skip
@@ -131,6 +131,12 @@ PERMANENT = [
         _error(429, retry_after="86400"),
         ends="error",
         reason="asks to wait 86400 s",
+    ),
+    Kind(
+        "an answer of 10 MB",
+        Reply("OK: " + "x" * 10_000_000),
+        ends="error",
+        reason="the answer is too large: more than 8 MB",
     ),
     Kind(
         "tool_calls: [{}]",
@@ -158,12 +164,6 @@ WAYS: dict[str, dict[str, str]] = {"Semantic Kernel": {}, "chat": {"backend": "c
 CHAT_OWN = {
     kind.name: kind
     for kind in (
-        Kind(
-            "an answer of 10 MB",
-            Reply("x" * 10_000_000),
-            ends="error",
-            reason="the answer is too large: more than 8 MB",
-        ),
         Kind(
             "tool_calls: [{}]",
             Reply(json=completion(content=None, tool_calls=[{}])),

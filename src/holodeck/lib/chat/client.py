@@ -67,7 +67,7 @@ class ChatClient:
         self._endpoint = endpoint
         self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
         self._span = names.chat(model)
-        self._attempt_timeout = limits.attempt_timeout
+        self._limits = limits
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
         self._kind = kind
@@ -147,15 +147,17 @@ class ChatClient:
 
     def _attempt_limit(self) -> AbstractAsyncContextManager[object]:
         """The time of one try; nothing where there is no limit, as each timeout costs a little."""
-        if self._attempt_timeout is None:
+        if self._limits.attempt_timeout is None:
             return nullcontext()
-        return asyncio.timeout(self._attempt_timeout)
+        return asyncio.timeout(self._limits.attempt_timeout)
 
     def _connections(self) -> Connections:
         loop = asyncio.get_running_loop()
         found = self._of_loop.get(loop)
         if found is None:
-            found = self._of_loop[loop] = Connections(self._endpoint.server)
+            found = self._of_loop[loop] = Connections(
+                self._endpoint.server, self._limits.answer_bytes
+            )
         return found
 
     def _delay(self, error: Exception, attempt: int) -> float:

@@ -21,9 +21,7 @@ class TooLarge(Exception):
 
 def too_large(most_bytes: int) -> str:
     """What is said about an answer of more bytes than that."""
-    return (
-        f"the answer is too large: more than {most_bytes / 1e6:g} MB (execution.max_answer_mb)"
-    )
+    return f"the answer is too large: more than {most_bytes / 1e6:g} MB (execution.max_answer_mb)"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.chat.limits import most_at_once
+from holodeck.lib.chat.limits import limits_of, most_at_once
 from holodeck.lib.limiter import Limiters, time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
@@ -267,6 +267,7 @@ class AgentFactory:
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
         self._offline = bool(limits.offline)
+        self._limits = limits_of(limits)
         self._limiters = Limiters(most_at_once(limits))
         self._wants_structure = False
         try:
@@ -290,9 +291,7 @@ class AgentFactory:
         self._wants_structure = schema is not None
         tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
         weights = self._weights(agent.base_dir)
-        self.kernel = build_kernel(
-            agent.model, tools, self.attempt_timeout, weights, self._limiters
-        )
+        self.kernel = build_kernel(agent.model, tools, self._limits, weights, self._limiters)
         self.agent = build_agent(self.kernel, agent.name, instructions_text(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
@@ -371,5 +370,5 @@ def _parsed(text: str) -> object | None:
     """The JSON that an answer holds; None if it holds none."""
     try:
         return json.loads(text)  # type: ignore[no-any-return]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

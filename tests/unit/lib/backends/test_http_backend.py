@@ -208,7 +208,7 @@ async def test_an_answer_that_is_no_json_is_shown(server, ask, body, said):
 async def test_an_answer_that_is_too_large_is_not_read_to_the_end(server, ask):
     server.reply(body=b'"' + b"x" * 9_000_000 + b'"')
 
-    with pytest.raises(BackendSessionError, match="the answer is larger than 8 MB"):
+    with pytest.raises(BackendSessionError, match="the answer is too large: more than 8 MB"):
         await ask()
 
 

@@ -112,7 +112,7 @@ def tls(certificate):
 
 
 async def bodies(server, times=2):
-    connections = Connections(server)
+    connections = Connections(server, 1_000_000)
     request = f"POST {server.target} HTTP/1.1\r\nHost: {server.authority}\r\n\r\n".encode()
     try:
         return [(await connections.exchange(request)).body for _ in range(times)]

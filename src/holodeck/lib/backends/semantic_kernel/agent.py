@@ -15,6 +15,7 @@ from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
 from holodeck.lib.backends.semantic_kernel.functions import add_tools
 from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
 from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
+from holodeck.lib.chat.limits import CallLimits
 from holodeck.lib.chat.settings import endpoint_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
@@ -51,13 +52,13 @@ class VerbatimAgent(ChatCompletionAgent):
 def build_kernel(
     llm: LLMProvider,
     tools: Sequence[Tool],
-    timeout: float | None,
+    limits: CallLimits,
     weights: "LocalWeights",
     limiters: Limiters,
 ) -> Kernel:
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
-    chat = ResilientChat.around(service_maker(llm, timeout, weights))
+    chat = ResilientChat.around(service_maker(llm, limits, weights))
     kernel.add_service(chat.limited_by(limiters, endpoint_of(llm)))
     add_tools(kernel, tools)
     return kernel

@@ -4,6 +4,7 @@ They read whatever comes. A hook sees every answer of theirs before its body, be
 or on httpx2, whose answers are alike.
 """
 
+import functools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,17 +32,27 @@ def client_options(most_bytes: int) -> dict[str, Any]:
 def _bounded(stream: Any, most_bytes: int) -> Any:
     """The stream, which raises TooLarge once more than so many bytes came."""
     own = next(kind for kind in type(stream).__mro__ if kind.__name__ == "AsyncByteStream")
+    return _bounded_kind(own)(stream, most_bytes)
 
-    class Bounded(own):  # type: ignore[misc,valid-type]  # the library insists on its own kind
+
+@functools.cache
+def _bounded_kind(own: type) -> Any:
+    """A bounded stream on top of a library's own class, which the library insists on."""
+
+    class Bounded(own):  # type: ignore[misc]  # only known when it is there
+        def __init__(self, stream: Any, most_bytes: int) -> None:
+            self._stream = stream
+            self._most_bytes = most_bytes
+
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = most_bytes
-            async for piece in stream:
+            left = self._most_bytes
+            async for piece in self._stream:
                 left -= len(piece)
                 if left < 0:
-                    raise TooLarge(too_large(most_bytes))
+                    raise TooLarge(too_large(self._most_bytes))
                 yield piece
 
         async def aclose(self) -> None:
-            await stream.aclose()
+            await self._stream.aclose()
 
-    return Bounded()
+    return Bounded

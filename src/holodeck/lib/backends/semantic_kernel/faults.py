@@ -8,6 +8,7 @@ from itertools import pairwise
 from pydantic import ValidationError
 
 from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError
+from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.retry import parse_retry_after
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
@@ -55,7 +56,7 @@ def status_of(error: BaseException) -> int | None:
 def is_transient(error: Exception) -> bool:
     """Whether the same request may well succeed a little later."""
     chain = list(causes(error))
-    if any(isinstance(cause, ConfigError) for cause in chain):
+    if any(isinstance(cause, ConfigError | TooLarge) for cause in chain):
         return False
     status = status_of(error)
     if status is not None and status != 200:
@@ -114,7 +115,8 @@ def describe(error: BaseException) -> str:
         return str(error)
     if status_of(error) is None and _is_malformed(list(causes(error))):
         return NOT_A_COMPLETION
-    innermost = _most_telling(error)
+    refused = [one for one in causes(error) if isinstance(one, TooLarge | MalformedHttp)]
+    innermost = refused[0] if refused else _most_telling(error)
     status = status_of(error)
     text = " ".join(str(innermost).split()) or type(innermost).__name__
     if isinstance(innermost, TimeoutError):

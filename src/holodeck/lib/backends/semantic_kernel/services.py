@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.semantic_kernel.bounds import client_options
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
+from holodeck.lib.chat.limits import CallLimits
 from holodeck.lib.chat.settings import given, sampling
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -18,14 +20,14 @@ NO_KEY = "none"
 
 
 def service_maker(
-    llm: LLMProvider, timeout: float | None, weights: "LocalWeights"
+    llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
 ) -> "Callable[[], ChatCompletionClientBase]":
     """Makes a new service with a client of its own at each call. Raises ConfigError."""
     makers: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
-        ProviderEnum.OPENAI: lambda: _openai(llm, timeout),
-        ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, timeout),
-        ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, timeout),
-        ProviderEnum.OLLAMA: lambda: _ollama(llm, timeout),
+        ProviderEnum.OPENAI: lambda: _openai(llm, limits),
+        ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, limits),
+        ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, limits),
+        ProviderEnum.OLLAMA: lambda: _ollama(llm, limits),
         ProviderEnum.LOCAL: lambda: _local(llm, weights),
     }
     return makers[llm.provider]
@@ -39,7 +41,7 @@ def _key(llm: LLMProvider, variable: str) -> str:
     raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
 
 
-def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+def _openai(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     import_openai_connectors()
     from openai import AsyncOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
@@ -50,13 +52,15 @@ def _openai(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBas
         api_key=_key(llm, "OPENAI_API_KEY"),
         base_url=llm.endpoint,
         max_retries=0,
-        timeout=timeout,
-        http_client=DefaultAioHttpClient(timeout=timeout),
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAioHttpClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
     )
     return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 
 
-def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+def _azure(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     import_openai_connectors()
     from openai import AsyncAzureOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
@@ -67,26 +71,37 @@ def _azure(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase
         azure_deployment=llm.name,
         api_version=llm.api_version or "2024-10-21",
         max_retries=0,
-        timeout=timeout,
-        http_client=DefaultAioHttpClient(timeout=timeout),
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAioHttpClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
     )
     return AzureChatCompletion(deployment_name=llm.name, async_client=client)
 
 
-def _anthropic(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
-    from anthropic import AsyncAnthropic
+def _anthropic(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 
     key = _key(llm, "ANTHROPIC_API_KEY")
-    client = AsyncAnthropic(api_key=key, base_url=llm.endpoint, max_retries=0, timeout=timeout)
+    client = AsyncAnthropic(
+        api_key=key,
+        base_url=llm.endpoint,
+        max_retries=0,
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAsyncHttpxClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
+    )
     return AnthropicChatCompletion(ai_model_id=llm.name, api_key=key, async_client=client)
 
 
-def _ollama(llm: LLMProvider, timeout: float | None) -> "ChatCompletionClientBase":
+def _ollama(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     from ollama import AsyncClient
     from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
 
-    client = AsyncClient(host=llm.endpoint, timeout=timeout)
+    options = client_options(limits.answer_bytes)
+    client = AsyncClient(host=llm.endpoint, timeout=limits.attempt_timeout, **options)
     return OllamaChatCompletion(ai_model_id=llm.name, client=client)
 
 

@@ -1,0 +1,129 @@
+"""What is too much is stopped at its limit: answers without end, keys that nobody takes."""
+
+import json
+import socketserver
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from support.bounded import run_bounded
+from support.checks import assert_plain
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+WAYS = {
+    "Semantic Kernel": lambda url: {"model": model(url, "openai")},
+    "anthropic": lambda url: {"model": model(url, "anthropic")},
+    "ollama": lambda url: {"model": model(url, "ollama")},
+    "chat": lambda url: {"model": model(url, "openai"), "backend": "chat"},
+    "http": lambda url: {
+        "model": None,
+        "instructions": None,
+        "backend": {
+            "type": "http",
+            "url": url,
+            "request": {"q": "{input}"},
+            "answer": {"text": "a"},
+        },
+    },
+}
+
+
+def model(url, provider):
+    return {"provider": provider, "name": "fake", "endpoint": url, "api_key": "not-a-real-key"}
+
+
+class Endless(socketserver.StreamRequestHandler):
+    """Answers anything with chunks until nobody listens any more."""
+
+    def handle(self):
+        length = 0
+        while (line := self.rfile.readline().strip().lower()) != b"":
+            if line.startswith(b"content-length:"):
+                length = int(line.partition(b":")[2])
+        self.rfile.read(length)
+        with self.server.counting:
+            self.server.requests += 1
+        try:
+            self.wfile.write(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+            for _ in range(16_000):  # a gigabyte
+                self.wfile.write(CHUNK)
+        except OSError:
+            return
+
+
+class Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    requests = 0
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Endless)
+        self.counting = threading.Lock()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+
+@contextmanager
+def endless():
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_answer_without_end_is_read_up_to_the_limit(agent_dir, way):
+    with endless() as server:
+        agent_dir.write_agent(**WAYS[way](server.url))
+        ran = run_bounded("test", "-o", "out.json", cwd=agent_dir.path)
+
+    assert_plain(ran)
+    assert ran.code == 3
+    report = json.loads((agent_dir.path / "out.json").read_text())
+    assert "the answer is too large: more than 8 MB" in report["results"][0]["errors"][0]
+    assert server.requests == 1
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat", "http"])
+def test_an_answer_without_end_takes_no_more_than_40_mb(agent_dir, way):
+    with endless() as server:
+        agent_dir.write_agent(**WAYS[way](server.url))
+        much = run_bounded("test", cwd=agent_dir.path)
+        agent_dir.write_agent(**WAYS[way]("http://127.0.0.1:1/v1"), execution={"max_retries": 0})
+        none = run_bounded("test", cwd=agent_dir.path)
+
+    assert much.megabytes - none.megabytes < 40, (much.megabytes, none.megabytes)
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat"])
+@pytest.mark.parametrize(("limit", "code"), [(1.5, 0), (0.5, 3)])
+def test_the_limit_of_an_answer_can_be_set(agent_dir, way, limit, code):
+    agent_dir.server.otherwise("hello " + "x" * 1_000_000)
+    agent_dir.write_agent(**WAYS[way](agent_dir.server.url), execution={"max_answer_mb": limit})
+
+    ran = agent_dir.run("test")
+
+    assert ran.code == code, ran.stdout
+    assert ("more than 0.5 MB" in ran.stdout) == (code == 3)
+    assert len(agent_dir.server.requests) == 1
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat"])
+def test_an_answer_that_is_compressed_is_refused(agent_dir, way):
+    agent_dir.server.otherwise("hello", headers={"content-encoding": "gzip"})
+    settings = {"max_retries": 1, "retry_delay": 0}
+    agent_dir.write_agent(**WAYS[way](agent_dir.server.url), execution=settings)
+
+    ran = agent_dir.run("test")
+
+    assert_plain(ran)
+    assert ran.code == 3
+    assert "it is compressed (gzip), which nobody asked for" in ran.stdout
+    assert agent_dir.server.requests[0].headers["accept-encoding"] == "identity"
