@@ -147,6 +147,7 @@ def _row_reason(row: MetricResult) -> str:
         return f"{row.metric_name}: {row.error}"
     score = "no score" if row.score is None else f"{row.score:.2f}"
     limit = "" if row.threshold is None else f" (threshold {row.threshold:.2f})"
+    limit += " is inconclusive" if row.inconclusive else ""
     return f"{row.metric_name}: {score}{limit}" + (f": {row.reasoning}" if row.reasoning else "")
 
 

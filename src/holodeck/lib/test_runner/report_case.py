@@ -154,8 +154,12 @@ def _metrics(rows: list[MetricResult]) -> Iterator[str]:
     if not rows:
         return
     yield from ("#### Evaluation Metrics", "")
-    header = ("Metric", "Score", "Threshold", "Status", "Model", "Eval Time")
-    yield from (*table(header, map(_metric_row, rows)), "")
+    header: tuple[str, ...] = ("Metric", "Score", "Threshold", "Status", "Model", "Eval Time")
+    is_judged = any(row.judge_calls for row in rows)
+    if is_judged:
+        header += ("Judge Calls", "Judge Tokens", "Judge Time")
+    cells = (_metric_row(row) + (_judge_cells(row) if is_judged else ()) for row in rows)
+    yield from (*table(header, cells), "")
     for row in rows:
         if row.reasoning or row.error or row.retry_count:
             yield from _metric_details(row)
@@ -164,7 +168,7 @@ def _metrics(rows: list[MetricResult]) -> Iterator[str]:
 def _metric_row(row: MetricResult) -> tuple[str, ...]:
     return (
         inline(row.metric_name),
-        "not computed" if row.score is None else f"{row.score:.4g}",
+        _score(row),
         "–" if row.threshold is None else f"{row.threshold:.4g}",
         _metric_status(row),
         inline(row.model_used or "–"),
@@ -172,9 +176,24 @@ def _metric_row(row: MetricResult) -> tuple[str, ...]:
     )
 
 
+def _score(row: MetricResult) -> str:
+    if row.score is None:
+        return "not computed"
+    if row.raw_score is None:
+        return f"{row.score:.4g}"
+    return f"{row.score:.4g} ({row.raw_score:g} of {inline(row.raw_scale or '?')})"
+
+
+def _judge_cells(row: MetricResult) -> tuple[str, ...]:
+    tokens = "–" if row.judge_tokens is None else str(row.judge_tokens.total_tokens)
+    return str(row.judge_calls), tokens, _milliseconds(row.judge_ms)
+
+
 def _metric_status(row: MetricResult) -> str:
     if row.error is not None:
         return "⚠️ error"
+    if row.inconclusive:
+        return "⚠️ inconclusive"
     return "reported only" if row.passed is None else _verdict(row.passed)
 
 

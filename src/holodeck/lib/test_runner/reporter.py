@@ -45,6 +45,8 @@ def _head(report: TestReport) -> Iterator[str]:
         yield from (f"**Interrupted: {len(report.results)}{of_all} tests ran.**", "")
     if report.stopped is not None:
         yield from (f"**Stopped: {inline(report.stopped)}**", "")
+    for note in report.notes:
+        yield from (f"**Note: {inline(note, 1_000)}**", "")
     yield f"- **Configuration:** {code(report.agent_config_path)}"
     yield f"- **Generated:** {inline(report.timestamp)}"
     yield f"- **HoloDeck Version:** {inline(report.holodeck_version)}"
@@ -91,6 +93,9 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     if spent.total_tokens:
         parts = f"{spent.prompt_tokens} prompt, {spent.completion_tokens} completion"
         rows.append(("Tokens", f"{spent.total_tokens} ({parts})"))
+    if summary.judge_calls:
+        tokens = summary.judge_usage.total_tokens
+        rows.append(("Judges", f"{summary.judge_calls} calls, {tokens} tokens"))
     return table(("Metric", "Value"), rows)
 
 
@@ -113,18 +118,25 @@ def _averages(report: TestReport) -> Iterator[str]:
         (
             inline(name),
             _average(summary, name),
+            _standard_error(summary, name),
             inline(scales.get(name) or "–"),
             str(summary.metrics_evaluated.get(name, 0)),
             str(summary.metrics_errored.get(name, 0)),
         )
         for name in names
     ]
-    yield from (*table(("Metric", "Average Score", "Scale", "Scored", "Errors"), rows), "")
+    header = ("Metric", "Average Score", "Standard Error", "Scale", "Scored", "Errors")
+    yield from (*table(header, rows), "")
 
 
 def _average(summary: ReportSummary, name: str) -> str:
     score = summary.average_scores.get(name)
     return "not computed" if score is None else f"{score:.2f}"
+
+
+def _standard_error(summary: ReportSummary, name: str) -> str:
+    error = summary.standard_errors.get(name)
+    return "–" if error is None else f"± {error:.2f}"
 
 
 def _last_line(summary: ReportSummary) -> str:

@@ -95,14 +95,15 @@ def test_an_interrupted_run_says_so_on_top():
 def test_averages_say_how_many_scores_they_are_made_of():
     rows = [
         MetricResult(metric_name="bleu", score=0.5),
+        MetricResult(metric_name="bleu", score=0.0),
         MetricResult(metric_name="bleu", error="boom"),
         MetricResult(metric_name="meteor", error="boom"),
     ]
     report = generate_markdown_report(a_report(a_result(Outcome.METRIC_ERROR, metric_results=rows)))
 
     assert section(report, "### Average Metric Scores")[2:] == [
-        "| bleu | 0.50 | 0-1 | 1 | 1 |",
-        "| meteor | not computed | 0-1 | 0 | 1 |",
+        "| bleu | 0.25 | ± 0.25 | 0-1 | 2 | 1 |",
+        "| meteor | not computed | – | 0-1 | 0 | 1 |",
     ]
 
 
@@ -202,3 +203,44 @@ def test_a_report_without_tests_is_whole():
 
     assert "*No test was run.*" in report
     assert "| Total Tests | 0 |" in report
+
+
+def test_a_judged_metric_shows_what_was_asked_of_whom():
+    row = MetricResult(
+        metric_name="fluency",
+        score=0.75,
+        raw_score=4,
+        raw_scale="1-5",
+        threshold=0.5,
+        passed=True,
+        model_used="openai/wise",
+        judge_calls=2,
+        judge_tokens=TokenUsage.of(100, 20),
+        judge_ms=300,
+        evaluation_time_ms=310,
+    )
+
+    report = generate_markdown_report(a_report(a_result(Outcome.PASSED, metric_results=[row])))
+
+    assert (
+        "| fluency | 0.75 (4 of 1-5) | 0.5 | ✅ pass | openai/wise | 310ms | 2 | 120 | 300ms |"
+        in report
+    )
+    assert "| Judges | 2 calls, 120 tokens |" in report
+
+
+def test_a_verdict_too_close_to_call_is_none():
+    row = MetricResult(metric_name="polite", score=0.52, threshold=0.5, inconclusive=True)
+
+    report = generate_markdown_report(
+        a_report(a_result(Outcome.METRIC_ERROR, metric_results=[row]))
+    )
+
+    assert "| polite | 0.52 | 0.5 | ⚠️ inconclusive | – | – |" in report
+    assert "polite: 0.52 (threshold 0.50) is inconclusive" in report
+
+
+def test_what_makes_a_judge_hard_to_trust_stands_at_the_top():
+    report = a_report(a_result(Outcome.PASSED)).model_copy(update={"notes": ["the judge is small"]})
+
+    assert "**Note: the judge is small**" in generate_markdown_report(report).partition("##")[0]

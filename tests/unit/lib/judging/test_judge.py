@@ -1,0 +1,219 @@
+"""A judge is believed only when it answers what it was asked for."""
+
+import asyncio
+
+import pytest
+
+from fakes import FakeOpenAI, Reply
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judge import Spent, counted
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import LLMProvider
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"reason": {"type": "string"}, "score": {"type": "integer", "maximum": 5}},
+    "required": ["reason", "score"],
+}
+GOOD = '{"reason": "fine", "score": 4}'
+ASKED = [{"role": "user", "content": "How good is it?"}]
+QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=2)
+
+
+@pytest.fixture
+def server():
+    with FakeOpenAI() as fake:
+        yield fake
+
+
+@pytest.fixture
+async def judge(server):
+    judges = Judges(QUICK)
+    yield judges.of(LLMProvider(provider="openai", name="wise", endpoint=server.url, api_key="k"))
+    await judges.close()
+
+
+async def test_an_answer_that_fits_is_given_back(judge, server):
+    server.reply(GOOD)
+
+    assert await judge.ask(ASKED, SCHEMA) == {"reason": "fine", "score": 4}
+
+    [request] = server.requests
+    assert request.body["response_format"]["json_schema"]["strict"] is True
+    assert request.body["temperature"] == 0
+    assert "max_tokens" not in request.body
+
+
+BAD = [
+    ("It is rather good.", "is not JSON"),
+    (f"```json\n{GOOD}\n```", "Markdown fence"),
+    ('{"mark": 4}', "is a required property"),
+    ('{"reason": "fine", "score": 9}', "score: 9 is greater than the maximum of 5"),
+    ('{"reason": "fine", "score": "4"}', "is not of type"),
+    ('{"reason": "fine", "score": NaN}', "NaN is not JSON"),
+    ("", "is empty"),
+    ("[" * 100_000, "nested too deep"),
+]
+
+
+@pytest.mark.parametrize(("answer", "wrong"), BAD, ids=[wrong for _, wrong in BAD])
+async def test_an_answer_that_does_not_fit_is_asked_for_once_more(judge, server, answer, wrong):
+    server.reply(answer).reply(GOOD)
+
+    assert (await judge.ask(ASKED, SCHEMA))["score"] == 4
+
+    told = server.requests[1].prompt
+    assert wrong in told
+    assert "nothing but the JSON" in told
+
+
+@pytest.mark.parametrize(("answer", "wrong"), BAD, ids=[wrong for _, wrong in BAD])
+async def test_a_judge_that_never_answers_as_asked_is_an_error(judge, server, answer, wrong):
+    server.otherwise(answer)
+
+    with pytest.raises(EvaluationError, match="openai/wise did not answer as asked, twice") as seen:
+        await judge.ask(ASKED, SCHEMA)
+
+    assert wrong in str(seen.value)
+    assert len(server.requests) == 2
+
+
+async def test_an_answer_cut_off_at_the_limit_is_not_read(judge, server):
+    server.reply(GOOD, finish_reason="length").reply(GOOD)
+
+    await judge.ask(ASKED, SCHEMA)
+
+    assert "cut off" in server.requests[1].prompt
+
+
+async def test_a_reader_may_refuse_what_the_schema_allows(judge, server):
+    server.reply(GOOD).reply('{"reason": "less", "score": 1}')
+
+    def low(value):
+        if value["score"] > 3:
+            raise ValueError("the score is too kind")
+        return value["score"]
+
+    assert await judge.ask(ASKED, SCHEMA, low) == 1
+    assert "too kind" in server.requests[1].prompt
+
+
+async def test_what_passes_by_itself_is_tried_again(judge, server):
+    server.reply(status=503).reply(GOOD)
+
+    assert await judge.ask(ASKED, SCHEMA)
+    assert len(server.requests) == 2
+
+
+async def test_a_judge_that_cannot_be_reached_is_an_error_with_its_name(judge, server):
+    server.otherwise(status=429, content="slow down")
+
+    with pytest.raises(EvaluationError, match="the judge openai/wise: HTTP 429: slow down"):
+        await judge.ask(ASKED, SCHEMA)
+
+
+async def test_a_wrong_key_is_not_tried_for_ever(judge, server):
+    server.otherwise(status=401, content="wrong key")
+
+    for _ in range(10):
+        with pytest.raises(EvaluationError, match="wrong key"):
+            await judge.ask(ASKED, SCHEMA)
+
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("part", ["response_format", "temperature"])
+async def test_a_part_that_the_endpoint_refuses_is_left_out_from_then_on(judge, server, part):
+    server.when(
+        lambda request: part in request.body,
+        status=400,
+        content=f"Unsupported parameter: '{part}'",
+    ).otherwise(GOOD)
+
+    for _ in range(2):
+        assert await judge.ask(ASKED, SCHEMA)
+
+    assert [part in request.body for request in server.requests] == [True, False, False]
+
+
+async def test_calls_tokens_and_seconds_are_counted_where_they_are_spent(judge, server):
+    server.otherwise("nonsense").when("once more", "nonsense")
+    spent, other = Spent(), Spent()
+
+    async def asking():
+        with counted(spent), pytest.raises(EvaluationError):
+            await judge.ask(ASKED, SCHEMA)
+
+    async def saying():
+        with counted(other):
+            await judge.say(ASKED)
+
+    await asyncio.gather(asking(), saying())
+
+    assert (spent.calls, spent.usage.total_tokens, spent.judge) == (2, 30, "openai/wise")
+    assert (other.calls, other.usage.total_tokens) == (1, 15)
+    assert spent.seconds > 0
+
+
+async def test_chances_of_the_first_token_are_told(judge, server):
+    logprobs = [{"token": "Yes", "logprob": -0.1}, {"token": "No", "logprob": -2.4}]
+    first = {"token": "Yes", "logprob": -0.1, "top_logprobs": logprobs}
+    choice = {
+        "message": {"role": "assistant", "content": "Yes"},
+        "finish_reason": "stop",
+        "logprobs": {"content": [first]},
+    }
+    server.reply(Reply(json={"choices": [choice]}))
+
+    said = await judge.say(ASKED, max_tokens=1, top_logprobs=5)
+
+    assert said.chances == pytest.approx({"Yes": 0.905, "No": 0.091}, abs=1e-3)
+    [request] = server.requests
+    assert (request.body["logprobs"], request.body["top_logprobs"]) == (True, 5)
+    assert request.body["max_tokens"] == 1
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "azure_openai", "ollama"])
+async def test_every_provider_can_judge(server, provider):
+    server.otherwise(GOOD)
+    judges = Judges(QUICK)
+    llm = LLMProvider(provider=provider, name="wise", endpoint=server.root, api_key="secret-key")
+
+    assert (await judges.of(llm).ask(ASKED, SCHEMA))["score"] == 4
+
+    await judges.close()
+    [request] = server.requests
+    assert "secret-key" in str(request.headers)
+    assert request.dialect == ("anthropic" if provider == "anthropic" else "openai")
+    assert request.prompt == "How good is it?"
+
+
+async def test_anthropic_is_told_the_schema_in_words(server):
+    server.otherwise(GOOD)
+    judges = Judges(QUICK)
+    llm = LLMProvider(provider="anthropic", name="wise", endpoint=server.root, api_key="k")
+
+    await judges.of(llm).ask([{"role": "system", "content": "Be fair."}, *ASKED], SCHEMA)
+
+    await judges.close()
+    [request] = server.requests
+    assert request.system.startswith("Be fair.")
+    assert '"maximum": 5' in request.system
+    assert request.body["max_tokens"] > 0
+
+
+async def test_one_model_is_one_judge_and_another_setting_another():
+    judges = Judges()
+    llm = {"provider": "openai", "endpoint": "http://127.0.0.1:1", "name": "a"}
+    one, same = LLMProvider(**llm), LLMProvider(**llm)
+    warm = LLMProvider(**llm, temperature=0.9)
+
+    assert judges.of(one) is judges.of(same)
+    assert judges.of(one) is not judges.of(warm)
+    assert judges.of(warm, is_agents_own=True) is judges.of(one, is_agents_own=True)
+
+
+async def test_a_judge_without_a_key_is_a_configuration_error():
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY"):
+        Judges().of(LLMProvider(provider="openai", name="m"))
