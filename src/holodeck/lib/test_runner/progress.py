@@ -171,6 +171,11 @@ class ProgressIndicator(SpinnerMixin):
             answered = sum(usage.completion_tokens for usage in spent)
             total = sum(usage.total_tokens for usage in spent)
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
+        rows = [row for result in self.test_results for row in result.metric_results]
+        calls = sum(row.judge_calls for row in rows)
+        if calls:
+            judged = [row.judge_tokens.total_tokens for row in rows if row.judge_tokens]
+            yield f"  Judges: {calls} calls, {sum(judged)} tokens"
 
     def _took(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms

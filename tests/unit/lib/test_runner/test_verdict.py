@@ -1,0 +1,42 @@
+"""From what was seen to how a test ended."""
+
+import pytest
+
+from holodeck.lib.evaluators.latency import LatencyEvaluator
+from holodeck.lib.test_runner.grading import Check
+from holodeck.lib.test_runner.verdict import verdict
+from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
+
+PASSED = MetricResult(metric_name="a", score=1, passed=True)
+FAILED = MetricResult(metric_name="a", score=0, passed=False)
+BROKEN = MetricResult(metric_name="a", passed=False, error="boom")
+UNSURE = MetricResult(metric_name="a", score=0.5, threshold=0.5, inconclusive=True)
+REPORTED = MetricResult(metric_name="a", score=0.5)
+MISSED = ToolCheck(expectation="x", passed=False)
+MET = ToolCheck(expectation="x", passed=True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "tools", "outcome"),
+    [
+        ([PASSED], [], Outcome.PASSED),
+        ([PASSED, FAILED], [], Outcome.FAILED),
+        ([PASSED, BROKEN], [], Outcome.METRIC_ERROR),
+        ([PASSED, UNSURE], [], Outcome.METRIC_ERROR),
+        ([FAILED, UNSURE], [], Outcome.FAILED),
+        ([UNSURE], [MISSED], Outcome.FAILED),
+        ([UNSURE], [MET], Outcome.METRIC_ERROR),
+        ([REPORTED], [], Outcome.UNCHECKED),
+        ([REPORTED], [MET], Outcome.PASSED),
+        ([], [], Outcome.UNCHECKED),
+    ],
+)
+def test_what_is_decided_outranks_what_is_not(rows, tools, outcome):
+    assert verdict([], tools, rows, []) is outcome
+
+
+@pytest.mark.parametrize("row", [BROKEN, UNSURE], ids=["broken", "unsure"])
+def test_a_metric_that_must_decide_fails_a_case_that_it_leaves_open(row):
+    check = Check("a", LatencyEvaluator(max_ms=1), fail_on_error=True)
+
+    assert verdict([], [], [PASSED, row], [check]) is Outcome.FAILED
