@@ -1,14 +1,13 @@
 """Full, unwritable and vanishing disks: one clear error, and no result is thrown away."""
 
 import json
-import os
 import subprocess
-from contextlib import contextmanager
 
 import pytest
 
 from fakes import clean_environment
 from support.cli import COMMAND, home_for
+from support.disks import disk
 from support.fleet import Fleet
 
 SIZE = 40
@@ -17,19 +16,6 @@ SIZE = 40
 @pytest.fixture
 def fleet(tmp_path):
     return Fleet.made(tmp_path / "agent", SIZE)
-
-
-@contextmanager
-def disk(folder, options):
-    """A disk in memory at `folder`."""
-    folder.mkdir(parents=True)
-    mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting needs more rights")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def run_limited(fleet, blocks, *args):

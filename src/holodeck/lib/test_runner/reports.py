@@ -60,6 +60,11 @@ def check_writable(path: Path) -> None:
     """Raise ConfigError if a report at `path` would fail for a reason that is plain by now."""
     if path.is_dir():
         raise ConfigError("--output", f"{str(path)!r} is a folder; name a file")
+    try:
+        _resolved(path)
+    except OSError as error:
+        reason = f"{str(path)!r} cannot be written: {error.strerror}"
+        raise ConfigError("--output", reason) from error
     folder = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if folder is None or not folder.is_dir():
         raise ConfigError("--output", f"{str(path)!r} cannot be made: {folder} is not a folder")
@@ -67,6 +72,14 @@ def check_writable(path: Path) -> None:
         raise ConfigError("--output", f"{str(path)!r} cannot be written: no right to write it")
     if path.is_file() or not path.exists():
         _try_folder(path, path.resolve().parent if path.exists() else folder)
+
+
+def _resolved(path: Path) -> Path:
+    """Where the links of `path` lead. Raises OSError if they lead in a circle."""
+    try:
+        return path.resolve()
+    except RuntimeError as error:  # what Python says before 3.13
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 def _try_folder(path: Path, folder: Path) -> None:
@@ -91,7 +104,7 @@ def write_report(report: TestReport, path: Path, report_format: str) -> None:
 
 
 def _write(data: bytes, path: Path) -> None:
-    target = path.resolve()  # so that a link stays one
+    target = _resolved(path)  # so that a link stays one
     if target.exists() and not target.is_file():  # a pipe or a device
         _write_through(data, target)
         return
