@@ -55,6 +55,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> None:
         command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        told = (done.stderr or done.stdout).strip().splitlines()[-8:]
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        told = lines if len(lines) <= 12 else [*lines[:6], "…", *lines[-6:]]
         what = " ".join(Path(word).name for word in command[:3])
         raise NotInstalled("\n  ".join([f"{what} … exited with {done.returncode}", *told]))
