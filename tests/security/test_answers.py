@@ -16,12 +16,24 @@ TOOL = '''
 def look(q: str = "", n: float = 0) -> str:
     """Looks."""
     return f"seen {len(str(q))}"
+
+def tower(n: int) -> list:
+    """Lists in lists."""
+    built = []
+    for _ in range(n):
+        built = [built]
+    return built
 '''
 DEEP = '{"q":' * 100_000 + "1" + "}" * 100_000
+WAYS = {"Semantic Kernel": None, "chat": "chat"}
 ARGUMENTS = {
     "nested 100,000 deep": DEEP,
+    **{f"nested {n} deep": '{"q":' * n + "1" + "}" * n for n in (90, 101, 254, 255, 256, 900)},
+    "lists 250 deep": '{"q": ' + "[" * 250 + "]" * 250 + "}",
     "lists 100,000 deep": '{"q": ' + "[" * 100_000 + "]" * 100_000 + "}",
     "10 MB": json.dumps({"q": "x" * 10_000_000}),
+    "7 MB": json.dumps({"q": "x" * 7_000_000}),
+    "a number of 4,000 digits": '{"n": ' + "9" * 4_000 + "}",
     "a number of 100,000 digits": '{"n": ' + "9" * 100_000 + "}",
     "NaN": '{"n": NaN}',
     "infinity": '{"n": 1e999}',
@@ -50,10 +62,18 @@ NAMES = [
 ]
 
 
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def backend(request):
+    return request.param
+
+
 async def run_with(tmp_path, first, *, cases=3, max_retries=0, **fields):
     """A run whose first case's first answer is the given one; all else is fine."""
     (tmp_path / "tools.py").write_text(TOOL)
-    tools = [{"type": "function", "name": "look", "file": "tools.py", "function": "look"}]
+    tools = [
+        {"type": "function", "name": name, "file": "tools.py", "function": name}
+        for name in ("look", "tower")
+    ]
 
     def answer(request):
         spoiled = "case-0000" in request.prompt and not request.tool_results
@@ -74,29 +94,72 @@ def assert_only_the_first_suffers(report):
     assert "Traceback" not in text
     assert "RecursionError" not in text
     assert first.passed or text
-    assert TestReport.model_validate(json.loads(generate_json_report(report)))
+    back = json.loads(generate_json_report(report), parse_constant=pytest.fail)
+    assert TestReport.model_validate(back).results == report.results
     assert "# " in generate_markdown_report(report)
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS.values(), ids=ARGUMENTS)
-async def test_arguments_of_any_kind_end_in_a_result(tmp_path, arguments):
-    report, _ = await run_with(tmp_path, Reply(tool_calls=[("look", arguments)]))
+async def test_arguments_of_any_kind_end_in_a_result(tmp_path, arguments, backend):
+    report, requests = await run_with(
+        tmp_path, Reply(tool_calls=[("look", arguments)]), backend=backend
+    )
 
+    assert_only_the_first_suffers(report)
+    assert len(requests) <= 4  # the model is told once
+
+
+UNREADABLE = {
+    "nested 101 deep": "nested more than 100 levels deep, which are kept as text",
+    "nested 900 deep": "nested more than 100 levels deep, which are kept as text",
+    "nested 100,000 deep": "nested more than 100 levels deep, which are kept as text",
+    "lists 250 deep": "nested more than 100 levels deep, which are kept as text",
+    "a number of 100,000 digits": "a number has 100,000 digits; at most 4,000 are read",
+    "NaN": "NaN is not JSON",
+    "infinity": "the number 1e999 is too large",
+    "no object": "arguments that are not a JSON object",
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+async def test_arguments_that_cannot_be_read_are_kept_and_the_model_is_told(
+    tmp_path, kind, backend
+):
+    written = ARGUMENTS[kind]
+
+    report, requests = await run_with(
+        tmp_path, Reply(tool_calls=[("look", written)]), backend=backend
+    )
+
+    [invocation] = report.results[0].tool_invocations
+    assert invocation.args == {"raw": written}
+    assert UNREADABLE[kind] in report.results[0].errors[0]
+    told = next(request for request in requests if request.tool_results)
+    assert UNREADABLE[kind] in told.raw.decode()
+
+
+@pytest.mark.parametrize("levels", [99, 101, 250, 254, 300, 900])
+async def test_a_result_of_any_depth_can_be_reported(tmp_path, levels, backend):
+    report, _ = await run_with(
+        tmp_path, Reply(tool_calls=[("tower", {"n": levels})]), backend=backend
+    )
+
+    assert report.results[0].passed
     assert_only_the_first_suffers(report)
 
 
 @pytest.mark.parametrize("name", NAMES, ids=lambda name: repr(name[:12]))
-async def test_a_tool_of_any_name_ends_in_a_result(tmp_path, name):
-    report, _ = await run_with(tmp_path, Reply(tool_calls=[(name, {"q": "x"})]))
+async def test_a_tool_of_any_name_ends_in_a_result(tmp_path, name, backend):
+    report, _ = await run_with(tmp_path, Reply(tool_calls=[(name, {"q": "x"})]), backend=backend)
 
     assert_only_the_first_suffers(report)
     assert not report.results[0].passed
 
 
-async def test_a_thousand_calls_at_once_are_all_carried_out(tmp_path):
+async def test_a_thousand_calls_at_once_are_all_carried_out(tmp_path, backend):
     calls = [("look", {"q": f"{n}"}, f"id-{n % 500}") for n in range(1000)]
 
-    report, requests = await run_with(tmp_path, Reply(tool_calls=calls))
+    report, requests = await run_with(tmp_path, Reply(tool_calls=calls), backend=backend)
 
     assert report.results[0].passed
     assert len(report.results[0].tool_invocations) == 1000
@@ -112,8 +175,8 @@ async def test_a_thousand_calls_at_once_are_all_carried_out(tmp_path):
     ],
     ids=ascii,
 )  # fmt: skip
-async def test_any_script_passes_through_unchanged(tmp_path, said):
-    report, _ = await run_with(tmp_path, Reply(json=completion(content=said)))
+async def test_any_script_passes_through_unchanged(tmp_path, said, backend):
+    report, _ = await run_with(tmp_path, Reply(json=completion(content=said)), backend=backend)
 
     assert report.results[0].passed
     back = json.loads(generate_json_report(report))["results"][0]["agent_response"]
@@ -121,8 +184,10 @@ async def test_any_script_passes_through_unchanged(tmp_path, said):
     assert_only_the_first_suffers(report)
 
 
-async def test_an_answer_of_50_mb_fails_nobody_else(tmp_path):
-    report, _ = await run_with(tmp_path, Reply("OK: " + "x" * 50_000_000))
+async def test_an_answer_of_50_mb_fails_nobody_else(tmp_path, backend):
+    answer = Reply("OK: " + "x" * 50_000_000)
+
+    report, _ = await run_with(tmp_path, answer, backend=backend)
 
     assert len(generate_markdown_report(report)) < 1_000_000
     assert_only_the_first_suffers(report)

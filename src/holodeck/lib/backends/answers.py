@@ -111,12 +111,13 @@ def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
     if given is None or given == "":
         return {}, None
     try:
-        read = json.loads(given) if isinstance(given, str) else jsonable(given)
-    except ValueError:
+        read = jsonable(json.loads(given) if isinstance(given, str) else given)
+    except (ValueError, RecursionError):
         read = None
     if isinstance(read, dict):
         return read, None
-    return {}, f"the arguments are no JSON object: {one_line(str(given), 200)}"
+    shown = given if isinstance(given, str) else text_of(given)
+    return {}, f"the arguments are no JSON object: {one_line(shown, 200)}"
 
 
 def _tool_results(results: Any) -> list[ToolResult]:

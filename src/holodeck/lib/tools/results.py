@@ -10,6 +10,8 @@ import pydantic_core
 MOST_CHARACTERS = 1_000_000
 MOST_ITEMS = 10_000
 """Of an iterator, which may have no end."""
+MOST_DEPTH = 100
+"""Of a value: reports and records nest it in more, and what reads them gives up at some 200."""
 
 
 def readable(value: Any) -> tuple[Any, str]:
@@ -24,7 +26,7 @@ def readable(value: Any) -> tuple[Any, str]:
 
 
 def jsonable(value: Any) -> Any:
-    """The value made of what JSON holds."""
+    """The value made of what JSON holds; as JSON text where it is nested too deep to be kept."""
     if isinstance(value, Iterator):
         value = list(islice(value, MOST_ITEMS))
     try:
@@ -54,7 +56,21 @@ def _converted(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:
     written = pydantic_core.to_json(
         value, bytes_mode=bytes_mode, inf_nan_mode="strings", fallback=_described
     )
-    return json.loads(written)
+    plain = json.loads(written)
+    return written.decode() if is_deep(plain, written) else plain
+
+
+def is_deep(value: Any, written: str | bytes) -> bool:
+    """Whether a value is nested deeper than can be kept; as JSON it was `written` so."""
+    text = written if isinstance(written, str) else written.decode()
+    if text.count("[") + text.count("{") <= MOST_DEPTH:
+        return False  # spares the walk
+    level, depth = [value], 0
+    while level and depth <= MOST_DEPTH:
+        inner = [below for one in level if isinstance(one, dict) for below in one.values()]
+        inner += [below for one in level if isinstance(one, list) for below in one]
+        level, depth = inner, depth + 1
+    return depth > MOST_DEPTH
 
 
 def _described(value: Any) -> str:

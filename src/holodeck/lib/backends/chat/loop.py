@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from holodeck.lib.backends.arguments import arguments_of
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
-from holodeck.lib.backends.chat.wire import arguments_of, said
+from holodeck.lib.backends.chat.wire import said
 from holodeck.lib.chat.client import ChatClient, Trail, encoded
 from holodeck.lib.chat.completion import Completion, WireCall
 from holodeck.lib.tools.base import Tool, run_tool
@@ -84,7 +85,7 @@ class ChatLoop:
 
     async def _run_tools(self, calls: Sequence[WireCall], call: AgentCall) -> None:
         """Run the calls of one round at the same time; results keep the order of the calls."""
-        read = [(one, *arguments_of(one)) for one in calls]
+        read = [(one, *arguments_of(one.arguments)) for one in calls]
         call.tool_calls += [_tool_call(one, found, error) for one, found, error in read]
         slots = asyncio.Semaphore(MOST_TOOLS_AT_ONCE)
 

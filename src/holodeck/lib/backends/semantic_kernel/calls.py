@@ -6,7 +6,7 @@ invokes deep inside know on whose behalf they work, however many calls run at on
 
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.retry import RetryConfig
 from holodeck.models.test_result import Attempt
@@ -38,6 +38,8 @@ class AgentCall:
     """Where in the history this call's own messages begin."""
     ids: set[str] = field(default_factory=set)
     """Ids of the tool calls seen so far."""
+    arguments: dict[str, "tuple[dict[str, Any], str | None]"] = field(default_factory=dict)
+    """By the id of the tool call: as a mapping, and why they could not be read."""
     waited_s: float = 0.0
     """Seconds that requests waited for a slot."""
     requests: int = 0

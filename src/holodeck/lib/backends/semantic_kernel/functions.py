@@ -8,6 +8,7 @@ from semantic_kernel.functions import FunctionResult, KernelFunctionFromMethod, 
 from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterMetadata
 
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.arguments import arguments_of
 from holodeck.lib.backends.semantic_kernel.calls import current_call
 from holodeck.lib.tools.base import Tool, run_tool
 
@@ -41,13 +42,14 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         tool = by_name[context.function.name]
         wanted = context.function_call_content
         assert wanted is not None  # noqa: S101 - set by every invocation of a model's
-        run = await run_tool(tool, dict(wanted.parse_arguments() or {}), call_id=wanted.id)
-        call = current_call.get()
-        if call is not None and wanted.id is not None:
-            call.tool_runs[wanted.id] = run
-        context.function_result = FunctionResult(
-            function=context.function.metadata, value=run.result_text
-        )
+        arguments, error = arguments_of(wanted.arguments)
+        if error is None:
+            run = await run_tool(tool, arguments, call_id=wanted.id)
+            call = current_call.get()
+            if call is not None and wanted.id is not None:
+                call.tool_runs[wanted.id] = run
+        told = run.result_text if error is None else f"Error: {error}"
+        context.function_result = FunctionResult(function=context.function.metadata, value=told)
 
 
 def _as_function(tool: Tool) -> KernelFunctionFromMethod:

@@ -13,6 +13,7 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.arguments import arguments_of
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
 from holodeck.lib.backends.semantic_kernel.faults import (
     NOT_A_COMPLETION,
@@ -212,6 +213,7 @@ def _count(call: AgentCall, messages: "list[ChatMessageContent]") -> None:
         call.tool_rounds += 1
     for item in calls:
         _give_unique_id(call, item)
+        _read_arguments(call, item)
 
 
 def _give_unique_id(call: AgentCall, item: FunctionCallContent) -> None:
@@ -219,6 +221,16 @@ def _give_unique_id(call: AgentCall, item: FunctionCallContent) -> None:
     if not item.id or item.id in call.ids:
         item.id = f"{item.id or 'call'}_{len(call.ids) + 1}"
     call.ids.add(item.id)
+
+
+def _read_arguments(call: AgentCall, item: FunctionCallContent) -> None:
+    """Read the arguments here, where nothing is lost yet; in place of those that cannot be read the
+    model gets back why, and Semantic Kernel has nothing to stumble over."""
+    assert item.id is not None  # noqa: S101 - it was just given one
+    call.arguments[item.id] = _, error = arguments_of(item.arguments)
+    if error is not None:
+        is_text = isinstance(item.arguments, str)
+        item.arguments = f"<{error}>" if is_text else {"unreadable": error}
 
 
 def _wait(call: AgentCall, error: Exception, attempt: int) -> float:

@@ -1,11 +1,11 @@
 """Reading tool calls and results back out of a chat history."""
 
-import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from semantic_kernel.contents import FunctionCallContent, FunctionResultContent
 
+from holodeck.lib.backends.arguments import arguments_of
 from holodeck.lib.backends.base import ToolCall, ToolResult
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def tool_calls(call: AgentCall) -> list[ToolCall]:
     """The calls that the model asked for, in its order."""
     return [
-        _tool_call(item)
+        _tool_call(call, item)
         for message in _new_messages(call)
         for item in message.items
         if isinstance(item, FunctionCallContent)
@@ -42,28 +42,13 @@ def _new_messages(call: AgentCall) -> "Iterable[ChatMessageContent]":
     return [] if call.history is None else call.history.messages[call.first_new :]
 
 
-def _tool_call(item: FunctionCallContent) -> ToolCall:
-    arguments, error = _arguments(item)
-    call = ToolCall(name=item.name or "", arguments=arguments, call_id=item.id or "")
+def _tool_call(call: AgentCall, item: FunctionCallContent) -> ToolCall:
+    read = call.arguments.get(item.id or "")
+    arguments, error = arguments_of(item.arguments) if read is None else read
+    told = ToolCall(name=item.name or "", arguments=arguments, call_id=item.id or "")
     if error is not None:
-        call["error"] = error
-    return call
-
-
-def _arguments(item: FunctionCallContent) -> tuple[dict[str, Any], str | None]:
-    """The arguments as a mapping, and why they could not be read if they could not."""
-    raw = item.arguments
-    if not raw:
-        return {}, None
-    if not isinstance(raw, str):
-        return dict(raw), None
-    try:
-        parsed = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        return {"raw": raw}, f"the model wrote malformed arguments: {error}"
-    if not isinstance(parsed, dict):
-        return {"raw": raw}, "the model wrote arguments that are not a JSON object"
-    return parsed, None
+        told["error"] = error
+    return told
 
 
 def _tool_result(call: AgentCall, name: str, item: FunctionResultContent) -> ToolResult:

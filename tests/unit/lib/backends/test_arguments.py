@@ -1,0 +1,54 @@
+"""Arguments of tool calls: what is read, and what is said about the rest."""
+
+import pytest
+
+from holodeck.lib.backends.arguments import arguments_of
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"q": "x", "n": -1.5e3}', {"q": "x", "n": -1500.0}),
+        ({"q": [1, {"b": None}]}, {"q": [1, {"b": None}]}),
+        ("", {}),
+        (" \n", {}),
+        (None, {}),
+        ({}, {}),
+        ("null", {}),
+        ('{"a": 1, "a": 2}', {"a": 2}),
+    ],
+)
+def test_arguments_become_a_mapping(written, read):
+    assert arguments_of(written) == (read, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("[1]", "the model wrote arguments that are not a JSON object"),
+        ('{"q":', "malformed arguments: Expecting value"),
+        ('{"n": -Infinity}', "malformed arguments: -Infinity is not JSON"),
+        ('{"n": 1e999}', "malformed arguments: the number 1e999 is too large"),
+        ('{"n": ' + "9" * 5000 + "}", "a number has 5,000 digits; at most 4,000 are read"),
+        ('{"q":' * 101 + "1" + "}" * 101, "nested more than 100 levels deep"),
+        ('{"q":' * 100_000, "nested more than 100 levels deep"),
+    ],
+    ids=lambda text: text[:20],
+)
+def test_arguments_that_cannot_be_read_are_kept_as_text(written, said):
+    arguments, error = arguments_of(written)
+
+    assert arguments == {"raw": written}
+    assert said in error
+    assert len(error) < 200
+
+
+def test_a_mapping_that_is_nested_too_deep_is_kept_as_text():
+    deep = {}
+    for _ in range(150):
+        deep = {"q": deep}
+
+    arguments, error = arguments_of(deep)
+
+    assert arguments["raw"].count("{") == 151
+    assert "nested more than 100 levels deep" in error
