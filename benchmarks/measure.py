@@ -6,10 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -23,6 +22,7 @@ class Measured:
     """On `time.monotonic`, which all processes of a machine share."""
     wall_s: float
     cpu_s: float
+    """User and system time, children included."""
     peak_mb: float
     others: float
     """Cores taken by other processes meanwhile; above 0.25, distrust the wall time."""
@@ -41,9 +41,17 @@ def busy_s() -> float:
 
 
 def measure(
-    command: Sequence[str], cwd: Path, env: dict[str, str], timeout: float = 600
+    command: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    timeout: float = 600,
+    meanwhile: Callable[[int], None] | None = None,
 ) -> Measured:
-    """Run to the end; stdout and stderr go to a file, so that no pipe holds the child back."""
+    """Run to the end; stdout and stderr go to a file, so that no pipe holds the child back.
+
+    Args:
+        meanwhile: Called with the child's process id as soon as it runs.
+    """
     out = cwd / "output.txt"
     with out.open("wb") as sink:
         own, machine, started = time.process_time(), busy_s(), time.monotonic()
@@ -52,6 +60,8 @@ def measure(
         )
         killer = threading.Timer(timeout, child.kill)
         killer.start()
+        if meanwhile is not None:
+            meanwhile(child.pid)
         _, status, usage = os.wait4(child.pid, 0)
         wall = time.monotonic() - started
         killer.cancel()
@@ -64,21 +74,31 @@ def measure(
     return Measured(child.returncode, started, wall, cpu, peak, others, text)
 
 
+def has_ended(pid: int) -> bool:
+    """Whether a child has ended; leaves it to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def wait_for_quiet(most: float, patience_s: float = 3.0) -> None:
+    """Return when others take no more than so many cores, at the latest when patience ends."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        before, own = busy_s(), time.process_time()
+        time.sleep(0.1)
+        if (busy_s() - before - (time.process_time() - own)) / 0.1 <= most:
+            return
+
+
 def middle(runs: Sequence[Measured]) -> Measured:
     """The run whose wall time is the median one (the lower of two)."""
     return sorted(runs, key=lambda run: run.wall_s)[(len(runs) - 1) // 2]
 
 
-@dataclass(frozen=True)
-class Paired:
-    """Two commands run in turn, so that both met the same machine."""
+def median_ratio(ours: Sequence[Measured], theirs: Sequence[Measured]) -> float:
+    """Of neighbours' wall times, when the two were run in turn."""
+    return statistics.median(a.wall_s / b.wall_s for a, b in zip(ours, theirs, strict=True))
 
-    ratio: float
-    """Median of the ratios of neighbours."""
-    ours_s: float
-    theirs_s: float
 
-    @classmethod
-    def of(cls, ours: Sequence[Measured], theirs: Sequence[Measured]) -> Self:
-        ratios = [a.wall_s / b.wall_s for a, b in zip(ours, theirs, strict=True)]
-        return cls(statistics.median(ratios), middle(ours).wall_s, middle(theirs).wall_s)
+def others_of(runs: Sequence[Measured]) -> float:
+    """Cores taken by others over all runs: the clock is too coarse for one short run."""
+    return sum(run.others * run.wall_s for run in runs) / sum(run.wall_s for run in runs)

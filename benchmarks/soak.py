@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from run import server
+from loopback import server
 
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent

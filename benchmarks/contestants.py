@@ -1,0 +1,150 @@
+"""Who does the tasks: holodeck by each of its backends, and other harnesses."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from peers import Peer, Prepared
+from tasks import SEMANTIC_KERNEL, Task
+
+REPORT = "report.json"
+AGENT = """\
+name: benchmark
+{backend}model: {{provider: openai, name: fake, endpoint: "{url}", api_key: x}}
+instructions: {{inline: "Do what the user says."}}
+{tools}test_cases:
+"""
+CASE = """\
+  - name: case-{i:05}
+    input: Say case-{i:05} please
+    evaluations:
+      - type: standard
+        metric: contains
+        value: "OK: Say case-{i:05} please"
+"""
+TOOLS = """\
+tools:
+  - {type: function, name: note, description: Note it., file: tools.py, function: note}
+"""
+TOOL_CODE = '''\
+def note(text: str) -> str:
+    """Note a text.
+
+    Args:
+        text: What to note.
+    """
+    return f"noted: {text}"
+'''
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task, where it is done, and the server that answers."""
+
+    task: Task
+    folder: Path
+    url: str
+
+
+class Contestant(Protocol):
+    """Does tasks as a child process."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def is_peer(self) -> bool: ...
+
+    def takes(self, task: Task) -> bool:
+        """Whether the task is one for it."""
+        ...
+
+    def prepare(self, job: Job) -> Prepared:
+        """Write what the run reads; the command that does it."""
+        ...
+
+    def passed(self, job: Job, output: str) -> int:
+        """How many cases the run called passed in its report."""
+        ...
+
+
+@dataclass(frozen=True)
+class Holodeck:
+    """`holodeck test` with one of the backends."""
+
+    backend: str
+    command: Sequence[str]
+    env: Mapping[str, str]
+    name: str = field(init=False)
+    is_peer: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", self.backend)
+
+    def takes(self, task: Task) -> bool:
+        return self.backend in task.backends
+
+    def prepare(self, job: Job) -> Prepared:
+        task, folder = job.task, job.folder
+        (folder / "agent.yaml").write_text(self._agent(job), "utf-8")
+        if task.with_tool:
+            (folder / "tools.py").write_text(TOOL_CODE, "utf-8")
+        command = [*self.command, "test", "agent.yaml", "--quiet", "-o", REPORT]
+        if task.parallel is not None:
+            command += ["--parallel", str(task.parallel)]
+        if not task.is_recorded:
+            command.append("--no-record")
+        return Prepared(command, dict(self.env))
+
+    def _agent(self, job: Job) -> str:
+        backend = "" if self.backend == SEMANTIC_KERNEL else f"backend: {self.backend}\n"
+        tools = TOOLS if job.task.with_tool else ""
+        head = AGENT.format(url=job.url, backend=backend, tools=tools)
+        return head + "".join(CASE.format(i=i) for i in range(job.task.cases))
+
+    def passed(self, job: Job, output: str) -> int:
+        del output  # the report is what counts
+        return int(report_of(job.folder).get("summary", {}).get("passed", 0))
+
+
+@dataclass(frozen=True)
+class Rival:
+    """An installed peer."""
+
+    peer: Peer
+    home: Path
+    is_peer: bool = field(default=True, init=False)
+
+    @property
+    def name(self) -> str:
+        return self.peer.name
+
+    def takes(self, task: Task) -> bool:
+        return task.for_peers
+
+    def prepare(self, job: Job) -> Prepared:
+        task = job.task
+        return self.peer.prepare(self.home, job.folder, job.url, task.cases, task.parallel)
+
+    def passed(self, job: Job, output: str) -> int:
+        return self.peer.passed(job.folder, output, job.task.cases)
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """The report of holodeck's run; empty if there is none."""
+    path = folder / REPORT
+    return dict(json.loads(path.read_bytes())) if path.is_file() else {}
+
+
+def environment(home: Path) -> dict[str, str]:
+    """A user's plain environment: byte code is kept, no keys, loopback without a proxy."""
+    kept = {k: v for k, v in os.environ.items() if k in {"PATH", "TMPDIR", "PYTHONPATH"}}
+    return kept | {"HOME": str(home), "LANG": "C.UTF-8", "NO_PROXY": "127.0.0.1"}
+
+
+def holodeck_command() -> list[str]:
+    return [sys.executable, "-P", "-m", "holodeck"]

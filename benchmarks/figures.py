@@ -1,0 +1,170 @@
+"""How each number of the table follows from the runs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lab import NotCounted, Outcome, Run
+from startup import Startup
+from tasks import Task
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number, what it comes from, and how disturbed that was."""
+
+    value: float
+    raw: str
+    others: float
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Everything that was measured."""
+
+    tasks: Mapping[str, Task]
+    outcomes: Mapping[tuple[str, str], Outcome]
+    startups: Sequence[Startup]
+    python_s: float
+    """T0."""
+    peers: Sequence[str]
+    """Names of the other harnesses that took part."""
+
+    def of(self, who: str, task: str) -> Outcome:
+        """Raises NotCounted."""
+        if (who, task) not in self.outcomes:
+            raise NotCounted("not run")
+        return self.outcomes[who, task].checked()
+
+    def limit_s(self, task: str) -> float:
+        """P(N, C): what no harness can beat."""
+        return self.python_s + self.tasks[task].waits_s
+
+    def each_cpu_ms(self, who: str, many: str, one: str) -> float:
+        """CPU of each further case."""
+        more, less = self.of(who, many), self.of(who, one)
+        cases = self.tasks[many].cases - self.tasks[one].cases
+        return (more.cpu_s - less.cpu_s) * 1000 / cases
+
+
+Measure = Callable[[Seen, str], Figure]
+"""The number of a contestant. Raises NotCounted."""
+
+
+def startup(flag: str) -> Measure:
+    def measure(seen: Seen, _: str) -> Figure:
+        one = next(one for one in seen.startups if one.flag == flag)
+        ours, click = one.ours_s * 1000, one.click_s * 1000
+        raw = f"{ours:.0f} ms against {click:.0f} ms, {one.times} pairs"
+        return Figure(one.ratio, raw, one.others)
+
+    return measure
+
+
+def wall_to_limit(task: str, reference: str | None = None) -> Measure:
+    """Wall time against P of the task, or of another one."""
+
+    def measure(seen: Seen, who: str) -> Figure:
+        run, limit = seen.of(who, task).middle, seen.limit_s(reference or task)
+        raw = f"{run.wall_s:.2f} s, P = {limit:.2f} s, {_counts(run)}"
+        return Figure(run.wall_s / limit, raw, run.others)
+
+    return measure
+
+
+def wall(task: str) -> Measure:
+    def measure(seen: Seen, who: str) -> Figure:
+        run = seen.of(who, task).middle
+        return Figure(run.wall_s, _counts(run), run.others)
+
+    return measure
+
+
+def wall_to_fastest_peer(task: str) -> Measure:
+    def measure(seen: Seen, who: str) -> Figure:
+        ours = seen.of(who, task).middle
+        name, theirs = _fastest(seen, task)
+        raw = f"{ours.wall_s:.2f} s against {name}'s {theirs.wall_s:.2f} s"
+        return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
+
+    return measure
+
+
+def each_cpu(many: str, one: str) -> Measure:
+    def measure(seen: Seen, who: str) -> Figure:
+        more, less = seen.of(who, many), seen.of(who, one)
+        raw = f"{more.cpu_s:.2f} s, of which {less.cpu_s:.2f} s for the first"
+        return Figure(seen.each_cpu_ms(who, many, one), raw, _others(more, less))
+
+    return measure
+
+
+def cpu_ratio(over: str, under: str, one: str) -> Measure:
+    """CPU of each further case in one task against that in another."""
+
+    def measure(seen: Seen, who: str) -> Figure:
+        high, low = (seen.each_cpu_ms(who, task, one) for task in (over, under))
+        others = _others(seen.of(who, over), seen.of(who, under))
+        if low <= 0:
+            raise NotCounted(f"not counted: {low:.2f} ms of CPU a case is no measure")
+        return Figure(high / low, f"{high:.2f} ms against {low:.2f} ms a case", others)
+
+    return measure
+
+
+def memory(task: str) -> Measure:
+    def measure(seen: Seen, who: str) -> Figure:
+        outcome = seen.of(who, task)
+        return Figure(outcome.peak_mb, f"the most of {len(outcome.runs)}", _others(outcome))
+
+    return measure
+
+
+def recording_cpu(seen: Seen, who: str) -> Figure:
+    with_it, without = seen.of(who, "many"), seen.of(who, "unrecorded")
+    each = (with_it.cpu_s - without.cpu_s) * 1000 / seen.tasks["many"].cases
+    raw = f"{with_it.cpu_s:.2f} s with a record, {without.cpu_s:.2f} s without"
+    return Figure(each, raw, _others(with_it, without))
+
+
+def after_last_answer(seen: Seen, who: str) -> Figure:
+    with_it, without = seen.of(who, "many"), seen.of(who, "unrecorded")
+    raw = f"without a record {without.after_answer_s * 1000:.0f} ms; the last cases included"
+    return Figure(with_it.after_answer_s * 1000, raw, _others(with_it))
+
+
+def requests_a_case(seen: Seen, who: str) -> Figure:
+    run = seen.of(who, "limited").middle
+    return Figure(run.requests / seen.tasks["limited"].cases, _counts(run), run.others)
+
+
+def throughput(seen: Seen, who: str) -> Figure:
+    """Milliseconds of a case when the answer comes at once."""
+    many, one = seen.of(who, "swift many"), seen.of(who, "swift one")
+    cases = seen.tasks["swift many"].cases - 1
+    seconds = many.middle.wall_s - one.middle.wall_s
+    if seconds <= 0:
+        raise NotCounted("not counted: too few cases to tell them from the start")
+    cpu_ms = (many.cpu_s - one.cpu_s) * 1000 / cases
+    raw = f"{cases / seconds:.0f} cases/s, {cpu_ms:.2f} ms CPU a case"
+    return Figure(seconds * 1000 / cases, raw, _others(many, one))
+
+
+def _counts(run: Run) -> str:
+    return f"{run.passed} right, {run.requests} requests, {run.at_once} at once"
+
+
+def _others(*outcomes: Outcome) -> float:
+    return max(outcome.middle.others for outcome in outcomes)
+
+
+def _fastest(seen: Seen, task: str) -> tuple[str, Run]:
+    """The peer that did it in the shortest time. Raises NotCounted if none did it."""
+    found = {}
+    for name in seen.peers:
+        try:
+            found[name] = seen.of(name, task).middle
+        except NotCounted:  # it has a line of its own that says so
+            continue
+    if not found:
+        raise NotCounted("not run: no peer did it")
+    return min(found.items(), key=lambda item: item[1].wall_s)
