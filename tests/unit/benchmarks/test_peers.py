@@ -1,65 +1,53 @@
 """The peers of the benchmark: what they are asked to do, and how their verdicts are read."""
 
 import dataclasses
-import importlib
 import json
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
+from loopback import server
+from peers import PEERS
+from peers.install import install_all
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
-sys.path.insert(0, str(BENCHMARKS))
-
-PEERS = importlib.import_module("peers").PEERS
 URL = "http://127.0.0.1:1/v1"
-NAMES = ("case-00000", "case-00001", "case-00002")
-RIGHT = (True, False, True)
+ROWS = (("case-00000", True), ("case-00001", False), ("case-00002", True))
+
+
+def equals(ok):
+    return {"Equals": {"value": ok}}
+
+
 REPORTS = {
     "pydantic-evals": (
         "report.json",
-        {
-            "cases": [
-                {"name": n, "assertions": {"Equals": {"value": ok}}}
-                for n, ok in zip(NAMES, RIGHT, strict=True)
-            ]
-        },
+        {"cases": [{"name": name, "assertions": equals(ok)} for name, ok in ROWS]},
     ),
     "agenticassure": (
         "results_1.json",
-        {
-            "scenario_results": [
-                {"scenario": {"name": n}, "passed": ok} for n, ok in zip(NAMES, RIGHT, strict=True)
-            ]
-        },
+        {"scenario_results": [{"scenario": {"name": name}, "passed": ok} for name, ok in ROWS]},
     ),
     "deepeval": (
         "results/test_run_1.json",
-        {"testCases": [{"name": n, "success": ok} for n, ok in zip(NAMES, RIGHT, strict=True)]},
+        {"testCases": [{"name": name, "success": ok} for name, ok in ROWS]},
     ),
     "langwatch-scenario": (
         "report.json",
-        [{"name": n, "passed": ok} for n, ok in zip(NAMES, RIGHT, strict=True)],
+        [{"name": name, "passed": ok} for name, ok in ROWS],
     ),
     "holodeck-ai": (
         "report.json",
-        {
-            "results": [
-                {"test_name": n, "passed": ok, "metric_results": [{}]}
-                for n, ok in zip(NAMES, RIGHT, strict=True)
-            ]
-        },
+        {"results": [{"test_name": n, "passed": ok, "metric_results": [{}]} for n, ok in ROWS]},
     ),
     "promptfoo": (
         "report.json",
         {
             "results": {
-                "results": [
-                    {"testCase": {"description": n}, "success": ok}
-                    for n, ok in zip(NAMES, RIGHT, strict=True)
-                ]
+                "results": [{"testCase": {"description": n}, "success": ok} for n, ok in ROWS]
             }
         },
     ),
@@ -160,7 +148,6 @@ def test_an_unknown_peer_is_refused_with_the_names_there_are():
 
 
 def test_a_peer_that_cannot_be_installed_is_said_and_the_others_go_on(tmp_path, capsys):
-    install_all = importlib.import_module("peers.install").install_all
     place = tmp_path / "locks"
     place.mkdir()
     (place / "requirements.txt").write_text("./not-there\n")
@@ -191,3 +178,12 @@ def test_a_peer_that_is_not_installed_fails_the_check(tmp_path):
 
     assert done.returncode == 1
     assert "MISSING" in done.stdout
+
+
+@pytest.mark.parametrize("asked", ["Say it", [{"role": "user", "content": "Say it"}]])
+def test_the_fake_server_answers_the_responses_api_too(asked):
+    body = json.dumps({"model": "fake", "instructions": "Do it.", "input": asked}).encode()
+    with server(0) as url, urllib.request.urlopen(f"{url}/responses", body) as answer:
+        document = json.load(answer)
+
+    assert document["output"][0]["content"][0]["text"] == "OK: Say it"
