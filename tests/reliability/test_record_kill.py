@@ -90,15 +90,19 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     (fleet.path / "bot.py").write_text(SLOW[moment])
     (fleet.path / "graders.py").write_text(GRADER)
     done = moment != "loading"
-    with fleet.start("-j", "100", "-o", "r.json") as run:
+    (tmp_path / "tmp").mkdir()
+    with fleet.start("-j", "100", "-o", "r.json", env={"TMPDIR": str(tmp_path / "tmp")}) as run:
         wait_for(run.process.stdout, 101 if done else 1)
         os.killpg(run.process.pid, sent)
         sent_at = time.monotonic()
         ran = run.finish(timeout=20)
         took = time.monotonic() - sent_at
+        with pytest.raises(ProcessLookupError):  # nobody of the group is left
+            os.killpg(run.process.pid, 0)
 
     [record] = fleet.records()
     assert_plain(ran)
+    assert list((tmp_path / "tmp").iterdir()) == []
     assert ran.code == code
     assert took < 1.5  # promised is 1.0 on a quiet machine
     assert fleet.report()["interrupted"] is True
