@@ -7,8 +7,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from fakes import Reply
 from support.bounded import run_bounded
 from support.checks import assert_plain
+from support.folder import case
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -127,3 +129,41 @@ def test_an_answer_that_is_compressed_is_refused(agent_dir, way):
     assert ran.code == 3
     assert "it is compressed (gzip), which nobody asked for" in ran.stdout
     assert agent_dir.server.requests[0].headers["accept-encoding"] == "identity"
+
+
+class Window:
+    """Takes three requests in 0.4 seconds, and tells with each how many are left."""
+
+    def __init__(self):
+        self.opened = 0.0
+        self.taken = 0
+        self.refused = 0
+
+    def __call__(self, request):
+        if request.received_at > self.opened + 0.4:
+            self.opened, self.taken = request.received_at, 0
+        self.taken += 1
+        rest = self.opened + 0.4 - request.received_at
+        headers = {
+            "x-ratelimit-remaining-requests": str(max(0, 3 - self.taken)),
+            "x-ratelimit-reset-requests": f"{rest * 1000 + 20:.0f}ms",
+        }
+        if self.taken > 3:
+            self.refused += 1
+            return Reply(status=429, content="too many", headers=headers)
+        return Reply("hello", headers=headers)
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat"])
+def test_a_limit_that_is_told_is_never_run_into(agent_dir, way):
+    window = Window()
+    agent_dir.server.otherwise(window)
+    cases = [case(f"case {n}", f"say {n}", contains="hello") for n in range(10)]
+    agent_dir.write_agent(**WAYS[way](agent_dir.server.url), test_cases=cases)
+
+    ran = agent_dir.run("test", "--parallel", "1", "-v")
+
+    assert ran.code == 0, ran.stdout
+    assert window.refused == 0
+    assert len(agent_dir.server.requests) == 10
+    assert "x-ratelimit-remaining-requests is 0" in ran.stderr

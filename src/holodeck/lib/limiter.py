@@ -97,8 +97,8 @@ class Limiter:
         tell how many of the wave got through, which is the most that is kept.
         """
         slot.overloaded = True
-        if pause_s is not None and pause_s <= LONGEST_PAUSE_S:
-            self._not_before = max(self._not_before, self._clock() + pause_s)
+        if pause_s is not None:
+            self.hold(pause_s, "it asks for that")
         if slot.era == self._era:
             self._begin_wave()
         elif slot.era == self._era - 1:
@@ -121,6 +121,15 @@ class Limiter:
         self._wave, self._refused = min(self.slots, self.under_way), 1
         self._era += 1
         self._clean = 0
+
+    def hold(self, pause_s: float, reason: str) -> None:
+        """Let nothing start for so many seconds; a pause that is too long is left to chance."""
+        until = self._clock() + pause_s
+        if pause_s > LONGEST_PAUSE_S or until <= self._not_before:
+            return
+        if until > self._not_before + 1 or self._not_before <= self._clock():  # else said already
+            logger.info("%s: nothing new for %.2f s: %s", self.name, pause_s, reason)
+        self._not_before = until
 
     async def _turn(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

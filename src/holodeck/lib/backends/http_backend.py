@@ -13,6 +13,7 @@ from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
 from holodeck.lib.chat.limits import limits_of, most_at_once
+from holodeck.lib.chat.rate_limits import heed
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.agent import HttpBackendConfig
@@ -105,7 +106,9 @@ class HttpBackend:
         async with limiter.slot() as slot:
             waits.append(slot.waited_s)
             try:
-                return await self._exchange.post(body, self._limits.attempt_timeout)
+                return await self._exchange.post(
+                    body, self._limits.attempt_timeout, partial(heed, limiter)
+                )
             except ExchangeFault as error:
                 if error.is_overload:
                     limiter.overloaded(slot, error.asked_wait)

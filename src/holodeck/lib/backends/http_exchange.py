@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -50,13 +50,15 @@ class Exchange:
             WeakKeyDictionary()
         )
 
-    async def post(self, body: Any, limit_s: float | None) -> Any:
+    async def post(
+        self, body: Any, limit_s: float | None, on_headers: Callable[[Mapping[str, str]], None]
+    ) -> Any:
         """The JSON that comes back within `limit_s` seconds. Raises ExchangeFault."""
         import httpx2
 
         try:
             async with asyncio.timeout(limit_s):
-                return await self._post(body)
+                return await self._post(body, on_headers)
         except TimeoutError as error:
             raise ExchangeFault(f"no answer within {limit_s:g} s", is_transient=True) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
@@ -76,8 +78,9 @@ class Exchange:
         if client is not None:
             await client.aclose()
 
-    async def _post(self, body: Any) -> Any:
+    async def _post(self, body: Any, on_headers: Callable[[Mapping[str, str]], None]) -> Any:
         async with self._client().stream("POST", self._url, json=body) as response:
+            on_headers(response.headers)
             data = await self._read(response)
         if not response.is_success:
             raise self._refusal(response, data)

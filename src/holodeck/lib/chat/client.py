@@ -18,7 +18,8 @@ from holodeck.lib.chat.endpoint import Endpoint
 from holodeck.lib.chat.faults import ChatFault, broken, malformed, refused
 from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.limiter import Limiters
+from holodeck.lib.chat.rate_limits import heed
+from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Attempt
@@ -114,21 +115,21 @@ class ChatClient:
             trail.waited_s += slot.waited_s
             try:
                 with span(self._span, self._labels, kind="client") as current:
-                    return await self._asked(request, current)
+                    return await self._asked(request, limiter, current)
             except ChatFault as error:
                 if error.is_overload:
                     limiter.overloaded(slot, error.asked_wait)
                 raise
 
-    async def _asked(self, request: bytes, current: "Span") -> Completion:
-        completion = await self._answer(request)
+    async def _asked(self, request: bytes, limiter: Limiter, current: "Span") -> Completion:
+        completion = await self._answer(request, limiter)
         if current.is_recorded:
             usage = completion.usage
             current.set({names.INPUT_TOKENS: usage.prompt_tokens})
             current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
         return completion
 
-    async def _answer(self, request: bytes) -> Completion:
+    async def _answer(self, request: bytes, limiter: Limiter) -> Completion:
         """One try. Raises ChatFault."""
         try:
             async with self._attempt_limit():
@@ -141,6 +142,7 @@ class ChatClient:
             raise ChatFault("no answer in time", is_transient=True) from error
         except OSError as error:
             raise broken(error, self._endpoint.server.authority) from error
+        heed(limiter, response.headers)
         if response.status != 200:
             raise refused(response)
         return self._read(response.body)

@@ -1,4 +1,5 @@
-"""What the client libraries are told about answers: not compressed, and not larger than so much.
+"""What the client libraries are told about answers: not compressed, not larger than so much, and
+how their headers set the pace.
 
 They read whatever comes. A hook sees every answer of theirs before its body, be they built on httpx
 or on httpx2, whose answers are alike.
@@ -6,9 +7,15 @@ or on httpx2, whose answers are alike.
 
 import functools
 from collections.abc import AsyncIterator
+from contextvars import ContextVar
 from typing import Any
 
 from holodeck.lib.chat.http import MalformedHttp, TooLarge, too_large
+from holodeck.lib.chat.rate_limits import heed
+from holodeck.lib.limiter import Limiter
+
+current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)
+"""Whose slot the running request has."""
 
 HEADERS = {"Accept-Encoding": "identity"}
 """A small compressed answer can be a huge one."""
@@ -18,6 +25,9 @@ def client_options(most_bytes: int) -> dict[str, Any]:
     """What any client is to be made with, so that reading an answer ends at so many bytes."""
 
     async def bound(response: Any) -> None:
+        limiter = current_limiter.get()
+        if limiter is not None:
+            heed(limiter, response.headers)
         encoding = response.headers.get("content-encoding", "identity").lower()
         if encoding != "identity":
             raise MalformedHttp(f"it is compressed ({encoding[:20]}), which nobody asked for")

@@ -14,6 +14,7 @@ from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.semantic_kernel.bounds import current_limiter
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
 from holodeck.lib.backends.semantic_kernel.faults import (
     NOT_A_COMPLETION,
@@ -129,12 +130,15 @@ class ResilientChat(ChatCompletionClientBase):
         limiter = self._limiters.of(self._endpoint)
         async with limiter.slot() as slot:
             call.waited_s += slot.waited_s
+            token = current_limiter.set(limiter)
             try:
                 return await self._answered(chat_history, settings, call)
             except Exception as error:
                 if is_overload(error):
                     limiter.overloaded(slot, asked_wait(error))
                 raise
+            finally:
+                current_limiter.reset(token)
 
     async def _answered(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", call: AgentCall
