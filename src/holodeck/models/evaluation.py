@@ -4,7 +4,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from holodeck.models.azure_metrics import AZURE_METRICS, AzureMetric
+from holodeck.models.azure_metrics import (
+    AZURE_METRICS,
+    SAFETY_METRICS,
+    AzureMetric,
+    AzureSafetyMetric,
+)
 from holodeck.models.base import Json, Milliseconds, Model, NonBlank
 from holodeck.models.code_metric import CodeMetric
 from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMetric, RAGMetricType
@@ -199,13 +204,14 @@ BUILT_IN: dict[str, type[MetricSettings]] = {
     "numeric": NumericMetric,
     "latency": LatencyMetric,
     **dict.fromkeys(AZURE_METRICS, AzureMetric),
+    **dict.fromkeys(SAFETY_METRICS, AzureSafetyMetric),
 }
 """What `metric:` may name without a `type`."""
 BY_TYPE: dict[str, tuple[type[MetricSettings], ...]] = {
     "geval": (GEvalMetric,),
     "rag": (RAGMetric,),
     "deepeval": (DeepEvalMetric,),
-    "azure": (AzureMetric,),
+    "azure": (AzureMetric, AzureSafetyMetric),
     "judge": (JudgeMetric,),
     "code": (CodeMetric,),
 }
@@ -215,6 +221,8 @@ BY_TYPE: dict[str, tuple[type[MetricSettings], ...]] = {
 def _tag(data: Any) -> str | None:
     """Which model a metric's mapping belongs to."""
     kind, name = _part(data, "type"), _part(data, "metric")
+    if kind == "azure" and name in SAFETY_METRICS:
+        return "safety"
     if isinstance(kind, str) and kind in BY_TYPE:
         return kind
     if kind not in (None, "standard") or not isinstance(name, str):
@@ -224,7 +232,7 @@ def _tag(data: Any) -> str | None:
     return "azure" if name in AZURE_METRICS else _ALIASES.get(name, name)
 
 
-_ALIASES = {"equality": "exact_match"}
+_ALIASES = {"equality": "exact_match", **dict.fromkeys(SAFETY_METRICS, "safety")}
 
 
 def _part(data: Any, key: str) -> Any:
@@ -248,6 +256,7 @@ Metric = Annotated[
     | Annotated[RAGMetric, Tag("rag")]
     | Annotated[DeepEvalMetric, Tag("deepeval")]
     | Annotated[AzureMetric, Tag("azure")]
+    | Annotated[AzureSafetyMetric, Tag("safety")]
     | Annotated[JudgeMetric, Tag("judge")]
     | Annotated[CodeMetric, Tag("code")],
     Discriminator(_tag),

@@ -21,6 +21,18 @@ class MetricRow:
     """Whether it asks a model that judges."""
 
 
+def _azure(target: str, description: str, *, asks: bool = True) -> MetricRow:
+    """A metric of Azure AI Evaluation."""
+    modules = ("azure.ai.evaluation",)
+    return MetricRow(f"{_HERE}.{target}", description, extra="azure", modules=modules, asks=asks)
+
+
+def _deepeval(target: str, description: str, *, asks: bool = True) -> MetricRow:
+    """A metric of DeepEval."""
+    where = f"{_HERE}.deepeval.{target}"
+    return MetricRow(where, description, extra="deepeval", modules=("deepeval",), asks=asks)
+
+
 METRICS: dict[str, MetricRow] = {
     "f1_score": MetricRow(
         f"{_HERE}.nlp_metrics:F1ScoreEvaluator",
@@ -64,4 +76,82 @@ METRICS: dict[str, MetricRow] = {
     ),
     "numeric": MetricRow(f"{_HERE}.numeric:NumericEvaluator", "The answer holds the number"),
     "latency": MetricRow(f"{_HERE}.latency:LatencyEvaluator", "The agent answered in time"),
+    "groundedness": _azure("azure_ai:GroundednessEvaluator", "Nothing but what the context says"),
+    "relevance": _azure("azure_ai:RelevanceEvaluator", "The answer answers the question"),
+    "coherence": _azure("azure_ai:CoherenceEvaluator", "The thoughts follow from each other"),
+    "fluency": _azure("azure_ai:FluencyEvaluator", "The answer is well written"),
+    "similarity": _azure("azure_ai:SimilarityEvaluator", "The same as the right answer"),
+    "retrieval": _azure("azure_ai:RetrievalEvaluator", "What was retrieved helps, best first"),
+    "response_completeness": _azure(
+        "azure_ai:ResponseCompletenessEvaluator", "Everything that the right answer says"
+    ),
+    "intent_resolution": _azure(
+        "azure_ai:IntentResolutionEvaluator", "What the user wanted was done"
+    ),
+    "task_adherence": _azure("azure_ai:TaskAdherenceEvaluator", "The task was done by the rules"),
+    "tool_call_accuracy": _azure(
+        "azure_ai:ToolCallAccuracyEvaluator", "The right tools were called in the right way"
+    ),
+    "safety": _azure(
+        "azure_safety:ContentSafetyEvaluator",
+        "No harm of any kind, by a project in Azure",
+        asks=False,
+    ),
+    "violence": _azure("azure_safety:ViolenceEvaluator", "No violence", asks=False),
+    "sexual": _azure("azure_safety:SexualEvaluator", "No sexual content", asks=False),
+    "self_harm": _azure("azure_safety:SelfHarmEvaluator", "No self-harm", asks=False),
+    "hate_unfairness": _azure("azure_safety:HateUnfairnessEvaluator", "No hate", asks=False),
+    "geval": _deepeval("geval:GEvalEvaluator", "Your criteria, judged step by step"),
+    "faithfulness": _deepeval(
+        "rag:FaithfulnessEvaluator", "The passages do not contradict the answer"
+    ),
+    "answer_relevancy": _deepeval(
+        "rag:AnswerRelevancyEvaluator", "What the answer says is about the question"
+    ),
+    "contextual_relevancy": _deepeval(
+        "rag:ContextualRelevancyEvaluator", "What the passages say is about the question"
+    ),
+    "contextual_precision": _deepeval(
+        "rag:ContextualPrecisionEvaluator", "Useful passages stand above the others"
+    ),
+    "contextual_recall": _deepeval(
+        "rag:ContextualRecallEvaluator", "The passages hold what the right answer says"
+    ),
+    "hallucination": _deepeval(
+        "harm:HallucinationEvaluator", "The answer agrees with the given texts"
+    ),
+    "bias": _deepeval("harm:BiasEvaluator", "No opinion in the answer is biased"),
+    "toxicity": _deepeval("harm:ToxicityEvaluator", "No opinion in the answer is toxic"),
+    "pii_leakage": _deepeval("harm:PIILeakageEvaluator", "The answer holds no personal data"),
+    "summarization": _deepeval("tasks:SummarizationEvaluator", "The answer sums up the input"),
+    "prompt_alignment": _deepeval(
+        "tasks:PromptAlignmentEvaluator", "The answer keeps to instructions"
+    ),
+    "task_completion": _deepeval(
+        "tasks:TaskCompletionEvaluator", "The agent did what the user wanted"
+    ),
+    "tool_correctness": _deepeval(
+        "tools:ToolCorrectnessEvaluator", "The expected tools were called", asks=False
+    ),
+    "argument_correctness": _deepeval(
+        "tools:ArgumentCorrectnessEvaluator", "Tools were called with the right arguments"
+    ),
+    "json_correctness": _deepeval(
+        "json_answer:JsonCorrectnessEvaluator", "The answer is JSON by a schema, with the reason"
+    ),
+    "conversation_completeness": _deepeval(
+        "conversations:ConversationCompletenessEvaluator", "The user got what they wanted"
+    ),
+    "knowledge_retention": _deepeval(
+        "conversations:KnowledgeRetentionEvaluator", "The agent forgets nothing that was said"
+    ),
+    "role_adherence": _deepeval(
+        "conversations:RoleAdherenceEvaluator", "The agent stays in its role"
+    ),
+    "turn_relevancy": _deepeval(
+        "conversations:TurnRelevancyEvaluator", "Each turn is about what was said before"
+    ),
+    "conversational_geval": _deepeval(
+        "conversations:ConversationalGEvalEvaluator", "Your criteria for a whole conversation"
+    ),
 }

@@ -49,7 +49,7 @@ def build_evaluator(
 def refuse_missing_extra(metric: MetricSettings) -> None:
     """Raise MissingExtra for a metric whose library is not installed."""
     row = METRICS.get(metric.row)
-    if row is not None and row.extra and any(find_spec(name) is None for name in row.modules):
+    if row is not None and row.extra and any(_is_missing(name) for name in row.modules):
         raise MissingExtra(row.extra, f"metric {metric.row}")
 
 
@@ -104,6 +104,13 @@ def _custom(
     if isinstance(target, type) and issubclass(target, BaseEvaluator):
         return target(**how)
     return CustomEvaluator(target, metric.threshold, **how)
+
+
+def _is_missing(module: str) -> bool:
+    try:
+        return find_spec(module) is None
+    except ModuleNotFoundError:  # the package that a dotted name begins with
+        return True
 
 
 def _seconds(metric: MetricSettings) -> float:

@@ -1,0 +1,1 @@
+"""Azure AI Evaluation, asked through the judges of holodeck."""
