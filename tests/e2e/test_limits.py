@@ -167,3 +167,45 @@ def test_a_limit_that_is_told_is_never_run_into(agent_dir, way):
     assert window.refused == 0
     assert len(agent_dir.server.requests) == 10
     assert "x-ratelimit-remaining-requests is 0" in ran.stderr
+
+
+REFUSALS = {
+    "a wrong key": (401, "invalid_api_key", "Incorrect API key provided"),
+    "a spent quota": (429, "insufficient_quota", "You exceeded your current quota"),
+}
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat"])
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_what_is_refused_three_times_ends_the_run_with_one_message(agent_dir, way, refusal):
+    status, code, words = REFUSALS[refusal]
+    error = {"message": words, "type": code, "code": code}
+    agent_dir.server.otherwise(status=status, json={"error": error})
+    cases = [case(f"case {n}", f"say {n}", contains="hello") for n in range(20)]
+    agent_dir.write_agent(**WAYS[way](agent_dir.server.url), test_cases=cases)
+
+    ran = agent_dir.run("test", "--parallel", "1", "-o", "out.json", "-o", "out.md")
+
+    assert_plain(ran)
+    assert ran.code == 3
+    assert len(agent_dir.server.requests) == 3
+    told = "3 calls in a row were refused, so the other 17 cases are not run"
+    assert (ran.stdout + ran.stderr).count(told) == 1
+    assert words in ran.stdout + ran.stderr
+    report = json.loads((agent_dir.path / "out.json").read_text())
+    assert len(report["results"]) == 3
+    assert told in (agent_dir.path / "out.md").read_text()
+
+
+@pytest.mark.parametrize("way", ["Semantic Kernel", "chat"])
+def test_a_wrong_key_costs_no_more_than_the_requests_under_way(agent_dir, way):
+    error = {"message": "Incorrect API key provided", "code": "invalid_api_key"}
+    agent_dir.server.otherwise(status=401, json={"error": error}, latency_s=0.2)
+    cases = [case(f"case {n}", f"say {n}", contains="hello") for n in range(300)]
+    agent_dir.write_agent(**WAYS[way](agent_dir.server.url), test_cases=cases)
+
+    ran = agent_dir.run("test")
+
+    assert ran.code == 3
+    assert len(agent_dir.server.requests) <= 100
+    assert ran.stdout.count("calls in a row were refused") <= 1

@@ -9,7 +9,7 @@ import selectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.limiter import Limiter
+from holodeck.lib.limiter import Limiter, Limiters
 
 
 class _Jumping(selectors.SelectSelector):
@@ -132,5 +132,24 @@ def test_while_an_endpoint_asks_to_wait_nothing_starts(pause, requests):
 
         await asyncio.gather(*(one() for _ in range(requests)))
         assert all(start >= ends for start in starts)
+
+    simulated(run)
+
+
+@given(st.integers(1, 20), st.integers(1, 40), st.floats(1, 1000))
+def test_a_slow_kind_of_work_holds_up_no_other(most, slow_ones, takes):
+    async def run(clock):
+        limiters = Limiters(most, most)
+
+        async def work(kind, seconds):
+            async with limiters.of("https://host", kind).slot():
+                await asyncio.sleep(seconds)
+            return clock()
+
+        slow = [asyncio.create_task(work("judge", takes)) for _ in range(slow_ones)]
+        await asyncio.sleep(0)
+        ended = await asyncio.gather(*(work("agent", 0.01) for _ in range(most)))
+        assert max(ended) < 0.1
+        assert max(await asyncio.gather(*slow)) >= takes
 
     simulated(run)

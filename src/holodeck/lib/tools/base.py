@@ -11,6 +11,9 @@ from holodeck.lib.observability.spans import Span, set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.lib.tools.results import readable, shortened
 
+MOST_AT_ONCE = 32
+"""Tools of one agent call under way: each that is not async has a thread of its own."""
+
 
 @dataclass(frozen=True)
 class Tool:

@@ -10,10 +10,9 @@ from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.backends.chat.wire import said
 from holodeck.lib.chat.client import ChatClient, Trail, encoded
 from holodeck.lib.chat.completion import Completion, WireCall
-from holodeck.lib.tools.base import Tool, run_tool
+from holodeck.lib.tools.base import MOST_AT_ONCE, Tool, run_tool
 
 MOST_TOOL_ROUNDS = 20
-MOST_TOOLS_AT_ONCE = 32
 
 ChatMessage = dict[str, Any]
 
@@ -87,7 +86,7 @@ class ChatLoop:
         """Run the calls of one round at the same time; results keep the order of the calls."""
         read = [(one, *arguments_of(one.arguments)) for one in calls]
         call.tool_calls += [_tool_call(one, found, error) for one, found, error in read]
-        slots = asyncio.Semaphore(MOST_TOOLS_AT_ONCE)
+        slots = asyncio.Semaphore(MOST_AT_ONCE)
 
         async def run(one: WireCall, found: dict[str, Any], error: str | None) -> "_Ran":
             async with slots:

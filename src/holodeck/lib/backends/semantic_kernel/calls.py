@@ -4,11 +4,13 @@ The call travels in a context variable, so that the service and the tools that S
 invokes deep inside know on whose behalf they work, however many calls run at once.
 """
 
+import asyncio
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.retry import RetryConfig
+from holodeck.lib.tools.base import MOST_AT_ONCE
 from holodeck.models.test_result import Attempt
 from holodeck.models.token_usage import TokenUsage
 
@@ -30,6 +32,8 @@ class AgentCall:
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
     tool_runs: dict[str, "ToolRun"] = field(default_factory=dict)
     """By the id of the tool call."""
+    tool_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    """Semantic Kernel runs all tools of a round at once, be they a thousand."""
     runs_are_kept: bool = False
     """Whether every tool is ours, so that a result without a run is a refused call."""
     history: "ChatHistory | None" = None

@@ -1,6 +1,7 @@
 """Our tools as Semantic Kernel sees them."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from semantic_kernel.filters.filter_types import FilterTypes
@@ -44,8 +45,9 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         assert wanted is not None  # noqa: S101 - set by every invocation of a model's
         arguments, error = arguments_of(wanted.arguments)
         if error is None:
-            run = await run_tool(tool, arguments, call_id=wanted.id)
             call = current_call.get()
+            async with call.tool_slots if call is not None else nullcontext():
+                run = await run_tool(tool, arguments, call_id=wanted.id)
             if call is not None and wanted.id is not None:
                 call.tool_runs[wanted.id] = run
         told = run.result_text if error is None else f"Error: {error}"
