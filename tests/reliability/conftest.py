@@ -3,6 +3,16 @@
 from support.faults import WAYS
 from support.promises import verdicts
 
+COUNTED = {
+    "test_outputs.py": "outputs kept whole",
+    "test_no_false_pass.py": "false passes refused",
+    "test_record_disk.py": "broken disks survived",
+    "test_record_versions.py": "old records read",
+    "test_resume.py": "resumed and reported right",
+    "test_retry_after.py": "waits kept",
+}
+"""What a file's tests have in common, where they do not count something themselves."""
+
 
 def pytest_terminal_summary(terminalreporter):
     reports = [
@@ -17,6 +27,10 @@ def pytest_terminal_summary(terminalreporter):
         if found:
             line = f"faults survived: {sum(found)}/{len(found)} ({way})"
             terminalreporter.write_line(line)
+    for file, what in COUNTED.items():
+        found = [one.passed for one in reports if f"reliability/{file}" in one.nodeid]
+        if found:
+            terminalreporter.write_line(f"{what}: {sum(found)}/{len(found)}")
     for report in reports:  # a test says `record_property("counted", …)`
         for name, line in report.user_properties:
             if name == "counted":
@@ -27,7 +41,7 @@ def pytest_terminal_summary(terminalreporter):
 def _tell_promises(terminalreporter, reports):
     outcomes: dict[str, bool] = {}
     for report in reports:
-        name = report.nodeid.partition("[")[0]
+        name = "::".join(report.nodeid.partition("[")[0].split("::")[:2])
         outcomes[name] = outcomes.get(name, True) and report.passed
     kept = list(verdicts(outcomes))
     if kept:
