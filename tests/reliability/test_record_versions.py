@@ -18,7 +18,8 @@ def test_an_old_record_is_read_and_reported(path, tmp_path):
 
     assert run.warnings == ()
     assert report_of(run).summary.outcomes == {"passed": 1, "failed": 1, "agent_error": 1}
-    assert report_of(run).summary == run.ended.summary
+    written = run.ended.summary.model_dump(exclude_unset=True)  # later versions may add to it
+    assert report_of(run).summary.model_dump(include=set(written)) == written
     assert ran.code == 0
     assert ran.stdout.startswith("# Test Report: old\n")
     assert not (tmp_path / ".holodeck").exists()
