@@ -80,6 +80,8 @@ class Contest:
             self.say(f"{task.name}: {who.name} again, others took too much")
             return self.lab.run(who, task)
 
+        if who.is_peer and Outcome(tuple(runs)).middle.wall_s > CELL_S:
+            return tuple(runs)
         return settled(runs, self.lab.most_others, again)
 
 
@@ -91,10 +93,10 @@ class Estimates:
     _small: dict[tuple[str, int | None, int], float] = field(default_factory=dict)
 
     def seconds(self, who: Contestant, task: Task) -> float:
-        if not isinstance(who, Rival) or task.cases <= PARALLEL:
-            return task.waits_s
-        if not who.peer.is_parallel:
+        if isinstance(who, Rival) and not who.peer.is_parallel:
             return task.cases * task.latency_ms / 1000
+        if not who.is_peer or task.cases <= PARALLEL:
+            return task.waits_s
         one, some = (self._of(who, task, cases) for cases in (1, PROBED))
         each = max(0.0, some - one) / (PROBED - 1)
         return max(task.waits_s, one + each * task.cases)

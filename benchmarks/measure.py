@@ -60,11 +60,16 @@ def measure(
         )
         killer = threading.Timer(timeout, child.kill)
         killer.start()
-        if meanwhile is not None:
-            meanwhile(child.pid)
-        _, status, usage = os.wait4(child.pid, 0)
+        try:
+            if meanwhile is not None:
+                meanwhile(child.pid)
+            _, status, usage = os.wait4(child.pid, 0)
+        except BaseException:  # who is stopped leaves nothing running
+            child.kill()
+            raise
+        finally:
+            killer.cancel()
         wall = time.monotonic() - started
-        killer.cancel()
     child.returncode = os.waitstatus_to_exitcode(status)
     cpu = usage.ru_utime + usage.ru_stime
     others = max(0.0, busy_s() - machine - cpu - (time.process_time() - own)) / wall

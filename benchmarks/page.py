@@ -68,7 +68,8 @@ def _beneath(table: Table) -> list[str]:
 
 def _source(row: Row) -> str:
     others = "" if row.others is None else f"{row.others:.2f}"
-    return f"| {row.id} {row.what} | {row.who} | {row.shown} | {row.raw} | {others} |"
+    raw = row.raw.replace("|", "\\|")
+    return f"| {row.id} {row.what} | {row.who} | {row.shown} | {raw} | {others} |"
 
 
 def pasted(text: str, table: Table) -> str:

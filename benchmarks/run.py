@@ -9,6 +9,7 @@ waiting, and the start of Python with click. See benchmarks/README.md.
 import argparse
 import os
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -36,6 +37,7 @@ MISSED, UNDECIDED = 1, 3
 
 def main() -> int:
     given = options()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the server ends, too
     promises, started = chosen_promises(given.only), time.monotonic()
     try:
         table = benchmark(given, promises)
