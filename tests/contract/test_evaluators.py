@@ -11,6 +11,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
+from holodeck.models.azure_metrics import SAFETY_METRICS
 from holodeck.models.evaluation import Metric
 
 TEXT = "Dogs are allowed in the library"
@@ -48,8 +49,9 @@ def inputs(evaluator: BaseEvaluator, response: str) -> dict[str, Any]:
 
 
 def test_every_metric_of_the_table_is_in_this_suite():
-    """Those that ask a judge have suites of their own, with a judge to ask."""
-    assert {name for name, row in METRICS.items() if not row.asks} <= set(CASES)
+    """Those that ask a judge or a project in Azure have suites of their own, with one to ask."""
+    asking = {name for name, row in METRICS.items() if row.asks} | set(SAFETY_METRICS)
+    assert METRICS.keys() - asking <= set(CASES)
 
 
 async def test_a_right_answer_passes_and_a_wrong_one_does_not(case):
