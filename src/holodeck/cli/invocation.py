@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from holodeck.lib.redact import Redactor
 
+MAX_MESSAGE = 1900
+"""Characters of a message: what was found may be a value of megabytes."""
 _SHORT_FLAGS = re.compile(r"-[a-zA-Z]+")
 
 
@@ -41,6 +43,12 @@ class Invocation:
 
             self._redactor = Redactor([*self._secrets, *collect()])
         return self._redactor
+
+    def brief(self, text: str) -> str:
+        """`text` clean, and short enough for a message whatever it quotes."""
+        from holodeck.lib.text import abridged
+
+        return abridged(self.clean(text), MAX_MESSAGE)
 
     def clean(self, text: str) -> str:
         """`text` without secrets and control characters."""

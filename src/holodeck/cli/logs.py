@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
 
+from holodeck.cli.invocation import MAX_MESSAGE
 from holodeck.errors import ConfigError
+from holodeck.lib.text import abridged
 from holodeck.lib.ui.live import showing
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
@@ -70,7 +72,10 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record) if self._shows_tracebacks else self._without_traceback(record)
-        return self._clean(text).replace("\n", "\n    ")
+        text = self._clean(text)
+        if not self._shows_tracebacks:
+            text = abridged(text, MAX_MESSAGE)
+        return text.replace("\n", "\n    ")
 
     def _without_traceback(self, record: logging.LogRecord) -> str:
         # On a copy, because other handlers get the record, too.

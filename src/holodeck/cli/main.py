@@ -94,7 +94,7 @@ def run(args: Sequence[str]) -> int:
         click.echo("Interrupted", err=True)
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.message = invocation.clean(error.message)
+        error.message = invocation.brief(error.message)
         error.show()
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program
@@ -112,8 +112,8 @@ def _explain(error: Exception, invocation: Invocation) -> None:
     if invocation.verbosity >= 2:
         import traceback
 
-        line = "".join(traceback.format_exception(error)) + line
-    click.echo(invocation.clean(line), err=True)
+        click.echo(invocation.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
+    click.echo(invocation.brief(line), err=True)
 
 
 def _flushed(code: int) -> int:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+MOST_WARNINGS = 20
+"""`holodeck validate` tells them all."""
+
 
 @click.command()
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
@@ -118,8 +121,10 @@ def _loaded(
     raise_on_errors(findings)
     for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
         raise ConfigError(f"{agent.place(*path)}: {dotted(path)}", lacking)
-    for finding in findings:
+    for finding in findings[:MOST_WARNINGS]:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
+    if len(findings) > MOST_WARNINGS:
+        logger.warning("and %d more; see `holodeck validate`", len(findings) - MOST_WARNINGS)
     return agent, settings
 
 

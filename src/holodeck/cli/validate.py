@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from holodeck.config.findings import Finding
     from holodeck.models.agent import Agent
 
+MOST_SHOWN = 100
+"""Findings; nobody reads more before mending these."""
+
 
 @click.command()
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
@@ -34,8 +37,9 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     except ConfigError as error:
         if not as_json:
             raise
-        found = [Finding("error", "", error.message, error.field)]
-        click.echo(context.ensure_object(Invocation).clean(_as_json(found)))
+        invocation = context.ensure_object(Invocation)
+        found = [Finding("error", "", invocation.brief(error.message), error.field)]
+        click.echo(invocation.clean(_as_json(found)))
         context.exit(ExitCode.CONFIG)
     findings = check(agent)
     wrong = sum(1 for one in findings if strict or one.severity == "error")
@@ -47,7 +51,11 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
 
 
 def _as_text(findings: "list[Finding]", name: str, agent: "Agent", wrong: int) -> str:
-    lines = [str(one) for one in findings]
+    lines = list(map(str, findings))
+    if len(findings) > MOST_SHOWN:
+        errors_first = sorted(findings, key=lambda one: one.severity)
+        lines = list(map(str, errors_first[:MOST_SHOWN]))
+        lines.append(f"and {len(findings) - MOST_SHOWN} more; --json tells all")
     return "\n".join([*lines, f"{name}: {_contents(agent)}: {_verdict(findings, wrong)}"])
 
 

@@ -13,6 +13,7 @@ from holodeck.config.source import Path_
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.inputs import Inputs
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
+from holodeck.lib.paths import is_file
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
@@ -54,7 +55,7 @@ def _check_model(agent: Agent, findings: Findings) -> None:
         return
     if find_spec("xllamacpp") is None:
         findings.of_error(("model",), MissingExtra("local", "model"))
-    if model.name.endswith(".gguf") and not (agent.base_dir / model.name).is_file():
+    if model.name.endswith(".gguf") and not is_file(agent.base_dir / model.name):
         findings.error(("model", "name"), f"there is no file {model.name!r}")
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from holodeck.config.problems import bounded
+from holodeck.config.problems import MAX_MESSAGE, bounded
 from holodeck.config.source import Path_, dotted
 from holodeck.errors import ConfigError
+from holodeck.lib.text import abridged
 from holodeck.models.agent import Agent
 
 Severity = Literal["error", "warning"]
@@ -45,7 +46,8 @@ class Findings:
     def _add(self, severity: Severity, path: Path_, message: str, stops_the_run: bool) -> None:
         where = dotted(path) or self._agent.name
         place = self._agent.place(*path)
-        self.all.append(Finding(severity, where, message, place, stops_the_run))
+        brief = abridged(message, MAX_MESSAGE // 2)  # what it quotes may be megabytes
+        self.all.append(Finding(severity, where, brief, place, stops_the_run))
 
     def of_error(self, path: Path_, error: ConfigError, *, stops_the_run: bool = True) -> None:
         """An error of ours, without the place that it already tells."""

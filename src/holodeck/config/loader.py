@@ -14,7 +14,7 @@ from holodeck.config.files import nearest
 from holodeck.config.problems import config_error
 from holodeck.config.providers import filled
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
-from holodeck.config.source import Source
+from holodeck.config.source import Source, why_unreadable
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig
 
@@ -155,9 +155,12 @@ def load_agent_with_config(
 def agent_file(path: str | Path) -> Path:
     """The agent.yaml that `path` means: itself, or the one in it. Raises FileNotFoundError."""
     file = Path(path)
-    if file.is_dir():
-        file = file / DEFAULT_AGENT_FILE
-    if not file.exists():
+    try:
+        file = file / DEFAULT_AGENT_FILE if file.is_dir() else file
+        exists = file.exists()
+    except OSError as error:  # its name is too long, a folder of it is locked
+        raise errors.FileNotFoundError(str(path), why_unreadable(error)) from error
+    if not exists:
         patterns = ("*.yaml", "*.yml")
         hint = nearest(file, *patterns) or _only_yaml(file.parent)
         raise errors.FileNotFoundError(str(file), f"there is no such file{hint}")

@@ -17,7 +17,7 @@ from holodeck.errors import ConfigError
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 
-MAX_MESSAGE = 2000
+MAX_MESSAGE = 1800
 MAX_PROBLEMS = 100
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from holodeck.config.files import text_of
 from holodeck.errors import ConfigError
+from holodeck.lib.paths import is_file
 
 
 def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
@@ -34,7 +35,7 @@ def check_target(target: str, base_dir: Path, where: str) -> None:
     module, _, attribute = target.partition(":")
     stem = Path(*module.split("."))
     for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-        if (base_dir / file).is_file():
+        if is_file(base_dir / file):
             definition(str(file), attribute.partition(".")[0], base_dir, where)
             return
     if not _is_installed(module.partition(".")[0]):

@@ -112,10 +112,14 @@ def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
         with path.open("rb") as file:
             data = file.read(limit + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise errors.FileNotFoundError(name, f"cannot be read: {reason}") from error
+        raise errors.FileNotFoundError(name, why_unreadable(error)) from error
     if len(data) > limit:
         raise ConfigError(
             name, f"is larger than {limit // 1_000_000} MB; split it or move the data elsewhere"
         )
     return data
+
+
+def why_unreadable(error: OSError) -> str:
+    """What keeps a file from being read, to stand after its name."""
+    return f"cannot be read: {(error.strerror or str(error)).lower()}"

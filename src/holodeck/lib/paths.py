@@ -51,6 +51,14 @@ def file_inside(path: str | Path, folder: Path) -> Path:
     return file
 
 
+def is_file(path: Path) -> bool:
+    """Whether a regular file is to be found there; under a name too long for any, none is."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def _nearest(file: Path) -> str:
     names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
     near = difflib.get_close_matches(file.name, names, n=1)

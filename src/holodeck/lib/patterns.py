@@ -4,11 +4,21 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 
+MAX_LENGTH = 1000
+"""Characters of a pattern; getting ready to search for longer ones can take the library hours,
+which no time limit of its own ends."""
+
 
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
     """The pattern made ready, to be given to `find`. Raises ConfigError."""
     import regex
 
+    if len(pattern) > MAX_LENGTH:
+        raise ConfigError(
+            "pattern",
+            f"a regular expression of {len(pattern):,} characters; {MAX_LENGTH:,} are allowed,"
+            " split it",
+        )
     try:
         return regex.compile(pattern, regex.IGNORECASE if ignore_case else 0)
     except (regex.error, RecursionError, OverflowError) as error:

@@ -45,6 +45,14 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
 
 
+def abridged(text: str, limit: int) -> str:
+    """At most `limit` characters of `text`: its beginning and its end, with `…` between them."""
+    if len(text) <= limit:
+        return text
+    end = limit // 4
+    return f"{text[: limit - end - 1]}…{text[len(text) - end :]}"
+
+
 def one_line(text: str, limit: int) -> str:
     """`text` on one printable line of at most `limit` characters; runs of white space are one."""
     # A space longer than any answer shown would be read only to be thrown away.

@@ -3,6 +3,7 @@
 import difflib
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,9 +86,10 @@ class Shelf:
 
     def _by_path(self, wanted: str, ids: Sequence[str]) -> Path:
         path = Path(wanted)
-        path = path / FILE_NAME if path.is_dir() else path
-        if path.is_file() and path.suffix not in {".yaml", ".yml"}:
-            return path
+        with suppress(OSError):  # so long a name is none of a file, or its folder is locked
+            path = path / FILE_NAME if path.is_dir() else path
+            if path.is_file() and path.suffix not in {".yaml", ".yml"}:
+                return path
         near = difflib.get_close_matches(wanted, ids, n=1)
         hint = f"did you mean {near[0]!r}?" if near else "see `holodeck runs list`"
         if wanted.endswith((".yaml", ".yml")):

@@ -58,13 +58,14 @@ def format_for(path: Path, explicit: str | None = None) -> str:
 
 def check_writable(path: Path) -> None:
     """Raise ConfigError if a report at `path` would fail for a reason that is plain by now."""
-    if path.is_dir():
-        raise ConfigError("--output", f"{str(path)!r} is a folder; name a file")
     try:
+        is_folder = path.is_dir()
         _resolved(path)
     except OSError as error:
         reason = f"{str(path)!r} cannot be written: {error.strerror}"
         raise ConfigError("--output", reason) from error
+    if is_folder:
+        raise ConfigError("--output", f"{str(path)!r} is a folder; name a file")
     folder = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if folder is None or not folder.is_dir():
         raise ConfigError("--output", f"{str(path)!r} cannot be made: {folder} is not a folder")
