@@ -24,7 +24,8 @@ SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
 
 
 class AzureMetric(JudgedMetric):
-    """A metric of Azure AI Evaluation; its 1 to 5 becomes 0 to 1 as (raw - 1) / 4."""
+    """A metric of Azure AI Evaluation; its 1 to 5 becomes 0 to 1 as (raw - 1) / 4, and
+    `task_adherence` is 0 or 1."""
 
     type: Literal["standard", "azure"] = "azure"
     """May be left out."""
