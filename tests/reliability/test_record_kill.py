@@ -9,6 +9,7 @@ import pytest
 
 from support.checks import assert_plain
 from support.fleet import PARALLEL, Fleet, announced
+from support.pace import overload
 
 KILLS = 20
 SIZE = 150
@@ -104,7 +105,7 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     assert_plain(ran)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert ran.code == code
-    assert took < 1.5  # promised is 1.0 on a quiet machine
+    assert took < 1.5 * overload()  # promised is 1.0 on a quiet machine
     assert fleet.report()["interrupted"] is True
     assert len(fleet.report()["results"]) == len(record.finished) == (1 if done else 0)
     assert (record.state, record.ended.exit_code) == ("interrupted", code)

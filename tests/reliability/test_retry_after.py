@@ -11,8 +11,9 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck.models.config import ExecutionConfig
 from support.faults import CASES, TRANSIENT, WAYS, agent_for, outcome_of, run_cases, settings
+from support.pace import overload
 
-SLACK_S = 0.25
+SLACK_S = 0.25 * overload()
 """What two cores that also do other things may take to start a request."""
 BACKOFF_S = 0.05
 

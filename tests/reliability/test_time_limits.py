@@ -8,6 +8,7 @@ import pytest
 from fakes import FakeOpenAI, Reply
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
+from support.pace import overload
 
 LIMIT_S = 0.4
 LATE_S = 1.0
@@ -145,7 +146,7 @@ async def outlasted(folder, answer, limits, fields, said):
         report = await run_cases(agent, folder, config)
         took = time.monotonic() - started
     reasons = list(reasons_of(report))
-    if took > LIMIT_S + LATE_S:
+    if took > LIMIT_S + LATE_S * overload():
         return f"it took {took:.1f} s"
     if report.summary.passed or not any(said in one for one in reasons):
         return f"{report.summary.passed} passed; {reasons}"

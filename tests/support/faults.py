@@ -16,6 +16,7 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestReport
+from support.pace import overload
 from support.server import FakeOpenAI
 from support.wire_types import Reply, Request
 
@@ -68,7 +69,7 @@ def _error(status: int, code: str | None = None, **headers: str) -> Reply:
 
 
 NAMELESS = {"id": "1", "type": "function", "function": {"name": None, "arguments": "{}"}}
-SHORT = ExecutionConfig(attempt_timeout=0.4)
+SHORT = ExecutionConfig(attempt_timeout=0.4 * overload())
 HTML = {"content-type": "text/html"}
 
 TRANSIENT = [
@@ -286,7 +287,7 @@ async def report_of_spoiled(folder: Path, kinds: Sequence[Kind], **fields: Any) 
         spoiled = by_prompt.get(request.prompt)
         return spoiled(request) if spoiled else Reply(f"OK: {request.prompt}")
 
-    limits = ExecutionConfig(attempt_timeout=0.4, max_retries=1)
+    limits = ExecutionConfig(attempt_timeout=0.4 * overload(), max_retries=1)
     with FakeOpenAI(answer) as server:
         agent = agent_for(server, folder, 100, **fields)
         return await run_cases(agent, folder, settings(limits))
