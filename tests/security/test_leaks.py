@@ -55,7 +55,7 @@ def repeat_everything(request):
     "where", ["agent.yaml", ".env", "environment", "substituted", "config.yaml"]
 )
 @pytest.mark.parametrize("flags", [(), ("-v",), ("-vv",)], ids=["plain", "-v", "-vv"])
-def test_no_secret_gets_out(agent_dir, where, flags, record_property):
+def test_no_secret_gets_out(agent_dir, where, flags, tally):
     env = {"DB_PASSWORD": WORD, "SERVICE_TOKEN": TOKEN}
     agent_dir.write("tools.py", TOOLS)
     agent_dir.server.otherwise(repeat_everything)
@@ -114,6 +114,4 @@ def test_no_secret_gets_out(agent_dir, where, flags, record_property):
         for secret in SECRETS
         if secret in text
     ]
-    record_property("looked for", len(written) * len(SECRETS))
-    record_property("leaks", len(leaks))
-    assert leaks == []
+    tally("leaks", leaks, len(written) * len(SECRETS))

@@ -1,9 +1,15 @@
 """A hostile agent.yaml costs next to nothing and is refused in one short line."""
 
-import pytest
+import os
+import re
 
-from support.bounded import run_bounded
+import pytest
+import yaml
+
+from holodeck.config.source import Source
+from holodeck.errors import ConfigError
 from support.checks import assert_plain
+from support.promises import ROOT
 
 HEAD = "name: x\nmodel: {provider: openai, name: m, api_key: k}\ninstructions: {inline: hi}\n"
 CASE = HEAD + "test_cases:\n- input: hi\n"
@@ -35,17 +41,30 @@ BOMBS = {
 }  # fmt: skip
 
 
+LIMIT_MB = 80
+"""More than the imports take."""
+
+
 @pytest.mark.parametrize("where", BOMBS)
-def test_a_bomb_costs_neither_time_nor_memory(tmp_path, where):
+def test_a_bomb_costs_neither_time_nor_memory(tmp_path, cli, tally, where):
     (tmp_path / "agent.yaml").write_text(BOMBS[where])
 
-    ran = run_bounded("validate", cwd=tmp_path)
+    ran = cli.run("validate", cwd=tmp_path)
 
     assert_plain(ran)
-    assert ran.code == 2
-    assert len(ran.stdout + ran.stderr) <= 2048
-    assert ran.seconds < 2
-    assert ran.megabytes < 80
+    assert "more than 1000 alias expansions" in ran.stderr
+    tally("bombs gone off", exceeded(ran, seconds=1, megabytes=LIMIT_MB), 1)
+
+
+def exceeded(ran, *, seconds, megabytes):
+    """What a refusal must not be: another exit code, long, slow or large."""
+    figures = {
+        "exit code": (abs(ran.code - 2), 0),
+        "characters": (len(ran.stdout + ran.stderr), 2048),
+        "seconds": (ran.seconds, seconds),
+        "megabytes": (ran.megabytes, megabytes),
+    }
+    return [f"{name}: {found}" for name, (found, most) in figures.items() if found > most]
 
 
 REFUSED = {
@@ -58,15 +77,13 @@ REFUSED = {
     "a tag of a megabyte": HEAD + "x: !" + "t" * 1_000_000 + " y\n",
     "tabs": HEAD + "x:\n\ty: 1\n",
     "a byte order mark": "\ufeff" + HEAD,
+    "UTF-16": HEAD.encode("utf-16"),
+    "bytes that are no UTF-8": HEAD.encode() + b"x: \xff\n",
     "a NUL": HEAD + "description: a\0b\n",
     "a control character": HEAD + "description: a\x1bb\n",
     "a number of 100,000 digits": CASE + "  ground_truth: " + "9" * 100_000 + "\n",
-    "a wrong value of 10 MB": HEAD.replace("openai", "x" * 10_000_000),
-    "100,000 unknown keys": HEAD + "".join(f"k{n}: 1\n" for n in range(100_000)),
-    "20,000 wrong cases": HEAD + "test_cases:\n" + "- {inptu: hi}\n" * 20_000,
     "a list for a name": HEAD.replace("name: x", "name: [" + "x, " * 100_000 + "]"),
     "a key twice": HEAD + "name: y\n",
-    "a key of a model twice": HEAD.replace("name: m", "name: m, name: n"),
     "a key of a case twice": CASE + "  input: again\n",
     "a second document": HEAD + "---\n" + HEAD,
     "an anchor in itself": HEAD + "x: &a [*a]\n",
@@ -79,56 +96,82 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_agent_is_refused_in_a_few_words(tmp_path, what):
-    (tmp_path / "agent.yaml").write_text(REFUSED[what], encoding="utf-8")
+def test_what_is_no_agent_is_refused_in_a_few_words(tmp_path, cli, tally, what):
+    given = REFUSED[what]
+    raw = given if isinstance(given, bytes) else given.encode()
+    (tmp_path / "agent.yaml").write_bytes(raw)
 
-    ran = run_bounded("validate", cwd=tmp_path)
+    ran = cli.run("validate", cwd=tmp_path)
 
     assert_plain(ran)
-    assert ran.code == 2
-    assert len(ran.stdout + ran.stderr) <= 2048
-    assert ran.seconds < 10
-    assert ran.megabytes < 400
+    assert "RecursionError" not in ran.stderr
+    tally("hostile files that cost something", exceeded(ran, seconds=2, megabytes=200), 1)
 
 
-def test_utf_16_is_refused(tmp_path):
-    (tmp_path / "agent.yaml").write_bytes(HEAD.encode("utf-16"))
-
-    ran = run_bounded("validate", cwd=tmp_path)
-
-    assert (ran.code, ran.stderr.count("UTF-16")) == (2, 1)
-
-
-def test_a_file_of_100_mb_is_not_read(tmp_path):
+def test_a_file_of_100_mb_is_not_read(tmp_path, cli, tally):
     with (tmp_path / "agent.yaml").open("w") as file:
         file.write(HEAD)
-        file.writelines(["# " + "x" * 998 + "\n"] * 100_000)
+        file.truncate(100_000_000)
 
-    ran = run_bounded("validate", cwd=tmp_path)
+    ran = cli.run("validate", cwd=tmp_path)
 
-    assert ran.code == 2
     assert "larger than 20 MB" in ran.stderr
-    assert ran.seconds < 2
-    assert ran.megabytes < 200
-
-
-def test_both_places_of_a_key_that_stands_there_twice_are_named(tmp_path):
-    (tmp_path / "agent.yaml").write_text(HEAD + "name: y\n")
-
-    ran = run_bounded("validate", cwd=tmp_path)
-
-    assert "agent.yaml:4:1" in ran.stderr
-    assert "line 1, column 1" in ran.stderr
+    tally("hostile files that cost something", exceeded(ran, seconds=2, megabytes=200), 1)
 
 
 @pytest.mark.parametrize("name", ["/dev/zero", "/dev/urandom", "fifo", "folder/"])
-def test_a_device_or_pipe_is_no_agent(tmp_path, name):
-    import os
-
+def test_a_device_or_pipe_is_no_agent(tmp_path, cli, name):
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
 
-    ran = run_bounded("validate", name, cwd=tmp_path, timeout=10)
+    ran = cli.run("validate", name, cwd=tmp_path)
 
     assert_plain(ran)
     assert ran.code == 2
+
+
+FULL = yaml.safe_load((ROOT / "agent.yaml.example").read_text()) | {
+    "backend": {"type": "http", "url": "http://x", "headers": {"a": "b"}, "request": {"c": 1}},
+    "response_format": {"type": "object", "properties": {"a": {"type": "string"}}},
+    "execution": {"max_retries": 1},
+    "observability": {"traces": {"capture_content": True}, "exporters": {"console": {}, "x": {}}},
+    "evaluations": {"metrics": [{"metric": "bleu", "threshold": 0.5}]},
+}
+
+
+def mappings(value, path=()):
+    """The path of every mapping with a key in it, and that key."""
+    if isinstance(value, dict) and value:
+        yield path, next(iter(value))
+    children = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in children:
+        if isinstance(child, dict | list):
+            yield from mappings(child, (*path, key))
+
+
+def written(value, twice, path=()):
+    """As flow YAML, one thing a line; the mapping at `twice` has its first key twice."""
+    if isinstance(value, list):
+        items = [written(one, twice, (*path, index)) for index, one in enumerate(value)]
+        return "[\n" + ",\n".join(items) + "\n]"
+    if not isinstance(value, dict):
+        return yaml.safe_dump(str(value), default_style='"', width=10**6).strip()
+    pairs = [f"{key}: {written(one, twice, (*path, key))}" for key, one in value.items()]
+    again = [f"{next(iter(value))}: 1"] if path == twice else []
+    return "{\n" + ",\n".join(pairs + again) + "\n}"
+
+
+@pytest.mark.parametrize("path", dict(mappings(FULL)), ids=lambda path: ".".join(map(str, path)))
+def test_both_places_of_a_key_that_stands_there_twice_are_named(path):
+    key = dict(mappings(FULL))[path]
+    Source.of(written(FULL, None), "agent.yaml")  # is well-formed
+
+    text = written(FULL, path)
+    with pytest.raises(ConfigError) as caught:
+        Source.of(text, "agent.yaml")
+
+    place = re.search(r"agent\.yaml:(\d+):.* already on line (\d+), column", str(caught.value))
+    second, first = (text.splitlines()[int(number) - 1] for number in place.groups())
+    assert first.startswith(f"{key}: ")
+    assert second == f"{key}: 1"
+    assert text.index(first) < text.rindex(second)
