@@ -62,7 +62,7 @@ def test_what_is_found_in_5_000_cases_is_told_of_some(tmp_path, cli):
 
     ran = cli.run("validate", cwd=tmp_path)
 
-    assert len(ran.stdout) < 5_000
+    assert len(ran.stdout) < 20_000
     assert "and 4900 more; --json tells all" in ran.stdout
 
 
