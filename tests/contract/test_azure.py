@@ -373,6 +373,7 @@ def test_both_spellings_in_agent_yaml_give_a_row_with_its_costs(agent_dir, fake_
         {"type": "standard", "metric": "groundedness"},
     ]
     agent_dir.write_agent(
+        backend="chat",  # the quickest to start
         evaluations={"model": agent_dir.model(name="wise"), "metrics": metrics},
         test_cases=[case("capital", QUERY, retrieval_context=PASSAGES)],
     )
