@@ -16,6 +16,13 @@ PATHS = {
         "BackendTimeoutError", "ConfigError", "EvaluationError", "ExecutionError",
         "FileNotFoundError", "HoloDeckError", "ValidationError",
     ],
+    "holodeck.lib.evaluators.azure_ai": [
+        "CoherenceEvaluator",
+        "FluencyEvaluator",
+        "GroundednessEvaluator",
+        "RelevanceEvaluator",
+        "SimilarityEvaluator",
+    ],
     "holodeck.lib.evaluators.base": ["BaseEvaluator", "EvaluationError", "RetryConfig"],
     "holodeck.lib.evaluators.nlp_metrics": ["BLEUEvaluator", "METEOREvaluator", "ROUGEEvaluator"],
     "holodeck.lib.evaluators.param_spec": ["EvalParam", "ParamSpec"],
