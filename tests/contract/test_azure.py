@@ -209,12 +209,12 @@ MALFORMED = {
     "no reason": (verdict(1, reason=" "), "reason: is empty"),
     "empty": ("", "is empty"),
 }
-malformed = pytest.mark.parametrize(("answer", "wrong"), MALFORMED.values(), ids=MALFORMED)
 
 
 @every_metric
-@malformed
-async def test_a_malformed_verdict_is_never_a_score(build, server, metric, answer, wrong):
+@pytest.mark.parametrize("kind", ["prose", "fenced", "wrong keys", "out of range", "empty"])
+async def test_a_malformed_verdict_is_never_a_score(build, server, metric, kind):
+    answer, wrong = MALFORMED[kind]
     server.otherwise(answer)
     evaluator = build(metric)
 
@@ -225,7 +225,7 @@ async def test_a_malformed_verdict_is_never_a_score(build, server, metric, answe
     assert len(server.requests) == 2
 
 
-@malformed
+@pytest.mark.parametrize(("answer", "wrong"), MALFORMED.values(), ids=MALFORMED)
 async def test_a_malformed_verdict_can_be_mended_once(build, server, answer, wrong):
     server.reply(answer).reply(verdict(5))
     evaluator = build("coherence")
@@ -244,8 +244,10 @@ async def test_a_case_that_the_judge_skips_is_an_error(build, server, metric):
         await evaluator.evaluate(**inputs(evaluator))
 
 
-@every_metric
-@pytest.mark.parametrize("status", [429, 503, 400, 401])
+REFUSALS = [(metric, 429) for metric in AZURE_METRICS] + [("fluency", n) for n in (503, 400, 401)]
+
+
+@pytest.mark.parametrize(("metric", "status"), REFUSALS)
 async def test_a_judge_that_refuses_is_an_error_at_once(build, server, metric, status):
     """The library itself would try ten times, waiting longer and longer."""
     server.otherwise(status=status, content="not today")
