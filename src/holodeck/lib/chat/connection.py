@@ -5,6 +5,7 @@ import base64
 import ssl
 from dataclasses import dataclass
 from functools import cached_property
+from ipaddress import ip_address
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -182,7 +183,8 @@ class Connections:
             server.host,
             server.port,
             ssl=self._tls() if server.is_secure else None,
-            happy_eyeballs_delay=0.25,
+            # Racing one address against none costs time, and loses a socket if it is cancelled.
+            happy_eyeballs_delay=None if _is_address(server.host) else 0.25,
         )
         return connection
 
@@ -222,3 +224,12 @@ def proxy_header(proxy: str) -> str:
         return ""
     words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return f"Proxy-Authorization: Basic {base64.b64encode(words.encode()).decode()}\r\n"
+
+
+def _is_address(host: str) -> bool:
+    """Whether the host is written as the one address that it has."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
