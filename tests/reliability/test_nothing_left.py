@@ -82,6 +82,27 @@ async def test_cancelling_leaves_nothing_behind(way, tmp_path, monkeypatch, reco
     record_property("counted", f"left after a cancel: 0 of {len(WAITS)} ways to wait ({way})")
 
 
+@pytest.mark.parametrize("way", WAYS)
+async def test_cancelling_while_connections_are_made_loses_none(way, tmp_path):
+    """Cancelled after ever more steps of the loop; a lost socket is a ResourceWarning, an error."""
+    with FakeOpenAI(Reply("x", fault="hang")) as server:
+        agent = agent_for(server, tmp_path, 10, **WAYS[way])
+        for steps in range(1, 41):
+            executor = TestExecutor(
+                str(tmp_path / "agent.yaml"),
+                agent_config=agent,
+                resolved_execution_config=settings(ExecutionConfig()),
+            )
+            run = asyncio.create_task(executor.execute_tests())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            run.cancel()
+            await asyncio.wait({run})
+    gc.collect()
+
+    assert children() == []
+
+
 async def cancelled_in_the_middle(server, folder, fields, limits):
     agent = agent_for(server, folder, CASES, **fields)
     if "evaluations" in fields:
