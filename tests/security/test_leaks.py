@@ -45,17 +45,33 @@ def repeat_everything(request):
         return Reply(status=int(request.prompt.split()[1]), content=said)
     if "garbage" in request.prompt:
         return Reply(body=said.encode())
+    if "pieces" in request.prompt:
+        return Reply(said, fault="drip", drip_s=0)
     if "call" in request.prompt and not request.tool_results:
         names = ("echo", "broken", f"none-{WORD}")
         return Reply(tool_calls=[(name, {"text": said}) for name in names])
     return Reply(said)
 
 
+# Where the key is written, what is to be shown, and by which way the provider is asked: Semantic
+# Kernel takes seconds to import, and -vv shows all that the others do.
 @pytest.mark.parametrize(
-    "where", ["agent.yaml", ".env", "environment", "substituted", "config.yaml"]
+    ("where", "flags", "backend"),
+    [
+        ("agent.yaml", ("-vv",), "chat"),
+        (".env", ("-vv",), "chat"),
+        ("environment", ("-vv",), "chat"),
+        ("substituted", ("-vv",), "chat"),
+        ("config.yaml", ("-vv",), "chat"),
+        ("agent.yaml", (), "chat"),
+        ("config.yaml", ("-v",), "chat"),
+        ("agent.yaml", ("-vv",), "semantic_kernel"),
+        ("environment", (), "semantic_kernel"),
+        (".env", ("-v",), "semantic_kernel"),
+    ],
+    ids=str,
 )
-@pytest.mark.parametrize("flags", [(), ("-v",), ("-vv",)], ids=["plain", "-v", "-vv"])
-def test_no_secret_gets_out(agent_dir, where, flags, tally):
+def test_no_secret_gets_out(agent_dir, where, flags, backend, tally):
     env = {"DB_PASSWORD": WORD, "SERVICE_TOKEN": TOKEN}
     agent_dir.write("tools.py", TOOLS)
     agent_dir.server.otherwise(repeat_everything)
@@ -75,6 +91,7 @@ def test_no_secret_gets_out(agent_dir, where, flags, tally):
         agent_dir.write("config.yaml", json.dumps({"providers": {"openai": {"api_key": KEY}}}))
     with collector() as traces:
         agent_dir.write_agent(
+            backend=backend,
             model=model,
             tools=tools,
             execution={"max_retries": 1, "retry_delay": 0},
@@ -91,27 +108,62 @@ def test_no_secret_gets_out(agent_dir, where, flags, tally):
                 case("error 401", "error 401", contains="x"),
                 case("error 500", "error 500", contains="x"),
                 case("garbage", "garbage", contains="x"),
+                case("pieces", "pieces", contains="x"),
                 case("call", "call", contains="x", expected_tools=["echo"]),
                 case("asks for it", f"{WORD}?", contains=WORD),
             ],
         )
-        given = {path: path.read_bytes() for path in agent_dir.path.rglob("*") if path.is_file()}
+        given = list(agent_dir.path.rglob("*"))
 
         ran = agent_dir.run("test", *flags, "-o", "r.md", "-o", "r.json", env=env)
 
     assert ran.code in {1, 3}, ran.stderr
     assert {r.headers["authorization"] for r in agent_dir.server.requests} == {f"Bearer {KEY}"}
-    written = {"stdout": ran.stdout, "stderr": ran.stderr, "traces": str(traces.spans)}
-    written |= {
-        str(path.relative_to(agent_dir.path)): path.read_text("utf-8", "replace")
-        for path in agent_dir.path.rglob("*")
-        if path.is_file() and path not in given and path.suffix != ".pyc"
-    }
+    written = everything_written(agent_dir, ran, given) | {"traces": str(traces.spans)}
     assert {"r.md", "r.json"} <= set(written)
-    leaks = [
+    assert f"***{KEY[-4:]}" in written["r.json"]
+    tally("leaks", leaks(written), len(written) * len(SECRETS))
+
+
+def everything_written(agent_dir, ran, given):
+    """What a run wrote, by where it did: its streams and each file that was not there before."""
+    files = {path for path in agent_dir.path.rglob("*") if path.is_file()} - set(given)
+    written = {
+        str(path.relative_to(agent_dir.path)): path.read_text("utf-8", "replace")
+        for path in files
+        if path.suffix != ".pyc"
+    }
+    assert any(name.endswith("run.jsonl") for name in written)
+    return written | {"stdout": ran.stdout, "stderr": ran.stderr}
+
+
+def leaks(written):
+    return [
         (name, secret, text[max(0, text.index(secret) - 60) :][:150])
         for name, text in written.items()
         for secret in SECRETS
         if secret in text
     ]
-    tally("leaks", leaks, len(written) * len(SECRETS))
+
+
+def test_no_secret_of_an_http_agent_gets_out(agent_dir, tally):
+    agent_dir.server.otherwise(
+        lambda request: Reply(status=200 + 300 * (request.number % 2), content=f"{KEY} {WORD}")
+    )
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={
+            "type": "http",
+            "url": agent_dir.server.root.replace("://", f"://user:{WORD}@") + f"/{KEY}?k={WORD}",
+            "headers": {"authorization": f"Bearer {KEY}", "x-other": "${DB_PASSWORD}"},
+        },
+        test_cases=[case("says it", KEY, contains=WORD), case("again", "hi", contains="x")],
+    )
+    given = list(agent_dir.path.rglob("*"))
+
+    ran = agent_dir.run("test", "-vv", "-o", "r.md", env={"DB_PASSWORD": WORD})
+
+    assert ran.code in {1, 3}, ran.stderr
+    written = everything_written(agent_dir, ran, given)
+    tally("leaks", leaks(written), len(written) * len(SECRETS))
