@@ -1,12 +1,16 @@
 """A regular expression that explodes costs its time limit, wherever it stands."""
 
 import time
+from contextlib import contextmanager, suppress
 
 import pytest
+import yaml
 
 from fakes import case
 from holodeck.config.syntax import decode
+from holodeck.errors import EvaluationError
 from holodeck.lib.observability.content import TOO_SLOW, Content
+from holodeck.lib.patterns import MAX_LENGTH, compiled, find
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.text import one_line, printable
@@ -23,12 +27,12 @@ def test_a_metric_takes_its_time_limit_and_the_others_run_on(bot_dir, write_bot)
         test_cases=[
             *(
                 case(f"{pattern} {len(text)}", text, evaluations=[
-                    {"metric": "regex", "pattern": pattern, "time_limit_ms": 300}
+                    {"metric": "regex", "pattern": pattern, "time_limit_ms": 200}
                 ])
                 for pattern in EXPLODING for text in ANSWERS[:2]
             ),
             case("fine", "hello", contains="hello"),
-        ]
+        ],
     )  # fmt: skip
 
     ran = bot_dir.run("test", timeout=30)
@@ -36,48 +40,84 @@ def test_a_metric_takes_its_time_limit_and_the_others_run_on(bot_dir, write_bot)
     assert_plain(ran)
     assert ran.code in {1, 4}
     assert "PASS fine" in ran.stdout
-    assert ran.seconds < 15
+
+
+@pytest.fixture
+def in_time(tally):
+    """Counts the work of the processor in the block as a hang if it takes longer than a second.
+
+    A matcher's own limit is one second; the rest is for what surrounds it.
+    """
+
+    @contextmanager
+    def block(what, seconds=1.3):
+        started = time.process_time()
+        yield
+        took = time.process_time() - started
+        tally("patterns that hang", [f"{what}: {took:.1f} s"] if took > seconds else [], 1)
+
+    return block
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
-@pytest.mark.parametrize("text", ANSWERS, ids=len)
-def test_a_tool_matcher_ends_in_time(pattern, text):
+@pytest.mark.parametrize("text", [ANSWERS[0], ANSWERS[2]], ids=len)
+def test_a_tool_matcher_ends_in_time(pattern, text, in_time):
     wanted = {"name": "t", "args": {"q": {"regex": pattern}}}
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
-    started = time.monotonic()
-    try:
-        [check] = check_tools(checked, [ToolInvocation(name="t", args={"q": text})])
-    except Exception as error:  # noqa: BLE001
-        assert "takes longer than" in str(error)  # noqa: PT017
-    else:
-        assert not check.passed
-    assert time.monotonic() - started < 3
+
+    with in_time(pattern):
+        try:
+            [check] = check_tools(checked, [ToolInvocation(name="t", args={"q": text})])
+        except EvaluationError as error:
+            assert "takes longer than" in str(error)  # noqa: PT017
+        else:
+            assert not check.passed
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
 @pytest.mark.parametrize("text", ANSWERS[:2], ids=len)
-def test_a_redaction_pattern_that_explodes_hides_everything(pattern, text):
-    started = time.monotonic()
+def test_a_redaction_pattern_that_explodes_hides_everything(pattern, text, in_time):
+    with in_time(pattern):
+        shown = Content([pattern]).masked(text)
 
-    shown = Content([pattern]).masked(text)
-
-    assert time.monotonic() - started < 2
     assert shown in {text, TOO_SLOW}
 
 
-def test_a_pattern_of_100_kb_is_compiled_or_refused_in_time(bot_dir, write_bot):
-    for pattern in ("(a|b)" * 20_000, "(" * 50_000, "a{1000}{1000}{1000}", "[" * 100_000):
-        write_bot(
-            test_cases=[
-                case("x", "ab", evaluations=[{"metric": "regex", "pattern": pattern}]),
-            ]
+LONG_PATTERNS = {
+    "groups": "(a|b)" * 20_000,
+    "open groups": "(" * 50_000,
+    "open sets": "[" * 100_000,
+    "repeated words": "aab" * 40_000,
+}
+
+
+@pytest.mark.parametrize("what", LONG_PATTERNS)
+def test_a_pattern_of_100_kb_is_refused_at_once(tmp_path, cli, tally, what):
+    check = {"metric": "regex", "pattern": LONG_PATTERNS[what]}
+    (tmp_path / "agent.yaml").write_text(
+        yaml.safe_dump(
+            {
+                "name": "x",
+                "backend": "http://x",
+                "test_cases": [{"input": "x", "evaluations": [check]}],
+            }
         )
+    )
 
-        ran = bot_dir.run("test", timeout=30)
+    ran = cli.run("validate", cwd=tmp_path)
 
-        assert_plain(ran)
-        assert ran.code in {1, 2, 4}
-        assert len(ran.stdout + ran.stderr) < 4000
+    assert (ran.code, "1,000 are allowed" in ran.stdout) == (2, True)
+    tally("patterns that hang", [what] if ran.seconds > 1 else [], 1)
+
+
+@pytest.mark.parametrize(
+    "part", ["ss", "aab", "a", "k\u212a", "\ufb01", "(ab)?", "(?:a|b)", "\\p{L}"]
+)
+def test_the_longest_pattern_there_may_be_is_ready_in_time(part, in_time):
+    pattern = part * (MAX_LENGTH // len(part))
+    for text in (ANSWERS[2], part * 100_000):
+        with in_time(part, seconds=2), suppress(TimeoutError):
+            find(compiled(pattern, ignore_case=True), text, 0.2)
 
 
 SLOW_FOR_CARELESS_PATTERNS = [
@@ -104,16 +144,16 @@ SLOW_FOR_CARELESS_PATTERNS = [
 def test_our_own_patterns_take_a_long_text_without_pausing(text):
     redactor = Redactor(["the-key-of-the-agent"])
     for treat in (redactor.redact, printable, lambda text: one_line(text, 200)):
-        started = time.monotonic()
+        started = time.process_time()
 
         treat(text)
 
-        assert time.monotonic() - started < 3
+        assert time.process_time() - started < 1.5
 
 
 def test_decoding_a_long_line_takes_no_time():
-    started = time.monotonic()
+    started = time.process_time()
 
     decode(b"a" * 10_000_000, "x")
 
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 1
