@@ -76,8 +76,8 @@ def test(  # noqa: PLR0913, PLR0917 - one argument per option
 
     Results go to stdout, logs to stderr. Exit codes: 0 all passed, 1 a test failed, 2 the
     configuration is wrong, 3 the agent could not be run, 4 a metric could not be computed,
-    5 nothing was tested, 130 interrupted, 143 terminated. Of several, the first of 3, 4, 1, 5 is
-    told.
+    5 nothing or not everything was tested, 130 interrupted, 143 terminated. Of several, the first
+    of 3, 4, 1, 5 is told.
     """
     from holodeck.cli.outputs import targets_for
     from holodeck.cli.resuming import resumed
