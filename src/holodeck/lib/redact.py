@@ -57,6 +57,7 @@ _SECRET_KEY = re.compile(rf"(?i)(?:{_NAME}|secret|authorization)")
 
 _NOTHING_TO_HIDE = (int, float, Enum)
 ModelT = TypeVar("ModelT", bound=BaseModel)
+PartT = TypeVar("PartT")
 
 
 class Redactor:
@@ -85,9 +86,16 @@ class Redactor:
             text = _KEY_COLON.sub(_mask_value, _ASSIGNED.sub(_mask_value, text))
         return text
 
-    def redact_report(self, report: ModelT) -> ModelT:
+    def redact_report(self, report: PartT) -> PartT:
         """The same report, or any part of one, without secrets; its verdicts stay as they are."""
-        return cast(ModelT, self._walk(report))
+        texts = list[str]()
+        if _gather(report, texts):
+            # Searched in one go, as nearly all have nothing to hide. No secret spans two lines but
+            # a private key, so none can hide behind the end of another text.
+            text = "\n".join(texts)
+            if self.redact(text) == text:
+                return report
+        return cast(PartT, self._walk(report))
 
     def _walk(self, value: Any) -> Any:
         if not value or isinstance(value, _NOTHING_TO_HIDE):
@@ -115,6 +123,28 @@ class Redactor:
         if isinstance(key, str) and isinstance(value, str) and _SECRET_KEY.fullmatch(key):
             return _mask(value) if value else value
         return self._walk(value)
+
+
+def _gather(value: Any, texts: list[str]) -> bool:
+    """Collect every text in `value`; whether these tell all, as no key says it has a secret."""
+    if isinstance(value, str):
+        texts.append(value)
+        return True
+    if not value or isinstance(value, _NOTHING_TO_HIDE):
+        return True
+    parts: Iterable[Any] = ()
+    if isinstance(value, BaseModel):
+        parts = vars(value).values()
+    elif isinstance(value, list | tuple):
+        parts = value
+    elif isinstance(value, dict):
+        if any(isinstance(key, str) and _SECRET_KEY.fullmatch(key) for key in value):
+            return False
+        parts = (*value, *value.values())
+    for part in parts:  # noqa: SIM110 - all() takes twice as long
+        if not _gather(part, texts):
+            return False
+    return True
 
 
 def _is_suspicious(lower: str) -> bool:

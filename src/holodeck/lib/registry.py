@@ -2,16 +2,19 @@
 
 import difflib
 import importlib
-import importlib.metadata
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
 from holodeck.lib.paths import file_inside
 from holodeck.lib.user_code import import_file
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 T = TypeVar("T")
 
@@ -43,7 +46,10 @@ class Registry(Generic[T]):
             return cast(T, _attribute_of_ours(target))
         if ":" in name:
             return cast(T, load_attribute(name, base_dir, where=where))
-        for entry in importlib.metadata.entry_points(group=f"holodeck.{self.kind}", name=name):
+        # Imported here because names outside the table are rare.
+        from importlib.metadata import entry_points  # noqa: PLC0415
+
+        for entry in entry_points(group=f"holodeck.{self.kind}", name=name):
             return cast(T, _from_entry_point(entry, where))
         raise ConfigError(where, unknown_name(self.kind, name, self._table))
 
@@ -85,12 +91,13 @@ def _is_dotted(text: str) -> bool:
     return all(part.isidentifier() for part in text.split("."))
 
 
+@cache
 def _attribute_of_ours(target: str) -> Any:
     module_name, _, attribute = target.partition(":")
     return getattr(importlib.import_module(module_name), attribute)
 
 
-def _from_entry_point(entry: importlib.metadata.EntryPoint, where: str) -> Any:
+def _from_entry_point(entry: "EntryPoint", where: str) -> Any:
     with _failures_named(f"entry point {entry.value!r}", where):
         return entry.load()
 

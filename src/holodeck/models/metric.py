@@ -1,5 +1,6 @@
 """What all metrics have: how they are run, and what reports call them."""
 
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -47,15 +48,18 @@ class MetricSettings(Model):
 
     def options(self) -> dict[str, Any]:
         """What its own keys say, under the names they have in agent.yaml."""
-        fields = type(self).model_fields
-        return {
-            field.alias or name: getattr(self, name)
-            for name, field in fields.items()
-            if name not in MetricSettings.model_fields and name not in self.not_options
-        }
+        return {key: getattr(self, name) for key, name in _option_fields(type(self))}
 
     not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
     """Keys that say which metric it is and not how it is computed."""
+
+
+@cache
+def _option_fields(metric: type[MetricSettings]) -> tuple[tuple[str, str], ...]:
+    """Key in agent.yaml and name of each field; once for a kind, as every case may have its own."""
+    no_options = MetricSettings.model_fields.keys() | metric.not_options
+    fields = metric.model_fields
+    return tuple((fields[name].alias or name, name) for name in fields if name not in no_options)
 
 
 class JudgedMetric(MetricSettings):

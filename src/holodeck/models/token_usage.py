@@ -1,5 +1,7 @@
 """Tokens that a model call cost."""
 
+from functools import cache
+
 from pydantic import model_validator
 
 from holodeck.models.base import Count, Model
@@ -21,7 +23,7 @@ class TokenUsage(Model):
     @classmethod
     def zero(cls) -> "TokenUsage":
         """Nothing spent."""
-        return cls()
+        return _nothing()
 
     @classmethod
     def of(cls, prompt_tokens: int, completion_tokens: int) -> "TokenUsage":
@@ -33,8 +35,16 @@ class TokenUsage(Model):
         )
 
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
+        if not self.total_tokens:
+            return other
         return TokenUsage(
             prompt_tokens=self.prompt_tokens + other.prompt_tokens,
             completion_tokens=self.completion_tokens + other.completion_tokens,
             total_tokens=self.total_tokens + other.total_tokens,
         )
+
+
+@cache
+def _nothing() -> TokenUsage:
+    """One for all, as each case begins with it."""
+    return TokenUsage()

@@ -91,3 +91,31 @@ def test_a_report_is_redacted_down_to_tool_arguments_and_keeps_its_verdicts():
     assert shown.results[0].tool_invocations[0].args["password"] == "***"
     assert shown.results[0].outcome is Outcome.PASSED
     assert TestReport.model_validate_json(shown.model_dump_json()) == shown
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "secret"),
+    [
+        ("password=***abcd", "api_key=hunter2-hunter2", "hunter2"),
+        ("see https://", "user:hunter2@example.com", None),
+        ("a bearer ", "hunter2hunter2", None),
+        ("sk-", "proj-hunter2-hunter2", None),
+        ("safe", "a\nsk-hunter2-hunter2-hunter2", "hunter2"),
+    ],
+)
+def test_texts_of_a_report_are_searched_each_by_itself(first, second, secret):
+    report = a_result(errors=[first, second])
+
+    shown = Redactor().redact_report(report)
+
+    assert shown.errors == [Redactor().redact(first), Redactor().redact(second)]
+    assert secret is None or secret not in shown.errors[1]
+
+
+@given(st.lists(st.text("sk-abc123 :=/@\n\0*'\"eyJ.password"), max_size=4))
+def test_a_report_hides_what_each_of_its_texts_hides(texts):
+    report = a_result(errors=texts)
+
+    assert Redactor(["abc123"]).redact_report(report).errors == [
+        Redactor(["abc123"]).redact(text) for text in texts
+    ]

@@ -66,7 +66,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
     files = [_digest(file.path, folder) for file in case.files or []]
     parts = [text, *files, *_metric_code(case.evaluations or [], folder)]
-    return PlannedCase.model_construct(name=case.name, hash=_hash_of_text("\0".join(parts)))
+    return PlannedCase(name=case.name, hash=_hash_of_text("\0".join(parts)))
 
 
 def _metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:
