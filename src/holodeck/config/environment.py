@@ -1,6 +1,7 @@
 """What the environment says about the machine: where caches lie, and whether the network is off."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from holodeck.errors import ConfigError
@@ -47,6 +48,11 @@ def proxy_for(url: str) -> str | None:
     if not proxy.startswith("http://"):
         raise ConfigError("HTTPS_PROXY", "only proxies that begin with http:// are supported")
     return proxy
+
+
+def put(variables: Mapping[str, str]) -> None:
+    """Set variables for a library that takes its settings from nowhere else."""
+    os.environ.update(variables)
 
 
 def hub_url() -> str | None:

@@ -1,9 +1,10 @@
 """Metrics that DeepEval computes with the help of a judge."""
 
 from enum import StrEnum
-from typing import Annotated, ClassVar, Literal, get_args
+from itertools import pairwise
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.metric import JudgedMetric, MetricKind
@@ -30,8 +31,29 @@ DeepEvalName = Literal[
     "tool_correctness",
     "argument_correctness",
     "json_correctness",
+    "conversation_completeness",
+    "knowledge_retention",
+    "role_adherence",
+    "turn_relevancy",
+    "conversational_geval",
 ]
 DEEPEVAL_METRICS: tuple[str, ...] = get_args(DeepEvalName)
+
+_NEEDED = {
+    "prompt_alignment": "prompt_instructions",
+    "json_correctness": "schema",
+    "role_adherence": "chatbot_role",
+}
+"""The key without which a metric says nothing."""
+_OWN = {
+    **{metric: frozenset({key}) for metric, key in _NEEDED.items()},
+    "summarization": frozenset({"assessment_questions"}),
+    "conversational_geval": frozenset({"criteria", "evaluation_steps", "rubric"}),
+}
+"""The keys that only one metric has."""
+_SOMEONES = frozenset().union(*_OWN.values())
+_NO_REASON = frozenset({"conversational_geval"})
+"""Metrics whose reason comes with the score."""
 
 
 class RubricBand(Model):
@@ -41,6 +63,26 @@ class RubricBand(Model):
     """First and last score of the band, of 0 to 10."""
     expected_outcome: NonBlank
     """What such an answer is like."""
+
+    @model_validator(mode="after")
+    def _goes_up(self) -> "RubricBand":
+        first, last = self.score
+        if first > last:
+            raise ValueError(f"'score' goes down; write [{last}, {first}]")
+        return self
+
+
+def _bands_apart(bands: list[RubricBand]) -> list[RubricBand]:
+    ordered = sorted(band.score for band in bands)
+    for (_, last), (first, _) in pairwise(ordered):
+        if first <= last:
+            raise ValueError(f"the score {first} is in two bands")
+    if ordered[0][0] == ordered[-1][1]:
+        raise ValueError("all bands together hold one score only")
+    return bands
+
+
+Rubric = Annotated[list[RubricBand], Field(min_length=1), AfterValidator(_bands_apart)]
 
 
 class GEvalMetric(JudgedMetric):
@@ -61,8 +103,8 @@ class GEvalMetric(JudgedMetric):
     """What of the case the judge sees."""
     strict_mode: bool = False
     """Whether the judge says only 0 or 1."""
-    rubric: Annotated[list[RubricBand], Field(min_length=1)] | None = None
-    """Bands of scores and what they mean."""
+    rubric: Rubric | None = None
+    """Bands of scores and what they mean; the first score becomes 0 and the last 1."""
 
     @property
     def kind(self) -> MetricKind:
@@ -128,6 +170,33 @@ class DeepEvalMetric(JudgedMetric):
     """Questions that a good summary answers; for `summarization`."""
     schema_: dict[str, Json] | None = Field(default=None, alias="schema")
     """The JSON schema; for `json_correctness`."""
+    chatbot_role: NonBlank | None = None
+    """What the agent is to be; for `role_adherence`."""
+    criteria: NonBlank | None = None
+    """What makes a conversation good; for `conversational_geval`."""
+    evaluation_steps: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """The steps to judge by, instead of `criteria`; for `conversational_geval`."""
+    rubric: Rubric | None = None
+    """Bands of scores and what they mean; for `conversational_geval`."""
+
+    @model_validator(mode="after")
+    def _has_the_right_keys(self) -> "DeepEvalMetric":
+        given = {name for name, value in super().options().items() if value is not None}
+        needed = _NEEDED.get(self.metric)
+        if needed is not None and needed not in given:
+            raise ValueError(f"'{needed}' is missing, without which {self.metric} says nothing")
+        if self.metric == "conversational_geval" and not given & {"criteria", "evaluation_steps"}:
+            raise ValueError("'criteria' is missing: say what makes a conversation good")
+        for key in sorted(given & (_SOMEONES - _OWN.get(self.metric, frozenset()))):
+            raise ValueError(f"'{key}' is not a key of {self.metric}; remove it")
+        return self
+
+    def options(self) -> dict[str, Any]:
+        """What the keys of this very metric say."""
+        without = _SOMEONES - _OWN.get(self.metric, frozenset())
+        if self.metric in _NO_REASON:
+            without |= {"include_reason"}
+        return {name: value for name, value in super().options().items() if name not in without}
 
     @property
     def kind(self) -> MetricKind:

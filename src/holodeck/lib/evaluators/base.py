@@ -3,22 +3,32 @@
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 
-__all__ = ["BaseEvaluator", "EvaluationError", "Grade", "Observation", "RetryConfig"]
+__all__ = ["BaseEvaluator", "EvaluationError", "Grade", "Observation", "RetryConfig", "Turn"]
 
 logger = logging.getLogger(__name__)
 
 _LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 """Errors of the operating system that trying again does not mend."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one side of a conversation said."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    tool_calls: tuple[ToolInvocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,10 @@ class Observation:
     """How long the agent took; None where that was not measured."""
     file_content: str | None = None
     """The text of the case's files."""
+    expected_tools: Sequence[str | ExpectedTool] | None = None
+    """The tools that the case expects; None where it expects nothing."""
+    turns: tuple[Turn, ...] = ()
+    """The conversation, for a case of several turns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ _IN_WORDS = {
     EvalParam.EXPECTED_OUTPUT: "'ground_truth'",
     EvalParam.CONTEXT: "'files' or 'retrieval_context'",
     EvalParam.RETRIEVAL_CONTEXT: "'retrieval_context' (or give the agent a retrieval tool)",
+    EvalParam.EXPECTED_TOOLS: "'expected_tools'",
+    EvalParam.TURNS: "several turns, which are not supported yet,",
 }
 
 
@@ -54,6 +56,8 @@ class Inputs:
             found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
         if case.retrieval_context or self._may_retrieve:
             found |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
+        if case.expected_tools is not None:
+            found.add(EvalParam.EXPECTED_TOOLS)
         if case.files:
             found.add(EvalParam.CONTEXT)
         return frozenset(found)

@@ -177,6 +177,7 @@ class CaseRun:
             case_name=self.case.name,
             latency_ms=None if self.agent_seconds is None else self.agent_seconds * 1000,
             file_content="\n\n".join(file.markdown_content for file in self.processed) or None,
+            expected_tools=self.case.expected_tools,
         )
 
     def _outcome(self) -> Outcome:

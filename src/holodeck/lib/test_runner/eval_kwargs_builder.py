@@ -53,6 +53,7 @@ class EvalKwargsBuilder:
             _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
             EvalParam.CONTEXT: self._context(spec),
             EvalParam.RETRIEVAL_CONTEXT: self._retrieved(spec),
+            **self._seen(spec),
         }
         kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
         kwargs |= {name.value: value for name, value in offers.items() if value is not None}
@@ -68,6 +69,18 @@ class EvalKwargsBuilder:
         if not texts:
             return None
         return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
+
+    def _seen(self, spec: ParamSpec) -> dict[EvalParam, Any]:
+        """What only the observation holds, as far as the metric takes it."""
+        seen = self._observation
+        if seen is None:
+            return {}
+        found = {
+            EvalParam.TOOLS_CALLED: seen.tool_calls,
+            EvalParam.EXPECTED_TOOLS: seen.expected_tools,
+            EvalParam.TURNS: seen.turns or None,
+        }
+        return {param: value for param, value in found.items() if _takes(spec, param)}
 
     def _retrieved(self, spec: ParamSpec) -> list[str] | None:
         wanted = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)

@@ -117,4 +117,5 @@ def _observation(result: TestResult, case: TestCaseModel, retrieval: set[str]) -
         case_name=case.name,
         latency_ms=result.agent_time_ms,
         file_content="\n\n".join(texts) or None,
+        expected_tools=case.expected_tools,
     )

@@ -1,0 +1,136 @@
+"""Metrics about a conversation of several turns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Unpack
+
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.base import Turn
+from holodeck.lib.evaluators.deepeval import door
+from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, Judged, Reasoned, tool_calls
+from holodeck.lib.evaluators.deepeval.geval import Criteria, check_graded
+from holodeck.lib.evaluators.param_spec import EvalParam as P
+from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.judging.judge import JsonObject
+from holodeck.models.deepeval_metrics import RubricBand
+
+
+class ConversationEvaluator(DeepEvalEvaluator):
+    """A metric about a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
+
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.TURNS}))
+
+    def _case(self, kwargs: Mapping[str, Any]) -> Any:
+        turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[P.TURNS]]
+        said = [turn.role for turn in turns]
+        if "user" not in said or "assistant" not in said[said.index("user") :]:
+            raise EvaluationError(f"{self.metric} needs a turn of the user that is answered")
+        cases = door.library().cases
+        return cases.ConversationalTestCase(
+            turns=[_turn(cases, turn) for turn in turns], chatbot_role=self._role()
+        )
+
+    def _role(self) -> str | None:
+        return None
+
+
+class ConversationCompletenessEvaluator(ConversationEvaluator):
+    """The share of what the user wanted that the conversation gave."""
+
+    metric = "conversation_completeness"
+    kind = "ConversationCompletenessMetric"
+
+    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+        return None if metric.verdicts else "the judge found nothing that the user wanted"
+
+
+class KnowledgeRetentionEvaluator(ConversationEvaluator):
+    """The share of the agent's turns that forget nothing the user has said."""
+
+    metric = "knowledge_retention"
+    kind = "KnowledgeRetentionMetric"
+
+    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+        return None if metric.verdicts else "the judge found nothing to remember"
+
+
+class TurnRelevancyEvaluator(ConversationEvaluator):
+    """The share of the agent's turns that are about what was said before."""
+
+    metric = "turn_relevancy"
+    kind = "TurnRelevancyMetric"
+
+
+class RoleAdherenceEvaluator(ConversationEvaluator):
+    """The share of the agent's turns that stay in its role.
+
+    Args:
+        chatbot_role: The role, in words.
+    """
+
+    metric = "role_adherence"
+    kind = "RoleAdherenceMetric"
+
+    def __init__(self, *, chatbot_role: str | None, **how: Unpack[Reasoned]) -> None:
+        super().__init__(**how)
+        if chatbot_role is None:
+            raise ConfigError("chatbot_role", "is missing: say what the agent is to be")
+        self._chatbot_role = chatbot_role
+
+    def _role(self) -> str | None:
+        return door.shown(self._chatbot_role)
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        """Only turns that fall out of the role are named, so none may be, and no other."""
+        if "verdicts" not in answer:
+            return
+        named = [verdict["index"] for verdict in answer["verdicts"]]
+        agents = [index for index, turn in enumerate(case.turns) if turn.role == "assistant"]
+        odd = next((index for index in named if index not in agents), None)
+        if odd is not None:
+            raise ValueError(f"'index' is {odd}; the assistant's messages are {agents}")
+        if len(set(named)) < len(named):
+            raise ValueError("'verdicts' names a message twice")
+
+
+class ConversationalGEvalEvaluator(ConversationEvaluator):
+    """G-Eval over a conversation; the score of 0 to 10 is told as 0 to 1.
+
+    Args:
+        criteria: What makes a conversation good; without steps, the judge makes them of it first.
+        evaluation_steps: The steps.
+        strict_mode: Whether only a perfect score counts.
+        rubric: Bands of scores and what they mean.
+    """
+
+    metric = "conversational_geval"
+    kind = "ConversationalGEval"
+
+    def __init__(
+        self,
+        *,
+        criteria: str | None = None,
+        evaluation_steps: Sequence[str] | None = None,
+        rubric: Sequence[RubricBand] | None = None,
+        strict_mode: bool = False,
+        **judged: Unpack[Judged],
+    ) -> None:
+        super().__init__(strict_mode=strict_mode, **judged)
+        self._criteria = Criteria(criteria, evaluation_steps, rubric)
+
+    def _options(self) -> dict[str, Any]:
+        kinds = door.library().cases.MultiTurnParams
+        return {
+            "name": self.name,
+            "evaluation_params": [kinds.CONTENT, kinds.ROLE],
+            **self._criteria.options(),
+            "threshold": self.threshold,
+            "strict_mode": self.strict_mode,
+        }
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        check_graded(answer, (0, 10))
+
+
+def _turn(cases: Any, turn: Turn) -> Any:
+    called = tool_calls(turn.tool_calls) or None
+    return cases.Turn(role=turn.role, content=door.shown(turn.content), tools_called=called)

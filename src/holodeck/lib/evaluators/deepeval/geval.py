@@ -1,0 +1,128 @@
+"""G-Eval: criteria in words, for one answer."""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Unpack
+
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.deepeval import door
+from holodeck.lib.evaluators.deepeval.base import (
+    DeepEvalEvaluator,
+    Judged,
+    refuse_count,
+    refuse_range,
+)
+from holodeck.lib.evaluators.param_spec import EvalParam as P
+from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.judging.judge import JsonObject
+from holodeck.models.deepeval_metrics import RubricBand
+
+
+class Criteria:
+    """What makes an answer good: in words, or as the steps to judge it by. Raises ConfigError."""
+
+    def __init__(
+        self,
+        criteria: str | None,
+        evaluation_steps: Sequence[str] | None,
+        rubric: Sequence[RubricBand] | None,
+    ) -> None:
+        if not (criteria or "").strip() and not evaluation_steps:
+            raise ConfigError("criteria", "is missing: say what makes an answer good")
+        self._criteria = criteria
+        self._steps = evaluation_steps
+        self._rubric = sorted(rubric or [], key=lambda band: band.score)
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """First and last score of the rubric; 0 to 10 without one."""
+        return (self._rubric[0].score[0], self._rubric[-1].score[1]) if self._rubric else (0, 10)
+
+    def options(self) -> dict[str, Any]:
+        """In DeepEval's words."""
+        make = door.library().rubric
+        bands = [
+            make(score_range=tuple(band.score), expected_outcome=band.expected_outcome)
+            for band in self._rubric
+        ]
+        return {
+            "criteria": self._criteria,
+            "evaluation_steps": list(self._steps) if self._steps else None,
+            "rubric": bands or None,
+        }
+
+
+class GEvalEvaluator(DeepEvalEvaluator):
+    """G-Eval: the judge goes through steps and gives a score of 0 to 10, told as 0 to 1.
+
+    Args:
+        name: What reports call it.
+        criteria: What makes an answer good; without steps, the judge makes them of it first.
+        evaluation_steps: The steps.
+        evaluation_params: What of the case the judge sees.
+        strict_mode: Whether the judge says only 0 or 1.
+        rubric: Bands of scores and what they mean; the first score becomes 0, the last 1.
+    """
+
+    metric = "geval"
+    kind = "GEval"
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+        required=frozenset({P.ACTUAL_OUTPUT}),
+        optional=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.CONTEXT, P.RETRIEVAL_CONTEXT}),
+    )
+
+    def __init__(
+        self,
+        name: str,
+        criteria: str | None = None,
+        evaluation_params: Sequence[str] = ("actual_output",),
+        evaluation_steps: Sequence[str] | None = None,
+        *,
+        strict_mode: bool = False,
+        rubric: Sequence[RubricBand] | None = None,
+        **judged: Unpack[Judged],
+    ) -> None:
+        super().__init__(strict_mode=strict_mode, **judged)
+        self._name = name
+        self._criteria = Criteria(criteria, evaluation_steps, rubric)
+        self._params = tuple(P(param) for param in evaluation_params)
+        if not self._params:
+            raise ConfigError("evaluation_params", "is empty: say what the judge is to see")
+        self._scale = (0, 1) if strict_mode else self._criteria.scale
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    def required_params(self) -> frozenset[P]:
+        return self.PARAM_SPEC.required | frozenset(self._params)
+
+    def _options(self) -> dict[str, Any]:
+        kinds = door.library().cases.SingleTurnParams
+        return {
+            "name": self._name,
+            "evaluation_params": [kinds(param.value) for param in self._params],
+            **self._criteria.options(),
+            "threshold": self.threshold,
+            "strict_mode": self.strict_mode,
+        }
+
+    def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
+        check_graded(answer, self._scale, is_whole=self.strict_mode)
+
+    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
+        low, high = self._scale
+        row = super()._result(metric, case)
+        raw = round(low + row["score"] * (high - low), 6)
+        return {**row, "raw_score": raw, "raw_scale": f"{low}-{high}"}
+
+
+def check_graded(answer: JsonObject, scale: tuple[int, int], *, is_whole: bool = False) -> None:
+    """Raise ValueError for a score outside of the scale, and for steps that are none."""
+    if "steps" in answer:
+        refuse_count("steps", answer["steps"], None)
+    if "score" in answer:
+        refuse_range("score", answer["score"], *scale)
+        if is_whole and answer["score"] not in scale:
+            raise ValueError(
+                f"'score' is {answer['score']:g}; it is to be {scale[0]} or {scale[1]}"
+            )
