@@ -87,4 +87,4 @@ def _as_json(findings: "list[Finding]") -> str:
 
     keys = ("severity", "place", "path", "message")
     rows = [{key: asdict(one)[key] for key in keys} for one in findings]
-    return json.dumps(rows, indent=2, ensure_ascii=False)
+    return json.dumps(rows, indent=2)
