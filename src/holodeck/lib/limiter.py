@@ -12,10 +12,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import TracebackType
 from weakref import WeakKeyDictionary
 
 logger = logging.getLogger(__name__)
@@ -73,22 +74,23 @@ class Limiter:
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[Slot]:
+    def slot(self) -> AbstractAsyncContextManager[Slot]:
         """A slot for one request, in the order of asking; frees it however the block ends."""
+        return _Stay(self)
+
+    async def enter(self) -> Slot:
+        """A slot, to be given back with `leave`; `slot` does both."""
         asked = self._clock()
         if self._waiting or not self._is_free():
             with clock_stopped():
                 await self._turn()
         else:
             self._enter()
-        slot = Slot(self._clock() - asked, self._era)
-        try:
-            yield slot
-        except BaseException:
-            self._leave(clean=False)
-            raise
-        self._leave(clean=not slot.overloaded and slot.era == self._era)
+        return Slot(self._clock() - asked, self._era)
+
+    def leave(self, slot: Slot, *, failed: bool) -> None:
+        """Give a slot back, and say whether the request failed."""
+        self._leave(clean=not failed and not slot.overloaded and slot.era == self._era)
 
     def overloaded(self, slot: Slot, pause_s: float | None = None) -> None:
         """Halve the slots, and let nothing start for as long as the endpoint asked.
@@ -183,18 +185,42 @@ class Limiter:
         self._admit()
 
 
+class _Stay:
+    """A slot for as long as the block takes; a class, as a generator takes three times as long."""
+
+    def __init__(self, limiter: Limiter) -> None:
+        self._limiter = limiter
+
+    async def __aenter__(self) -> Slot:
+        self._slot = await self._limiter.enter()
+        return self._slot
+
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._limiter.leave(self._slot, failed=error is not None)
+
+
 _limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("holodeck_time_limits", default=())
 
 
-@asynccontextmanager
-async def time_limit(seconds: float | None) -> AsyncIterator[asyncio.Timeout]:
+class time_limit:  # noqa: N801 - used like `asyncio.timeout`
     """`asyncio.timeout`, whose clock stands still while the block waits for a slot."""
-    async with asyncio.timeout(seconds) as limit:
-        token = _limits.set((*_limits.get(), limit))
-        try:
-            yield limit
-        finally:
-            _limits.reset(token)
+
+    def __init__(self, seconds: float | None) -> None:
+        self._limit = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> asyncio.Timeout:
+        await self._limit.__aenter__()
+        self._token = _limits.set((*_limits.get(), self._limit))
+        return self._limit
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _limits.reset(self._token)
+        await self._limit.__aexit__(kind, error, trace)
 
 
 @contextmanager

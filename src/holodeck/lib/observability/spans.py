@@ -7,7 +7,7 @@ no more than a `with`.
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -72,18 +72,20 @@ class Span:
         self._otel.set_status(_api().Status(_api().StatusCode.ERROR, shown))
 
 
-_UNSEEN = Span()
+_UNSEEN = nullcontext(Span())
+_NO_ATTRIBUTES: Attributes = MappingProxyType({})
+
+
+def span(
+    name: str, attributes: Attributes = _NO_ATTRIBUTES, *, kind: Kind = "internal"
+) -> AbstractContextManager[Span]:
+    """A span around the block; one that raises is marked as failed."""
+    tracer = _listening_tracer()
+    return _UNSEEN if tracer is None else _seen(tracer, name, attributes, kind)
 
 
 @contextmanager
-def span(
-    name: str, attributes: Attributes = MappingProxyType({}), *, kind: Kind = "internal"
-) -> Iterator[Span]:
-    """A span around the block; one that raises is marked as failed."""
-    tracer = _listening_tracer()
-    if tracer is None:
-        yield _UNSEEN
-        return
+def _seen(tracer: "Tracer", name: str, attributes: Attributes, kind: Kind) -> Iterator[Span]:
     with tracer.start_as_current_span(
         _clean(name),
         kind=_kind(kind),

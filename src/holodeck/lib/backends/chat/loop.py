@@ -78,9 +78,10 @@ class ChatLoop:
     async def _asked(self, call: AgentCall) -> Completion:
         body = f"{self._before}{encoded(call.messages)}}}"
         answer = await self._client.complete(body, call.trail)
-        completion = replace(answer, calls=[call.unique(one) for one in answer.calls])
-        call.messages.append(said(completion))
-        return completion
+        if answer.calls:
+            answer = replace(answer, calls=[call.unique(one) for one in answer.calls])
+        call.messages.append(said(answer))
+        return answer
 
     async def _run_tools(self, calls: Sequence[WireCall], call: AgentCall) -> None:
         """Run the calls of one round at the same time; results keep the order of the calls."""
