@@ -7,7 +7,7 @@ import yaml
 from fakes import case
 from support.payloads import PAYLOADS
 
-EVERYTHING = "|".join(PAYLOADS).encode("utf-8", "ignore").decode().replace("\0", "")
+EVERYTHING = "\n".join(PAYLOADS).encode("utf-8", "ignore").decode().replace("\0", "")
 BOT = """
 def answer(message):
     return message + "\\udc80\\0"
