@@ -154,4 +154,9 @@ METRICS: dict[str, MetricRow] = {
     "conversational_geval": _deepeval(
         "conversations:ConversationalGEvalEvaluator", "Your criteria for a whole conversation"
     ),
+    "judge": MetricRow(
+        f"{_HERE}.short_judge:JudgeEvaluator",
+        "Short questions of yours about the answer",
+        asks=True,
+    ),
 }

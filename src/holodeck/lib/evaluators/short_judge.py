@@ -1,0 +1,235 @@
+"""The short judge: a question per criterion in a few lines, good enough for small models."""
+
+import asyncio
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median_low
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
+
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import RetryConfig
+from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD, JudgedEvaluator
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.short_judge_asking import Asker, Opinion, reason_for
+from holodeck.lib.evaluators.short_judge_prompt import TAGS, Shot, Texts, passages, shots_of
+from holodeck.lib.judging.judge import Judge
+from holodeck.models.judge_metric import (
+    Criterion,
+    JudgeExample,
+    Shown,
+    as_criterion,
+    refuse_other_marks,
+)
+from holodeck.models.llm import LLMProvider
+
+T = TypeVar("T")
+
+_PARAMS: dict[Shown, EvalParam] = {
+    "input": EvalParam.QUERY,
+    "response": EvalParam.RESPONSE,
+    "ground_truth": EvalParam.GROUND_TRUTH,
+    "retrieval_context": EvalParam.RETRIEVAL_CONTEXT,
+}
+
+
+class Judged(TypedDict, total=False):
+    """How it is run, and who judges."""
+
+    model_config: LLMProvider | None
+    timeout: float | None
+    retry_config: RetryConfig | None
+    judge: Judge | None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one criterion."""
+
+    criterion: Criterion
+    opinions: tuple[Opinion, ...]
+    threshold: float
+    margin: float
+    reason: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The median of the opinions; of two in the middle, the worse one."""
+        return median_low(one.score for one in self.opinions)
+
+    @property
+    def is_close(self) -> bool:
+        """Whether the score is too close to the threshold for a verdict."""
+        return abs(self.score - self.threshold) < self.margin
+
+    @property
+    def passed(self) -> bool:
+        return self.score >= self.threshold
+
+    @property
+    def needs_confirming(self) -> bool:
+        """Whether the score is under the threshold or close to it."""
+        return self.is_close or not self.passed
+
+    def levelled(self, threshold: float) -> float:
+        """The score on a scale on which `threshold` is what has to be reached.
+
+        So criteria with thresholds of their own can be compared with the others.
+        """
+        if self.threshold == threshold:
+            return self.score
+        if not self.passed:
+            return threshold * self.score / self.threshold
+        if self.threshold == 1:
+            return 1.0
+        return threshold + (1 - threshold) * (self.score - self.threshold) / (1 - self.threshold)
+
+    def in_words(self) -> str:
+        """Question, score and what it had to be."""
+        every = [self._shown(one.score) for one in self.opinions]
+        asked = f" (median of {', '.join(every)})" if len(every) > 1 else ""
+        line = (
+            f"{self.criterion.question} {self._shown(self.score, named=True)}{asked},"
+            f" needs {self._shown(self.threshold)}"
+        )
+        return f"{line}: {self.reason}" if self.reason else line
+
+    def _shown(self, score: float, *, named: bool = False) -> str:
+        if self.criterion.kind == "1-5":
+            return f"{1 + 4 * score:.2f}" + (" of 5" if named else "")
+        return f"p(yes) = {score:.2f}" if named else f"{score:.2f}"
+
+
+class JudgeEvaluator(JudgedEvaluator):
+    """Asks a judge one short question per criterion; the score is that of the worst criterion.
+
+    The chance that the judge says yes is the score, where its endpoint tells chances; otherwise it
+    answers with a reason and a verdict.
+
+    Args:
+        criteria: The questions, put so that yes (or 5) is good.
+        threshold: Score from 0 to 1 that every criterion without one of its own has to reach.
+        inputs: What of the case the judge sees.
+        examples: Judged answers, shown before the one that counts.
+        votes: How often each question is asked, in other words each time; the median counts.
+        confirm_on_fail: How often it is asked again if the score is under the threshold or close.
+        margin: A score closer to the threshold than this is inconclusive.
+        include_reason: Whether the judge is asked why, where it did not say.
+        first_wording: In which of the `WORDINGS` ways it is asked first.
+    """
+
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+        required=frozenset({EvalParam.RESPONSE}),
+        optional=frozenset({EvalParam.QUERY, EvalParam.GROUND_TRUTH, EvalParam.RETRIEVAL_CONTEXT}),
+    )
+    metric = "judge"
+
+    def __init__(  # noqa: PLR0913 - the keys of the metric
+        self,
+        criteria: Sequence[str | Criterion],
+        threshold: float = DEFAULT_THRESHOLD,
+        *,
+        inputs: Sequence[Shown] = ("input", "response"),
+        examples: Sequence[JudgeExample] = (),
+        votes: int = 1,
+        confirm_on_fail: int = 0,
+        margin: float = 0.0,
+        include_reason: bool = False,
+        first_wording: int = 0,
+        **judged: Unpack[Judged],
+    ) -> None:
+        super().__init__(threshold=threshold, **judged)
+        self.criteria = [as_criterion(one) for one in criteria]
+        _refuse_nonsense(self.criteria, examples, inputs)
+        self._inputs = [key for key in TAGS if key in inputs]
+        self._shots = [
+            shots_of(criterion, number, examples, self._inputs)
+            for number, criterion in enumerate(self.criteria)
+        ]
+        self._votes = votes
+        self._confirmations = confirm_on_fail
+        self._margin = margin
+        self._include_reason = include_reason
+        self._first_wording = first_wording
+        self._asker = Asker()
+
+    def required_params(self) -> frozenset[EvalParam]:
+        return self.PARAM_SPEC.required | {_PARAMS[key] for key in self._inputs}
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        texts = self._texts(kwargs)
+        findings = await together(
+            self._finding(criterion, shots, texts)
+            for criterion, shots in zip(self.criteria, self._shots, strict=True)
+        )
+        return self._row(findings)
+
+    async def _finding(self, criterion: Criterion, shots: list[Shot], texts: Texts) -> Finding:
+        async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
+            asked = (
+                self._asker.opinion(
+                    self.judge, criterion, texts, shots, self._first_wording + wording
+                )
+                for wording in wordings
+            )
+            return tuple(await together(asked))
+
+        threshold = self.threshold if criterion.threshold is None else criterion.threshold
+        opinions = await ask(range(self._votes))
+        found = Finding(criterion, opinions, threshold, self._margin)
+        if self._confirmations and found.needs_confirming:
+            opinions += await ask(range(self._votes, self._votes + self._confirmations))
+            found = Finding(criterion, opinions, threshold, self._margin)
+        reason = await self._reason(found, shots, texts)
+        return Finding(criterion, opinions, threshold, self._margin, reason)
+
+    async def _reason(self, found: Finding, shots: list[Shot], texts: Texts) -> str | None:
+        """That of an opinion which is like the score; asked for only if wanted."""
+        deciding = next(one for one in found.opinions if one.score == found.score)
+        if deciding.reason is not None or not self._include_reason:
+            return deciding.reason
+        return await reason_for(self.judge, found.criterion, texts, shots, deciding.mark)
+
+    def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
+        given = {key: kwargs[_PARAMS[key].value] for key in self._inputs}
+        return {
+            key: text if isinstance(text, str) else passages(text) for key, text in given.items()
+        }
+
+    def _row(self, findings: Sequence[Finding]) -> dict[str, Any]:
+        score = min(one.levelled(self.threshold) for one in findings)
+        fails = any(not one.passed and not one.is_close for one in findings)
+        row: dict[str, Any] = {
+            "score": score,
+            self.metric: score,
+            "passed": all(one.passed for one in findings),
+            "inconclusive": not fails and any(one.is_close for one in findings),
+            "reasoning": "; ".join(one.in_words() for one in findings),
+        }
+        if len(findings) == 1 and findings[0].criterion.kind == "1-5":
+            row |= {"raw_score": 1 + 4 * findings[0].score, "raw_scale": "1-5"}
+        return row
+
+
+async def together(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What all give, computed at the same time; the first error ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in asked]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _refuse_nonsense(
+    criteria: list[Criterion], examples: Sequence[JudgeExample], inputs: Sequence[Shown]
+) -> None:
+    """For those who build it without a configuration. Raises ConfigError."""
+    if not criteria:
+        raise ConfigError("criteria", "is empty: write what the judge is to be asked")
+    if not inputs:
+        raise ConfigError("inputs", "is empty: say what the judge is to see")
+    for index, example in enumerate(examples):
+        try:
+            refuse_other_marks(criteria, example, f"examples[{index}]")
+        except ValueError as error:
+            raise ConfigError("examples", str(error)) from error

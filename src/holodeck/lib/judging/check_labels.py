@@ -1,0 +1,96 @@
+"""Answers that people have judged: one JSON object a line."""
+
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ValidationError
+
+from holodeck import errors
+from holodeck.errors import ConfigError
+from holodeck.models.base import Model, NonBlank
+
+SHIPPED = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
+"""Forty answers that come with holodeck."""
+
+
+class Label(Model):
+    """An answer, and what a person said about it."""
+
+    input: NonBlank
+    """What the user said."""
+    response: str
+    """What was answered."""
+    criterion: NonBlank
+    """The question about the answer, put so that yes is good."""
+    label: Literal["pass", "fail"]
+    """What a person answered: yes (pass) or no (fail)."""
+    ground_truth: NonBlank | None = None
+    """The right answer, shown to the judge if it is there."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.label == "pass"
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a file, in its order. Raises ConfigError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise errors.FileNotFoundError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
+    lines = text.split("\n")
+    labels = [
+        _label(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
+    ]
+    if not labels:
+        raise ConfigError(str(path), "is empty; write one JSON object a line: " + _EXAMPLE)
+    return labels
+
+
+_EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or "fail"}'
+
+
+def _label(line: str, where: str) -> Label:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(where, f"is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(where, f"is no object; write {_EXAMPLE}")
+    try:
+        return Label.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(where, _in_words(error)) from error
+
+
+def _in_words(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"{key!r} is missing"
+    if first["type"] == "extra_forbidden":
+        near = get_close_matches(key, Label.model_fields, n=1)
+        known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(Label.model_fields)}"
+        return f"{key!r} is not known; {known}"
+    if key == "label":
+        return f"the label is {first['input']!r}; write 'pass' or 'fail'"
+    return f"{key!r} is {first['input']!r}; write text that is not empty"
+
+
+def pairs_of(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
+    """A good and a bad answer to the same input by the same criterion, in the file's order."""
+    bad: dict[tuple[str, str], list[Label]] = {}
+    for one in labels:
+        if not one.is_good:
+            bad.setdefault((one.input, one.criterion), []).append(one)
+    pairs = []
+    for one in labels:
+        left = bad.get((one.input, one.criterion))
+        if one.is_good and left:
+            pairs.append((one, left.pop(0)))
+    return pairs

@@ -1,0 +1,213 @@
+"""What a check of a judge has found, as numbers, as a table and as a document."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from holodeck.lib.judging.check_figures import Agreement, Share, area_under_curve, best_threshold
+from holodeck.lib.judging.check_labels import Label
+from holodeck.lib.judging.judge import Spent
+from holodeck.lib.text import one_line
+
+_WIDTH = 26
+_MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What the judge said about one answer; without a score there is an error."""
+
+    label: Label
+    score: float | None = None
+    passed: bool | None = None
+    """None where it came to no verdict."""
+    reason: str = ""
+    error: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        return self.passed is self.label.is_good
+
+
+@dataclass(frozen=True)
+class OrderEffect:
+    """Pairs of a good and a bad answer, each shown in both orders."""
+
+    pairs: int
+    same_choice: Share
+    """Pairs in which the order did not matter."""
+    right_both_times: Share
+    first_chosen: Share
+    """Of all choices; a half is fair."""
+
+
+@dataclass(frozen=True)
+class LengthEffect:
+    """Every answer once more, with sentences at its end that say nothing."""
+
+    changed: Share
+    """Verdicts that became others."""
+    shift_of_good: float | None
+    shift_of_bad: float | None
+
+
+@dataclass(frozen=True)
+class JudgeCheck:
+    """How far a judge can be trusted."""
+
+    judge: str
+    threshold: float
+    judgements: Sequence[Judgement]
+    same_each_time: Share | None
+    """Answers with one verdict however they were asked about; None without repeats."""
+    order: OrderEffect | None
+    """None without pairs."""
+    length: LengthEffect
+    repeats: int
+    errors: Sequence[str]
+    """Of everything that was asked."""
+    spent: Spent
+
+    @property
+    def agreement(self) -> Agreement:
+        """With people, where the judge came to a verdict."""
+        found = [(one.label.is_good, one.passed) for one in self.judgements]
+        return Agreement.of([(good, said) for good, said in found if said is not None])
+
+    @property
+    def scores(self) -> list[tuple[bool, float]]:
+        return [(one.label.is_good, one.score) for one in self.judgements if one.score is not None]
+
+    @property
+    def inconclusive(self) -> int:
+        return sum(one.passed is None and one.error is None for one in self.judgements)
+
+
+def as_document(check: JudgeCheck) -> dict[str, Any]:
+    """The check as JSON holds it."""
+    found = check.agreement
+    return {
+        "schema_version": 1,
+        "judge": check.judge,
+        "threshold": check.threshold,
+        "answers": len(check.judgements),
+        "inconclusive": check.inconclusive,
+        "errors": list(check.errors),
+        "accuracy": _share(found.accuracy),
+        "true_positive_rate": _share(found.true_positive_rate),
+        "true_negative_rate": _share(found.true_negative_rate),
+        "kappa": found.kappa,
+        "kappa_standard_error": found.kappa_error,
+        "area_under_curve": area_under_curve(check.scores),
+        "best_threshold": best_threshold(check.scores),
+        "repeats": check.repeats,
+        "same_each_time": _share(check.same_each_time),
+        "order": None if check.order is None else _shares(asdict(check.order), check.order),
+        "length": _shares(asdict(check.length), check.length),
+        "calls": check.spent.calls,
+        "prompt_tokens": check.spent.usage.prompt_tokens,
+        "completion_tokens": check.spent.usage.completion_tokens,
+        "seconds": round(check.spent.seconds, 3),
+        "judgements": [
+            {
+                **one.label.model_dump(exclude_none=True),
+                "score": one.score,
+                "passed": one.passed,
+                "agrees": one.agrees,
+                "reason": one.reason,
+                "error": one.error,
+            }
+            for one in check.judgements
+        ],
+    }
+
+
+def _shares(plain: Mapping[str, Any], effect: OrderEffect | LengthEffect) -> dict[str, Any]:
+    parts = {key: getattr(effect, key) for key in plain}
+    return {key: _share(one) if isinstance(one, Share) else one for key, one in parts.items()}
+
+
+def _share(share: Share | None) -> dict[str, Any] | None:
+    if share is None:
+        return None
+    return {
+        "value": share.value,
+        "count": share.count,
+        "of": share.of,
+        "interval_95": share.interval,
+    }
+
+
+def as_table(check: JudgeCheck) -> str:
+    """The check for people: one figure a line, then the answers on which it differs from them."""
+    found = check.agreement
+    kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
+    rows = [
+        ("answers", str(len(check.judgements))),
+        ("accuracy", _in_words(found.accuracy)),
+        ("Cohen's kappa", kappa),
+        ("good answers passed", _in_words(found.true_positive_rate)),
+        ("bad answers failed", _in_words(found.true_negative_rate)),
+        ("good above bad (AUC)", _number(area_under_curve(check.scores))),
+        ("best threshold", f"{_number(best_threshold(check.scores))} (now {check.threshold:.2f})"),
+        ("inconclusive", str(check.inconclusive)),
+        ("errors", str(len(check.errors))),
+        *_effects(check),
+        ("cost", _cost(check.spent)),
+    ]
+    lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
+    return "\n".join([*lines, *_differences(check), *_errors(check)]) + "\n"
+
+
+def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
+    rows = []
+    if check.same_each_time is not None:
+        text = f"{_in_words(check.same_each_time)}, asked {check.repeats} times in other words"
+        rows.append(("same verdict each time", text))
+    if check.order is not None:
+        rows += [
+            ("same choice in both orders", _in_words(check.order.same_choice)),
+            ("first of two chosen", f"{_in_words(check.order.first_chosen)}, 0.50 is fair"),
+        ]
+    shifts = (check.length.shift_of_good, check.length.shift_of_bad)
+    good, bad = (_number(one, sign=True) for one in shifts)
+    changed = f"{_in_words(check.length.changed)}; scores of good {good}, of bad {bad}"
+    return [*rows, ("changed by mere length", changed)]
+
+
+def _in_words(share: Share) -> str:
+    if share.interval is None:
+        return "– (none)"
+    low, high = share.interval
+    return f"{share.value:.2f} ({share.count} of {share.of}; 95 %: {low:.2f} to {high:.2f})"
+
+
+def _number(value: float | None, *, sign: bool = False) -> str:
+    if value is None:
+        return "–"
+    return f"{value:+.2f}" if sign else f"{value:.2f}"
+
+
+def _cost(spent: Spent) -> str:
+    tokens = spent.usage.total_tokens
+    each = f", {spent.seconds / spent.calls:.2f} s each" if spent.calls else ""
+    return f"{spent.calls} calls, {tokens} tokens{each}"
+
+
+def _differences(check: JudgeCheck) -> list[str]:
+    others = [one for one in check.judgements if one.passed is not None and not one.agrees]
+    lines = [
+        f"  people say {one.label.label}, the judge {_number(one.score)}:"
+        f" {one_line(one.label.criterion, 60)} {one_line(one.label.response, 60)}"
+        for one in others[:_MOST_SHOWN]
+    ]
+    return ["", f"It differs on {len(others)}:", *lines, *_more(len(others))] if others else []
+
+
+def _errors(check: JudgeCheck) -> list[str]:
+    lines = [f"  {one_line(one, 200)}" for one in check.errors[:_MOST_SHOWN]]
+    return ["", "Errors:", *lines, *_more(len(check.errors))] if lines else []
+
+
+def _more(number: int) -> list[str]:
+    return [f"  and {number - _MOST_SHOWN} more"] if number > _MOST_SHOWN else []
