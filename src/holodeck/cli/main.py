@@ -24,6 +24,7 @@ COMMANDS = {
     "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
     "report": ("holodeck.cli.report:report", "Report on a recorded run, without running it."),
     "score": ("holodeck.cli.score:score", "Grade the answers of a recorded run again."),
+    "judge": ("holodeck.cli.judge:judge", "Find out how far a judge can be trusted."),
     "models": ("holodeck.cli.models:models", "List, fetch and remove local models."),
 }
 """Command → where it lives, and what the help says about it."""
