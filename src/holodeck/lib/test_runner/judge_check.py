@@ -10,8 +10,8 @@ from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.config.providers import filled, missing_key
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.metric_table import judge_of
 from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD
+from holodeck.lib.evaluators.metric_table import judge_of
 from holodeck.lib.evaluators.short_judge import JudgeEvaluator
 from holodeck.lib.evaluators.short_judge_check import Check, Told
 from holodeck.lib.judging.check_labels import Label
