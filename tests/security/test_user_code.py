@@ -1,5 +1,7 @@
 """Only `holodeck test` runs code; looking at an agent runs none."""
 
+import shutil
+
 import pytest
 
 CANARY = """
@@ -41,21 +43,46 @@ def canary_dir(agent_dir):
     return agent_dir
 
 
-@pytest.mark.parametrize(
-    "args",
-    [
-        ("validate",), ("validate", "--strict"), ("validate", "--json"), ("schema",),
-        ("--help",), ("test", "--help"), ("--version",), ("models", "list"),
-        ("test", "--no-such-option"), ("test", "gone.yaml"), ("test", "-o", "report.nothing"),
-    ],
-    ids=" ".join,
-)  # fmt: skip
-def test_looking_runs_nothing(canary_dir, args):
+@pytest.mark.parametrize("args", [("validate",), ("schema",), ("--help",)], ids=" ".join)
+def test_looking_runs_nothing(canary_dir, tally, args):
     ran = canary_dir.run(*args)
 
     assert "Traceback" not in ran.stderr
-    assert not list(canary_dir.path.rglob("RAN"))
-    assert not list(canary_dir.path.rglob("__pycache__"))
+    tally("code run by looking", traces_of(canary_dir), 1)
+
+
+def traces_of(folder):
+    return [*folder.path.rglob("RAN"), *folder.path.rglob("__pycache__")]
+
+
+LOOKS = [
+    ("validate", "--strict"), ("validate", "--json"), ("test", "--help"), ("--version",),
+    ("models", "list"), ("test", "--no-such-option"), ("test", "gone.yaml"),
+    ("test", "-o", "report.nothing"), ("test", "--resume", "gone"), ("runs", "list"), ("report",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("args", LOOKS, ids=" ".join)
+def test_no_other_look_runs_anything_either(canary_dir, cli, tally, args):
+    ran = cli.run(*args, cwd=canary_dir.path)
+
+    assert "Traceback" not in ran.stderr
+    tally("code run by looking", traces_of(canary_dir), 1)
+
+
+def test_looking_at_a_run_that_was_recorded_runs_nothing(canary_dir, cli, tally):
+    canary_dir.write_agent(model=None, instructions=None, backend="canary:answer")
+    canary_dir.run("test")
+    assert traces_of(canary_dir)
+    (canary_dir.path / "RAN").unlink()
+    for cache in canary_dir.path.rglob("__pycache__"):
+        shutil.rmtree(cache)
+
+    for args in (["report"], ["report", "--format", "json"], ["runs", "list"], ["runs", "show"]):
+        ran = cli.run(*args, cwd=canary_dir.path)
+
+        assert "Traceback" not in ran.stderr
+        tally("code run by looking", traces_of(canary_dir), 1)
 
 
 def test_nothing_runs_where_the_file_has_an_error_elsewhere(canary_dir):
@@ -76,13 +103,11 @@ def test_a_run_runs_the_code_of_the_folder(canary_dir):
     assert (canary_dir.path / "RAN").exists()
 
 
-@pytest.mark.parametrize(
-    "value", ["!!python/name:os.system", "{{ 7*7 }}", "${jndi:ldap://x}", "$(id)"]
-)
-def test_text_of_a_configuration_is_never_executed(agent_dir, value):
-    agent_dir.write_agent(instructions={"inline": value.replace("${", "$${")})
+def test_text_of_a_configuration_is_never_executed(agent_dir):
+    text = "!!python/name:os.system {{ 7*7 }} ${jndi:ldap://x} $(id) `id` %(x)s {0.__class__}"
+    agent_dir.write_agent(backend="chat", instructions={"inline": text.replace("${", "$${")})
 
     ran = agent_dir.run("test")
 
     assert ran.code == 0, ran.stderr
-    assert agent_dir.server.requests[0].messages[0]["content"] == value
+    assert agent_dir.server.requests[0].messages[0]["content"] == text
