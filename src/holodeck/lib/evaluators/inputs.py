@@ -15,7 +15,7 @@ _IN_WORDS = {
     EvalParam.CONTEXT: "'files' or 'retrieval_context'",
     EvalParam.RETRIEVAL_CONTEXT: "'retrieval_context' (or give the agent a retrieval tool)",
     EvalParam.EXPECTED_TOOLS: "'expected_tools'",
-    EvalParam.TURNS: "several turns, which are not supported yet,",
+    EvalParam.TURNS: "several turns",
 }
 
 
@@ -37,6 +37,9 @@ class Inputs:
             if case.evaluations is None:
                 wish = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
+        if EvalParam.TURNS in missing:
+            wish = "a case of several turns, which is not supported yet; remove the metric"
+            return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
         return f"the metric {metric.label!r} needs {words} in the case"
 

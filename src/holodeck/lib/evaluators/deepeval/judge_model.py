@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,13 +48,19 @@ class Questions:
             return answer
 
         message = {"role": "user", "content": prompt}
-        answer: BaseModel = await self._judge.ask([message], schema.model_json_schema(), read)
+        answer: BaseModel = await self._judge.ask([message], _as_json(schema), read)
         return answer
 
     def stop(self) -> set[asyncio.Task[Any]]:
         """Answer no more questions; the tasks that have asked one until now."""
         self._is_over = True
         return self._tasks
+
+
+@cache
+def _as_json(schema: type[BaseModel]) -> JsonObject:
+    """The JSON schema, which takes longer to make than most of what DeepEval does."""
+    return schema.model_json_schema()
 
 
 def judge_model_class(base: type[Any]) -> type[Any]:

@@ -1,0 +1,93 @@
+"""What is known of DeepEval's metrics before anything is asked."""
+
+import sys
+
+import pytest
+from pydantic import TypeAdapter
+
+from holodeck.errors import ConfigError, EvaluationError, MissingExtra
+from holodeck.lib.evaluators.base import Observation, Turn
+from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator, GEvalEvaluator
+from holodeck.lib.evaluators.deepeval.judge_model import Questions
+from holodeck.lib.evaluators.inputs import Inputs
+from holodeck.lib.evaluators.metric_table import build_evaluator
+from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
+from holodeck.models.agent import Agent
+from holodeck.models.evaluation import Metric
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import ToolInvocation
+
+AGENT = Agent(name="a", model={"provider": "openai", "name": "m"}, instructions={"inline": "Hello"})
+
+
+def metric(name, **keys):
+    return TypeAdapter(Metric).validate_python({"type": "deepeval", "metric": name, **keys})
+
+
+def test_without_the_library_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "deepeval", None)
+
+    with pytest.raises(MissingExtra, match=r"holodeck\[deepeval\]"):
+        FaithfulnessEvaluator()
+
+
+NEEDS = [
+    ("turn_relevancy", {}, "a case of several turns, which is not supported yet"),
+    ("tool_correctness", {}, "'expected_tools'"),
+    ("tool_correctness", {"expected_tools": []}, None),
+    ("hallucination", {}, "'files' or 'retrieval_context'"),
+    ("hallucination", {"retrieval_context": ["text"]}, None),
+    ("bias", {}, None),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "message"), NEEDS)
+def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
+    missing = Inputs(AGENT).missing(metric(name), TestCaseModel(input="Hello?", **keys))
+
+    assert missing is None if message is None else message in missing
+
+
+def test_a_metric_about_tools_is_given_the_calls_and_the_expectation():
+    call = ToolInvocation(name="search")
+    seen = Observation("", input="Hello?", tool_calls=(call,), expected_tools=["search"])
+    builder = EvalKwargsBuilder("", "Hello?", observation=seen)
+
+    given = builder.build_for(build_evaluator(metric("tool_correctness")))
+
+    assert given["tools_called"] == (call,)
+    assert given["expected_tools"] == ["search"]
+
+
+def test_a_metric_about_a_conversation_is_given_its_turns():
+    turns = (Turn("user", "Hello?"), Turn("assistant", "Hello!"))
+    builder = EvalKwargsBuilder("Hello!", observation=Observation("Hello!", turns=turns))
+
+    assert builder.build_for(build_evaluator(metric("turn_relevancy")))["turns"] == turns
+
+
+@pytest.mark.parametrize(
+    ("keys", "field"),
+    [
+        ({}, "criteria"),
+        ({"criteria": " "}, "criteria"),
+        ({"criteria": "kind", "evaluation_params": []}, "evaluation_params"),
+    ],
+)
+def test_criteria_that_say_nothing_are_refused(keys, field):
+    with pytest.raises(ConfigError) as caught:
+        GEvalEvaluator("polite", **keys)
+
+    assert caught.value.field == field
+
+
+def test_a_broken_schema_is_refused_before_a_run():
+    wrong = metric("json_correctness", schema={"type": "objet"})
+
+    with pytest.raises(ConfigError, match="objet"):
+        build_evaluator(wrong)
+
+
+async def test_a_metric_that_asks_nobody_has_nobody_to_ask():
+    with pytest.raises(EvaluationError, match="cannot be checked"):
+        await Questions(None).ask("Why?", None)
