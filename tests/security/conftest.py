@@ -30,17 +30,33 @@ def tally(record_property):
     return count
 
 
+HELD = {
+    "test_answers.py": "hostile answers survived",
+    "test_paths.py": "paths kept inside or let out as asked",
+}
+"""What the tests of a file have in common that has no count of its own."""
+
+
 def pytest_terminal_summary(terminalreporter):
     """One line for each thing looked for, such as `leaks: 0 of 1050`."""
+    reports = [
+        report
+        for kind in ("passed", "failed")
+        for report in terminalreporter.stats.get(kind, [])
+        if "tests/security/" in report.nodeid and report.when == "call"
+    ]
     totals = defaultdict(lambda: [0, 0])
-    for kind in ("passed", "failed"):
-        for report in terminalreporter.stats.get(kind, []):
-            if "tests/security/" not in report.nodeid or report.when != "call":
-                continue
-            for key, value in report.user_properties:
-                if key == "tally":
-                    what, found, looked = value
-                    totals[what][0] += found
-                    totals[what][1] += looked
+    for what, found, looked in tallies(reports):
+        totals[what][0] += found
+        totals[what][1] += looked
     for what, (found, looked) in totals.items():
         terminalreporter.write_line(f"{what}: {found} of {looked}")
+    for file, what in HELD.items():
+        held = [report.passed for report in reports if f"/{file}::" in report.nodeid]
+        if held:
+            terminalreporter.write_line(f"{what}: {sum(held)}/{len(held)}")
+
+
+def tallies(reports):
+    for report in reports:
+        yield from (value for key, value in report.user_properties if key == "tally")
