@@ -78,13 +78,12 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     from holodeck.lib.judging.check_labels import SHIPPED, read_labels
     from holodeck.lib.judging.check_result import as_table
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
-    from holodeck.lib.test_runner.reports import check_writable
     from holodeck.lib.ui.live import put
 
     invocation = context.ensure_object(Invocation)
     chosen = _chosen(read_labels(labels or SHIPPED), criteria)
     if json_file is not None:
-        check_writable(json_file)
+        _refuse_unwritable(json_file)
     if model is None and endpoint is not None:
         raise click.UsageError("--endpoint says where --model is; add --model PROVIDER/NAME")
     if model is not None and metric is not None:
@@ -116,6 +115,16 @@ def _chosen(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
         known = "; ".join(dict.fromkeys(one.criterion for one in labels))
         raise NothingSelected(f"no label has such a criterion; there are: {known}")
     return chosen
+
+
+def _refuse_unwritable(path: Path) -> None:
+    from holodeck.errors import ConfigError
+    from holodeck.lib.test_runner.reports import check_writable
+
+    try:
+        check_writable(path)
+    except ConfigError as error:
+        raise ConfigError("--json", error.message) from error
 
 
 async def _checked(subject: "Subject", labels: "list[Label]", repeats: int) -> "JudgeCheck":
@@ -150,6 +159,7 @@ def _write(path: Path, found: "JudgeCheck", invocation: Invocation) -> None:
 
     text = json.dumps(as_document(found), indent=2, ensure_ascii=False) + "\n"
     try:
-        path.write_text(invocation.redactor.redact(text), encoding="utf-8", errors="replace")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(invocation.redactor.redact(text), "utf-8", "backslashreplace")
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from error

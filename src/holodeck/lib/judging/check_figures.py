@@ -30,7 +30,7 @@ class Share:
         middle = rate + spread / 2
         half = Z95 * math.sqrt(rate * (1 - rate) / self.of + spread / 4 / self.of)
         low, high = (middle - half) / (1 + spread), (middle + half) / (1 + spread)
-        return max(0.0, low), min(1.0, high)
+        return round(max(0.0, low), 6), round(min(1.0, high), 6)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,155 @@
+"""`holodeck judge check`, run as users run it, with a judge on loopback."""
+
+import json
+
+import pytest
+
+from fakes import run_cli
+from support.chances import yes
+
+WAGES = {"input": "What is it?", "criterion": "Does it name a price?"}
+ROWS = [
+    WAGES | {"response": "Nine euros.", "label": "pass", "ground_truth": "9"},
+    WAGES | {"response": "A chair.", "label": "fail", "ground_truth": "9"},
+    WAGES | {"input": "And that?", "response": "Two euros.", "label": "pass"},
+    WAGES | {"input": "And that?", "response": "Ask euros.", "label": "fail"},
+]
+
+
+@pytest.fixture
+def server(fake_openai):
+    """Says yes to euros, and always prefers A."""
+    by_euros = lambda request: yes(0.9 if "euros" in request.prompt else 0.2)  # noqa: E731
+    fake_openai.when("Reply with JSON only", '{"answer": "A"}')
+    return fake_openai.otherwise(by_euros)
+
+
+@pytest.fixture
+def check(server, tmp_path):
+    """Runs the check on rows, with the server as the judge unless told otherwise."""
+
+    def checked(*args, rows=ROWS, model=True):
+        (tmp_path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        named = ["--model", "openai/wise", "--endpoint", server.url] if model else []
+        return run_cli("judge", "check", "labels.jsonl", *named, *args, cwd=tmp_path)
+
+    return checked
+
+
+def test_a_check_tells_agreement_and_what_order_and_length_do(check, server, tmp_path):
+    ran = check("--json", "check.json")
+
+    assert ran.code == 0
+    assert "accuracy                  0.75 (3 of 4; 95 %: 0.30 to 0.95)" in ran.stdout
+    assert "Cohen's kappa             0.50 ± 0.43" in ran.stdout
+    assert "people say fail, the judge 0.90: Does it name a price? Ask euros." in ran.stdout
+    assert "judged 20 of 20" in ran.stderr
+    found = json.loads((tmp_path / "check.json").read_text())
+    assert found["judge"] == "openai/wise"
+    assert found["true_positive_rate"]["value"] == 1
+    assert found["true_negative_rate"]["value"] == 0.5
+    assert found["same_each_time"]["value"] == 1
+    assert found["order"]["same_choice"]["value"] == 0
+    assert found["order"]["first_chosen"]["value"] == 1
+    assert found["length"]["changed"]["count"] == 0
+    assert found["calls"] == len(server.requests) == 20
+    assert [one["agrees"] for one in found["judgements"]] == [True, True, True, False]
+
+
+def test_too_little_agreement_can_be_made_a_failure(check):
+    assert check("--min-kappa", "0.4", "--repeats", "1").code == 0
+    assert check("--min-kappa", "0.6", "--repeats", "1").code == 1
+
+
+def test_a_ground_truth_is_shown_where_there_is_one(check, server):
+    check("--repeats", "1")
+
+    shown = ["reference" in one.prompt for one in server.requests if "logprobs" in one.body]
+    assert sum(shown) == 4
+
+
+def test_what_cannot_be_judged_is_listed_and_is_exit_4(check, server):
+    server.when("A chair", "I would rather not say.")
+
+    ran = check("--repeats", "1")
+
+    assert ran.code == 4
+    assert "accuracy                  0.67 (2 of 3" in ran.stdout
+    assert "did not answer as asked, twice" in ran.stdout
+
+
+def test_only_the_criteria_that_are_named_are_judged(check):
+    other = ROWS[0] | {"criterion": "Is it polite?"}
+
+    ran = check("--criterion", "polite", "--repeats", "1", rows=[*ROWS, other])
+    none = check("--criterion", "rude")
+
+    assert "answers                   1\n" in ran.stdout
+    assert none.code == 5
+    assert "there are: Does it name a price?" in none.stderr
+
+
+def test_the_judge_and_the_questions_may_come_from_an_agent_yaml(check, server, tmp_path):
+    (tmp_path / "agent.yaml").write_text(f"""
+name: shop
+backend: "shop:answer"
+evaluations:
+  model: {{provider: openai, name: wise, endpoint: "{server.url}", api_key: k}}
+  metrics:
+    - type: judge
+      name: price
+      threshold: 0.95
+      criteria:
+        - Is it polite?
+        - question: Does it name a price?
+          threshold: 0.95
+      examples:
+        - {{response: It is free., answers: ["yes", "no"]}}
+""")
+    (tmp_path / "shop.py").write_text("def answer(text): return text\n")
+
+    ran = check("--metric", "price", "--repeats", "1", model=False)
+
+    assert ran.code == 0
+    assert "good answers passed       0.00" in ran.stdout
+    assert "(now 0.95)" in ran.stdout
+    asked = next(one for one in server.requests if "logprobs" in one.body)
+    assert [one["content"] for one in asked.body["messages"] if one["role"] == "assistant"] == [
+        "no"
+    ]
+    assert "known: price" in check("--metric", "prize", model=False).stderr
+
+
+def test_forty_answers_come_with_holodeck(server, tmp_path):
+    named = ["--model", "openai/wise", "--endpoint", server.url]
+
+    ran = run_cli("judge", "check", *named, "--repeats", "1", cwd=tmp_path)
+
+    assert ran.code == 0
+    assert "answers                   40" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--model", "wise"], "write PROVIDER/NAME"),
+        (["--model", "openai/wise"], "there is no API key for openai"),
+        (["--endpoint", "http://127.0.0.1:1"], "add --model"),
+        (["--model", "openai/wise", "--metric", "x"], "leave --model out"),
+        (["--json", "labels.jsonl/check.json"], "--json: 'labels.jsonl/check.json' cannot"),
+        ([], "agent.yaml: there is no such file"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anybody_is_asked(check, server, args, said):
+    ran = check(*args, model=False)
+
+    assert ran.code in {2, 3}
+    assert said in ran.stderr
+    assert server.requests == []
+
+
+def test_a_wrong_line_is_named(check, tmp_path):
+    ran = check(rows=[ROWS[0], {"input": "x"}])
+
+    assert ran.code == 2
+    assert "Configuration Error: labels.jsonl:2: 'response' is missing" in ran.stderr
