@@ -9,7 +9,7 @@ import selectors
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.limiter import Limiter, Limiters
+from holodeck.lib.limiter import QUIET_S, Limiter, Limiters
 
 
 class _Jumping(selectors.SelectSelector):
@@ -78,10 +78,10 @@ class _Seen:
             raise RuntimeError
 
 
-@given(REQUESTS, st.integers(1, 40), st.integers(1, 40))
-def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first):
+@given(REQUESTS, st.integers(1, 40), st.integers(1, 40), st.sampled_from([None, QUIET_S, 1.0]))
+def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, quiet):
     async def run(clock):
-        limiter = Limiter("test", most=most, first=first, clock=clock)
+        limiter = Limiter("test", most=most, first=first, quiet_s=quiet, clock=clock)
         seen = _Seen(limiter)
         tasks = [asyncio.create_task(seen.request(n, *one)) for n, one in enumerate(requests)]
         for task, (comes, _, ends, more) in zip(tasks, requests, strict=True):

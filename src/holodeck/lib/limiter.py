@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_SLOTS = 32
 MOST_SLOTS = 100
+QUIET_S = 0.05
+"""Where somebody asked for so many at once, a start without a complaint for so long is clean."""
+_PARTS = 10
 PATIENCE = 8
 """Clean rounds just below what was too much, before that is tried again; doubles each time."""
 MOST_PATIENCE = 1024
@@ -49,6 +52,8 @@ class Limiter:
         name: What messages call it.
         most: Slots there may be at most.
         first: Slots to start with.
+        quiet_s: Seconds without a complaint after which there are four times as many slots, until
+            the first complaint; None lets only answers count.
         clock: Seconds, for tests.
     """
 
@@ -57,6 +62,7 @@ class Limiter:
         name: str,
         most: int = MOST_SLOTS,
         first: int = FIRST_SLOTS,
+        quiet_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -73,6 +79,8 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._clock = clock
         self._timer: asyncio.TimerHandle | None = None
+        self._quiet_s = quiet_s
+        self._listening: asyncio.TimerHandle | None = None
 
     def slot(self) -> AbstractAsyncContextManager[Slot]:
         """A slot for one request, in the order of asking; frees it however the block ends."""
@@ -137,6 +145,7 @@ class Limiter:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._admit()
+        self._listen()
         try:
             await turn
         except asyncio.CancelledError:
@@ -165,9 +174,30 @@ class Limiter:
         before = self.slots
         if before > self._ceiling:  # it is not too much any more
             self._ceiling = self.most
-        self.slots = min(self.most, before * 2 if self._era == 0 else before + 1)
+        self._grow_to(before * 2 if self._era == 0 else before + 1)
+
+    def _grow_to(self, slots: int) -> None:
+        before, self.slots = self.slots, min(self.most, slots)
         self._clean = 0
         logger.info("%s: %d → %d at once: all is well", self.name, before, self.slots)
+
+    def _listen(self) -> None:
+        """At the start, see in a moment whether there has been a complaint."""
+        is_start = self._era == 0 and self.slots < self.most and self._waiting
+        if self._quiet_s is not None and self._listening is None and is_start:
+            self._listen_on(self._quiet_s / _PARTS, _PARTS)
+
+    def _listen_on(self, part_s: float, parts: int) -> None:
+        """In parts, between which a busy loop gets to read what has come."""
+        if parts > 0:
+            loop = asyncio.get_running_loop()
+            self._listening = loop.call_later(part_s, self._listen_on, part_s, parts - 1)
+            return
+        self._listening = None
+        if self._era == 0 and self.slots < self.most and self._clock() >= self._not_before:
+            self._grow_to(self.slots * 4)
+            self._admit()
+            self._listen()
 
     def _admit(self) -> None:
         """Let those in who came first, as far as there is room; come back when a pause ends."""
@@ -241,9 +271,12 @@ def clock_stopped() -> Iterator[None]:
 class Limiters:
     """The limiters of a run, one for each endpoint, key and kind of work, on each event loop."""
 
-    def __init__(self, most: int = MOST_SLOTS, first: int = FIRST_SLOTS) -> None:
+    def __init__(
+        self, most: int = MOST_SLOTS, first: int = FIRST_SLOTS, quiet_s: float | None = None
+    ) -> None:
         self.most = most
         self._first = first
+        self._quiet_s = quiet_s
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
             WeakKeyDictionary()
         )
@@ -253,5 +286,5 @@ class Limiters:
         known = self._of_loop.setdefault(asyncio.get_running_loop(), {})
         name = f"{kind} {endpoint}"
         if name not in known:
-            known[name] = Limiter(name, self.most, self._first)
+            known[name] = Limiter(name, self.most, self._first, self._quiet_s)
         return known[name]

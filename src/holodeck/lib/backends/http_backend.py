@@ -12,9 +12,8 @@ from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
-from holodeck.lib.chat.limits import limits_of, most_at_once
+from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.rate_limits import heed
-from holodeck.lib.limiter import Limiters
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -49,7 +48,7 @@ class HttpBackend:
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
         self._exchange = Exchange(config.url, headers, self._limits.answer_bytes)
         self._url = config.url
-        self._limiters = Limiters(most_at_once(execution))
+        self._limiters = limiters_for(execution)
 
     async def initialize(self) -> None:
         """Nothing to make ready: whether the URL answers is seen when it is asked."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.limiter import MOST_SLOTS
+from holodeck.lib.limiter import QUIET_S, Limiters
 from holodeck.models.config import ExecutionConfig, Setting
 
 
@@ -34,10 +34,10 @@ def limits_of(execution: ExecutionConfig | None) -> CallLimits:
     )
 
 
-def most_at_once(execution: ExecutionConfig | None) -> int:
-    """The bound of `--parallel` on requests; `auto` leaves the limiter its own."""
+def limiters_for(execution: ExecutionConfig | None) -> Limiters:
+    """As many slots as `--parallel` asks for, soon; `auto` leaves it to limiter and endpoint."""
     wanted = execution.parallel_test_cases if execution else None
-    return wanted if isinstance(wanted, int) else MOST_SLOTS
+    return Limiters(wanted, quiet_s=QUIET_S) if isinstance(wanted, int) else Limiters()
 
 
 def _setting(execution: ExecutionConfig, field: str) -> Any:

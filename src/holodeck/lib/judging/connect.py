@@ -5,10 +5,9 @@ from pathlib import Path
 
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.lib.chat.http_model import HttpChatModel
-from holodeck.lib.chat.limits import limits_of, most_at_once
+from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.limiter import Limiters
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -35,7 +34,7 @@ class Judges:
     ) -> None:
         self._base_dir = base_dir or Path.cwd()
         self._limits = limits_of(execution)
-        self._limiters = Limiters(most_at_once(execution))
+        self._limiters = limiters_for(execution)
         self._is_offline = is_offline
         self._judges: dict[str, Judge] = {}
 

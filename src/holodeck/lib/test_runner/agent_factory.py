@@ -13,8 +13,8 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.chat.limits import limits_of, most_at_once
-from holodeck.lib.limiter import Limiters, time_limit
+from holodeck.lib.chat.limits import limiters_for, limits_of
+from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.function import load_function_tool
@@ -268,7 +268,7 @@ class AgentFactory:
         self.force_ingest = force_ingest
         self._offline = bool(limits.offline)
         self._limits = limits_of(limits)
-        self._limiters = Limiters(most_at_once(limits))
+        self._limiters = limiters_for(limits)
         self._wants_structure = False
         try:
             self._build()

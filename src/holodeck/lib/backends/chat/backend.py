@@ -12,8 +12,7 @@ from holodeck.lib.backends.chat.loop import AgentCall, ChatLoop, ChatMessage
 from holodeck.lib.backends.chat.wire import fixed_part
 from holodeck.lib.chat.client import ChatClient
 from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
-from holodeck.lib.chat.limits import limits_of, most_at_once
-from holodeck.lib.limiter import Limiters
+from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.tools.base import Tool
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
@@ -44,7 +43,7 @@ class ChatBackend:
         proxy_for: ProxyFor | None = None,
     ) -> None:
         self._limits = limits_of(execution)
-        limiters = Limiters(most_at_once(execution))
+        limiters = limiters_for(execution)
         endpoint = Endpoint.of(llm, proxy_for)
         self._client = ChatClient(endpoint, llm.name, self._limits, limiters)
         self._loop = ChatLoop(self._client, fixed_part(llm, tools, schema), tools)
