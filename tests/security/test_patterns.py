@@ -1,5 +1,6 @@
 """A regular expression that explodes costs its time limit, wherever it stands."""
 
+import json
 import time
 from contextlib import contextmanager, suppress
 
@@ -8,7 +9,8 @@ import yaml
 
 from fakes import case
 from holodeck.config.syntax import decode
-from holodeck.errors import EvaluationError
+from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.content import TOO_SLOW, Content
 from holodeck.lib.patterns import MAX_LENGTH, compiled, find
 from holodeck.lib.redact import Redactor
@@ -118,6 +120,53 @@ def test_the_longest_pattern_there_may_be_is_ready_in_time(part, in_time):
     for text in (ANSWERS[2], part * 100_000):
         with in_time(part, seconds=2), suppress(TimeoutError):
             find(compiled(pattern, ignore_case=True), text, 0.2)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"pattern": EXPLODING[1]},
+        {"patternProperties": {EXPLODING[1]: False}},
+        {"patternProperties": {EXPLODING[1]: False}, "additionalProperties": False},
+        {"propertyNames": {"pattern": EXPLODING[1]}},
+    ],
+    ids=" ".join,
+)
+async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(schema, in_time):
+    text = ANSWERS[1]
+    answer = json.dumps(text if "pattern" in schema else {text: 1})
+
+    with in_time("a schema"), pytest.raises(EvaluationError, match="took longer than 1 s"):
+        await JsonSchemaEvaluator(schema=schema).evaluate(response=answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "faults"),
+    [
+        ({"x-a": 1, "known": "y"}, []),
+        ({"x-a": "no number"}, ["x-a", "integer"]),
+        ({"other": 1}, ["'other'", "not allowed"]),
+    ],
+    ids=str,
+)
+async def test_patterns_of_keys_mean_what_json_schema_says(answer, faults):
+    schema = {
+        "properties": {"known": {"type": "string"}},
+        "patternProperties": {"^x-": {"type": "integer"}},
+        "additionalProperties": False,
+    }
+
+    graded = await JsonSchemaEvaluator(schema=schema).evaluate(response=json.dumps(answer))
+
+    assert graded["passed"] is not bool(faults)
+    assert [fault for fault in faults if fault not in graded["reasoning"]] == []
+
+
+def test_keywords_that_the_library_matches_without_a_limit_are_refused():
+    schema = {"patternProperties": {"a": {}}, "unevaluatedProperties": False}
+
+    with pytest.raises(ConfigError, match="write 'additionalProperties'"):
+        JsonSchemaEvaluator(schema=schema)
 
 
 SLOW_FOR_CARELESS_PATTERNS = [

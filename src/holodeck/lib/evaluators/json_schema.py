@@ -96,16 +96,75 @@ def _validator(schema: Mapping[str, Any]) -> Any:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ConfigError("schema", f"{error.json_path}: {_cut(error.message)}") from error
-    bounded = extend(Draft202012Validator, {"pattern": _pattern})
+    _refuse_unbounded(schema)
+    keywords = {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+    }
+    bounded = extend(Draft202012Validator, keywords)
     # An empty registry: without one, a reference to a URL would be fetched
     return bounded(schema, registry=Registry(), format_checker=bounded.FORMAT_CHECKER)
 
 
+def _refuse_unbounded(schema: Mapping[str, Any]) -> None:
+    """The library matches the patterns of these two itself, without a time limit."""
+    keywords = set(_keys(schema))
+    if {"patternProperties", "unevaluatedProperties"} <= keywords:
+        raise ConfigError(
+            "schema",
+            "'unevaluatedProperties' does not go together with 'patternProperties'; write"
+            " 'additionalProperties'",
+        )
+
+
+def _keys(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from value
+    children = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list):
+        for child in children:
+            yield from _keys(child)
+
+
+def _fits(pattern: str, text: str) -> bool:
+    """Whether the pattern is somewhere in the text, within the time limit the library lacks."""
+    return find(compiled(pattern), text, _PATTERN_SECONDS) is not None
+
+
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception]:
-    """The keyword `pattern` with a time limit, which the library's own does not have."""
+    """The keyword `pattern`."""
     from jsonschema import ValidationError
 
-    if not isinstance(instance, str):
-        return
-    if find(compiled(pattern), instance, _PATTERN_SECONDS) is None:
+    if isinstance(instance, str) and not _fits(pattern, instance):
         yield ValidationError(f"{short(instance)} does not match {short(pattern)}")
+
+
+def _pattern_properties(
+    validator: Any, patterns: Mapping[str, Any], instance: Any, _: Any
+) -> Iterator[Exception]:
+    """The keyword `patternProperties`."""
+    for pattern, schema in patterns.items():
+        for key, value in _properties(instance):
+            if _fits(pattern, key):
+                yield from validator.descend(value, schema, path=key, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: Any, allowed: Any, instance: Any, schema: Mapping[str, Any]
+) -> Iterator[Exception]:
+    """The keyword `additionalProperties`."""
+    from jsonschema import ValidationError
+
+    for key, value in _properties(instance):
+        known = key in schema.get("properties", {})
+        if known or any(_fits(pattern, key) for pattern in schema.get("patternProperties", {})):
+            continue
+        if allowed is False:
+            yield ValidationError(f"Additional properties are not allowed: {short(key)}")
+        else:
+            yield from validator.descend(value, allowed, path=key)
+
+
+def _properties(instance: Any) -> list[tuple[str, Any]]:
+    return list(instance.items()) if isinstance(instance, dict) else []
