@@ -17,7 +17,7 @@ def test_the_embedded_model_tells_the_labelled_good_answers_from_the_bad_ones(tm
         pytest.skip(f"its weights are 1.1 GB and not here; run: holodeck models pull {MODEL}")
 
     ran = run_cli(
-        "judge", "check", "--model", f"local/{MODEL}", "--repeats", "1", "--json", "check.json",
+        "judge", "check", "--model", f"local/{MODEL}", "--quick", "--json", "check.json",
         cwd=tmp_path, timeout=1800,
     )  # fmt: skip
 

@@ -48,6 +48,11 @@ def judge() -> None:
     help="How often each answer is judged, in other words each time.",
 )
 @click.option(
+    "--quick",
+    is_flag=True,
+    help="Only agreement: one call for each answer, and nothing about order, length and repeats.",
+)
+@click.option(
     "--min-kappa",
     type=click.FloatRange(-1, 1),
     help="Exit with 1 if the agreement beyond chance is less than this.",
@@ -65,6 +70,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     metric: str | None,
     criteria: tuple[str, ...],
     repeats: int,
+    quick: bool,
     min_kappa: float | None,
     json_file: Path | None,
 ) -> None:
@@ -92,7 +98,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
         subject = subject_in(agent_config, metric, invocation.protect)
     else:
         subject = subject_named(model, endpoint, invocation.protect)
-    found = asyncio.run(_checked(subject, chosen, repeats))
+    found = asyncio.run(_checked(subject, chosen, None if quick else repeats))
     put(sys.stdout, invocation.clean(as_table(found)))
     if json_file is not None:
         _write(json_file, found, invocation)
@@ -127,8 +133,11 @@ def _refuse_unwritable(path: Path) -> None:
         raise ConfigError("--json", error.message) from error
 
 
-async def _checked(subject: "Subject", labels: "list[Label]", repeats: int) -> "JudgeCheck":
+async def _checked(subject: "Subject", labels: "list[Label]", repeats: int | None) -> "JudgeCheck":
+    """`repeats` None means a quick check."""
     try:
+        if repeats is None:
+            return await subject.quick_check(labels, _Progress())
         return await subject.check(labels, repeats, _Progress())
     finally:
         await subject.judge.close()

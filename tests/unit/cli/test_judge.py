@@ -56,9 +56,18 @@ def test_a_check_tells_agreement_and_what_order_and_length_do(check, server, tmp
     assert [one["agrees"] for one in found["judgements"]] == [True, True, True, False]
 
 
+def test_a_quick_check_asks_once_for_each_answer(check, server):
+    ran = check("--quick")
+
+    assert ran.code == 0
+    assert len(server.requests) == 4
+    assert "accuracy                  0.75" in ran.stdout
+    assert "both orders" not in ran.stdout
+
+
 def test_too_little_agreement_can_be_made_a_failure(check):
-    assert check("--min-kappa", "0.4", "--repeats", "1").code == 0
-    assert check("--min-kappa", "0.6", "--repeats", "1").code == 1
+    assert check("--min-kappa", "0.4", "--quick").code == 0
+    assert check("--min-kappa", "0.6", "--quick").code == 1
 
 
 def test_a_ground_truth_is_shown_where_there_is_one(check, server):

@@ -54,6 +54,19 @@ class Check:
         self._planned = 0
         self._errors: list[str] = []
 
+    async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheck:
+        """How far the judge agrees with people, and nothing else."""
+        self._planned = len(labels)
+        with counted(Spent()) as spent:
+            judged = await self._judged(labels, 0)
+        return JudgeCheck(
+            judge=self._judge.name,
+            threshold=threshold,
+            judgements=judged,
+            errors=self._errors,
+            spent=spent,
+        )
+
     async def run(self, labels: Sequence[Label], repeats: int, threshold: float) -> JudgeCheck:
         """What is found when every label is judged `repeats` times, at least once."""
         pairs = pairs_of(labels)

@@ -79,7 +79,7 @@ def for_a_word(
 
     `wording` changes how that is asked and the order of marks and examples, but not the question.
     """
-    wish = _WISHES[wording // 2 % len(_WISHES)].format(marks=_marks(criterion, wording))
+    wish = _WISHES[wording % len(_WISHES)].format(marks=_marks(criterion, wording))
     return _conversation(criterion, texts, [(one, one.mark) for one in shots], wish, wording)
 
 
@@ -107,7 +107,7 @@ def _conversation(
 ) -> Messages:
     system = f"{_SYSTEM} Reply {_marks(criterion, wording)}."
     messages = [{"role": "system", "content": system}]
-    for shot, answer in reversed(answered) if wording % 2 else answered:
+    for shot, answer in reversed(answered) if _is_reversed(wording) else answered:
         messages.append({"role": "user", "content": _turn(shot.question, shot.texts, wish)})
         messages.append({"role": "assistant", "content": answer})
     messages.append({"role": "user", "content": _turn(criterion.question, texts, wish)})
@@ -137,7 +137,12 @@ def fence(texts: Texts) -> str:
 def _marks(criterion: Criterion, wording: int) -> str:
     first, *_, last = criterion.marks
     if criterion.kind == "yes_no":
-        return f"{first} or {last}" if wording % 2 else f"{last} or {first}"
-    if wording % 2:
+        return f"{first} or {last}" if _is_reversed(wording) else f"{last} or {first}"
+    if _is_reversed(wording):
         return f"{last} (best) to {first} (worst)"
     return f"{first} (worst) to {last} (best)"
+
+
+def _is_reversed(wording: int) -> bool:
+    """Small models lean towards what is named first, so that order comes last."""
+    return wording // len(_WISHES) % 2 == 1

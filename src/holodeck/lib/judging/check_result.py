@@ -1,7 +1,7 @@
 """What a check of a judge has found, as numbers, as a table and as a document."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 from holodeck.lib.judging.check_figures import Agreement, Share, area_under_curve, best_threshold
@@ -58,15 +58,16 @@ class JudgeCheck:
     judge: str
     threshold: float
     judgements: Sequence[Judgement]
-    same_each_time: Share | None
-    """Answers with one verdict however they were asked about; None without repeats."""
-    order: OrderEffect | None
-    """None without pairs."""
-    length: LengthEffect
-    repeats: int
     errors: Sequence[str]
     """Of everything that was asked."""
     spent: Spent
+    repeats: int = 1
+    same_each_time: Share | None = None
+    """Answers with one verdict however they were asked about; None without repeats."""
+    order: OrderEffect | None = None
+    """None without pairs, and where only agreement was asked for."""
+    length: LengthEffect | None = None
+    """None where only agreement was asked for."""
 
     @property
     def agreement(self) -> Agreement:
@@ -102,8 +103,8 @@ def as_document(check: JudgeCheck) -> dict[str, Any]:
         "best_threshold": best_threshold(check.scores),
         "repeats": check.repeats,
         "same_each_time": _share(check.same_each_time),
-        "order": None if check.order is None else _shares(asdict(check.order), check.order),
-        "length": _shares(asdict(check.length), check.length),
+        "order": _shares(check.order),
+        "length": _shares(check.length),
         "calls": check.spent.calls,
         "prompt_tokens": check.spent.usage.prompt_tokens,
         "completion_tokens": check.spent.usage.completion_tokens,
@@ -122,8 +123,10 @@ def as_document(check: JudgeCheck) -> dict[str, Any]:
     }
 
 
-def _shares(plain: Mapping[str, Any], effect: OrderEffect | LengthEffect) -> dict[str, Any]:
-    parts = {key: getattr(effect, key) for key in plain}
+def _shares(effect: OrderEffect | LengthEffect | None) -> dict[str, Any] | None:
+    if effect is None:
+        return None
+    parts = {one.name: getattr(effect, one.name) for one in fields(effect)}
     return {key: _share(one) if isinstance(one, Share) else one for key, one in parts.items()}
 
 
@@ -169,10 +172,12 @@ def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
             ("same choice in both orders", _in_words(check.order.same_choice)),
             ("first of two chosen", f"{_in_words(check.order.first_chosen)}, 0.50 is fair"),
         ]
-    shifts = (check.length.shift_of_good, check.length.shift_of_bad)
-    good, bad = (_number(one, sign=True) for one in shifts)
-    changed = f"{_in_words(check.length.changed)}; scores of good {good}, of bad {bad}"
-    return [*rows, ("changed by mere length", changed)]
+    if check.length is not None:
+        shifts = (check.length.shift_of_good, check.length.shift_of_bad)
+        good, bad = (_number(one, sign=True) for one in shifts)
+        changed = f"{_in_words(check.length.changed)}; scores of good {good}, of bad {bad}"
+        rows.append(("changed by mere length", changed))
+    return rows
 
 
 def _in_words(share: Share) -> str:

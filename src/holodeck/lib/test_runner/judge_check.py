@@ -37,10 +37,18 @@ class Subject:
 
     async def check(self, labels: list[Label], repeats: int, on_progress: Told) -> JudgeCheck:
         """What the judge is worth, by these labels."""
-        threshold = self.metric.threshold if self.metric else DEFAULT_THRESHOLD
-        return await Check(self.judge, self._evaluator_for, on_progress).run(
-            labels, repeats, threshold
-        )
+        return await self._check(on_progress).run(labels, repeats, self._threshold)
+
+    async def quick_check(self, labels: list[Label], on_progress: Told) -> JudgeCheck:
+        """How far the judge agrees with the labels, in one call for each."""
+        return await self._check(on_progress).quick(labels, self._threshold)
+
+    def _check(self, on_progress: Told) -> Check:
+        return Check(self.judge, self._evaluator_for, on_progress)
+
+    @property
+    def _threshold(self) -> float:
+        return self.metric.threshold if self.metric else DEFAULT_THRESHOLD
 
     def _evaluator_for(self, label: Label, wording: int) -> JudgeEvaluator:
         """One for each criterion, so that what is learnt about the endpoint is kept."""
