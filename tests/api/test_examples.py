@@ -17,6 +17,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import (
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.progress import ProgressIndicator
 from holodeck.lib.test_runner.reporter import generate_markdown_report
+from holodeck.models.config import ExecutionConfig
 
 SCRIPT = """
 import asyncio
@@ -78,7 +79,10 @@ async def test_the_same_works_in_a_loop_that_runs_already(agent_dir, monkeypatch
         shown.start_test(one.name or "unnamed")
 
     executor = TestExecutor(
-        agent_config_path="agent.yaml", progress_callback=shown.update, on_test_start=start
+        agent_config_path="agent.yaml",
+        execution_config=ExecutionConfig(parallel_test_cases=1),
+        progress_callback=shown.update,
+        on_test_start=start,
     )
     report = await executor.execute_tests()
     await executor.shutdown()

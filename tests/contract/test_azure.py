@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from fakes import FakeOpenAI, Reply, case
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
-from holodeck.lib.evaluators.base import Observation
+from holodeck.lib.evaluators.base import Observation, OfferedTool
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.judging.connect import Judges
@@ -438,3 +438,20 @@ def test_nothing_is_written_printed_or_sent_elsewhere(server, tmp_path):
 
     assert (done.stdout, done.stderr) == ("['127.0.0.1']\n", "")
     assert list(Path(tmp_path).iterdir()) == []
+
+
+async def test_what_the_agent_was_told_and_could_call_reaches_the_judge(build, server):
+    tools = (OfferedTool("globe", "Turns the globe.", {"type": "object", "properties": {}}),)
+    seen = Observation(
+        ANSWER, input=QUERY, tool_calls=CALLS, instructions="Never guess.", tools=tools
+    )
+    server.otherwise(verdict(1))
+
+    for metric in ("task_adherence", "tool_call_accuracy"):
+        evaluator = build(metric)
+        await evaluator.evaluate(**inputs(evaluator, observation=seen))
+
+    adherence, accuracy = server.requests
+    assert "Never guess." in adherence.prompt
+    assert "Turns the globe." in accuracy.prompt
+    assert "atlas" in accuracy.prompt

@@ -185,7 +185,7 @@ class TaskAdherenceEvaluator(AzureEvaluator):
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         seen: Observation = kwargs["observation"]
         return {
-            "query": messages.user(kwargs[_QUERY]),
+            "query": messages.told(seen.instructions) + messages.user(kwargs[_QUERY]),
             "response": messages.agent(kwargs[_RESPONSE], seen.tool_calls),
         }
 
@@ -193,7 +193,7 @@ class TaskAdherenceEvaluator(AzureEvaluator):
 class ToolCallAccuracyEvaluator(AzureEvaluator):
     """Whether the agent called the right tools in the right way.
 
-    The judge learns of a tool what its calls show; tools that were never called it does not know.
+    Of an agent whose tools are not in the agent.yaml, the judge knows what the calls show.
     """
 
     PARAM_SPEC = ParamSpec(required=frozenset({_QUERY}))
@@ -208,5 +208,5 @@ class ToolCallAccuracyEvaluator(AzureEvaluator):
         return {
             "query": messages.user(kwargs[_QUERY]),
             "tool_calls": messages.called(seen.tool_calls),
-            "tool_definitions": messages.definitions(seen.tool_calls),
+            "tool_definitions": messages.definitions(seen.tools, seen.tool_calls),
         }

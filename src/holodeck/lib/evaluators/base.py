@@ -14,7 +14,15 @@ from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 
-__all__ = ["BaseEvaluator", "EvaluationError", "Grade", "Observation", "RetryConfig", "Turn"]
+__all__ = [
+    "BaseEvaluator",
+    "EvaluationError",
+    "Grade",
+    "Observation",
+    "OfferedTool",
+    "RetryConfig",
+    "Turn",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +37,16 @@ class Turn:
     role: Literal["user", "assistant"]
     content: str
     tool_calls: tuple[ToolInvocation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that the agent could call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of its arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +67,10 @@ class Observation:
     """The tools that the case expects; None where it expects nothing."""
     turns: tuple[Turn, ...] = ()
     """The conversation, for a case of several turns."""
+    instructions: str | None = None
+    """What the agent was told; None where its backend knows and we do not."""
+    tools: tuple[OfferedTool, ...] = ()
+    """What the agent could call, as far as the agent.yaml says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, set_content, span
-from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.grading import Check, grade
+from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
 from holodeck.lib.test_runner.verdict import verdict
@@ -43,7 +43,7 @@ class CaseRun:
     backend: AgentBackend
     files: FileProcessor
     checks: Sequence[Check]
-    retrieval_tools: frozenset[str] = frozenset()
+    observer: Observer
     agent_name: str = "agent"
     time_limit_s: float | None = None
     """Seconds for the whole case, files and metrics included; None for no limit."""
@@ -165,20 +165,9 @@ class CaseRun:
             self.tool_checks = check_tools(self.case, self.invocations)
 
     def _observation(self, answer: ExecutionResult) -> Observation:
-        retrieved = self.case.retrieval_context or build_retrieval_context_from_tools(
-            [dict(result) for result in answer.tool_results], set(self.retrieval_tools)
-        )
-        return Observation(
-            response=answer.response,
-            input=self.case.input,
-            ground_truth=self.case.ground_truth,
-            retrieval_context=tuple(retrieved or ()),
-            tool_calls=tuple(self.invocations),
-            case_name=self.case.name,
-            latency_ms=None if self.agent_seconds is None else self.agent_seconds * 1000,
-            file_content="\n\n".join(file.markdown_content for file in self.processed) or None,
-            expected_tools=self.case.expected_tools,
-        )
+        took = None if self.agent_seconds is None else self.agent_seconds * 1000
+        seen = Answered(answer.response, self.invocations, self.processed, took)
+        return self.observer.observation(self.case, seen)
 
     def _outcome(self) -> Outcome:
         if self.errors:

@@ -23,6 +23,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.grading import Gradebook
+from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import Agent
@@ -116,6 +117,7 @@ class TestExecutor:
         self._is_injected = backend is not None
         judges = Judges(self.config, self.agent_config.base_dir)
         self._gradebook = Gradebook(self.agent_config, evaluators, judges)
+        self._observer = Observer(self.agent_config)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
         self.on_result: Callable[[int, TestResult], None] | None = None
@@ -246,7 +248,7 @@ class TestExecutor:
                 backend=backend,
                 files=self.file_processor,
                 checks=self._gradebook.checks_of(index),
-                retrieval_tools=self._retrieval_tools(),
+                observer=self._observer,
                 agent_name=self.agent_config.name,
                 time_limit_s=self.config.case_timeout,
             )
@@ -263,10 +265,6 @@ class TestExecutor:
                     f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused, so the "
                     f"other {left} cases are not run"
                 )
-
-    def _retrieval_tools(self) -> frozenset[str]:
-        tools = self.agent_config.tools or []
-        return frozenset(tool.name for tool in tools if tool.is_retrieval)
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """The report of the results so far."""

@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import holodeck
-from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.records.run import Run
-from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.grading import Check, Gradebook, grade
+from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
@@ -41,7 +40,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     Raises ConfigError for metrics that are wrong.
     """
     gradebook = Gradebook(agent)
-    retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
+    observer = Observer(agent)
     left = _by_question(run)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
@@ -50,7 +49,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = gradebook.checks_of(index)
-        results.append(await _regraded(answers.pop(0), case, checks, retrieval))
+        results.append(await _regraded(answers.pop(0), case, checks, observer))
     await gradebook.bench.judges.close()
     before = report_of(run)
     update = {
@@ -85,12 +84,18 @@ def _question(case: TestCaseModel, redact: Redact) -> Question:
 
 
 async def _regraded(
-    result: TestResult, case: TestCaseModel, checks: list[Check], retrieval: set[str]
+    result: TestResult, case: TestCaseModel, checks: list[Check], observer: Observer
 ) -> TestResult:
     if result.outcome is Outcome.AGENT_ERROR:
         return result
     tool_checks = check_tools(case, result.tool_invocations)
-    rows = await grade(checks, _observation(result, case, retrieval))
+    seen = Answered(
+        result.agent_response or "",
+        result.tool_invocations,
+        result.processed_files,
+        result.agent_time_ms,
+    )
+    rows = await grade(checks, observer.observation(case, seen))
     outcome = verdict(result.errors, tool_checks, rows, checks)
     update = {
         "expected_tools": case.expected_tools,
@@ -102,20 +107,3 @@ async def _regraded(
         "outcome": outcome,
     }
     return result.model_copy(update=update)
-
-
-def _observation(result: TestResult, case: TestCaseModel, retrieval: set[str]) -> Observation:
-    calls = [{"name": one.name, "result": one.result} for one in result.tool_invocations]
-    retrieved = case.retrieval_context or build_retrieval_context_from_tools(calls, retrieval)
-    texts = [file.markdown_content for file in result.processed_files]
-    return Observation(
-        response=result.agent_response or "",
-        input=case.input,
-        ground_truth=case.ground_truth,
-        retrieval_context=tuple(retrieved or ()),
-        tool_calls=tuple(result.tool_invocations),
-        case_name=case.name,
-        latency_ms=result.agent_time_ms,
-        file_content="\n\n".join(texts) or None,
-        expected_tools=case.expected_tools,
-    )

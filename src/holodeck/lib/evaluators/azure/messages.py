@@ -3,11 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holodeck.lib.evaluators.base import OfferedTool
 from holodeck.models.test_result import ToolInvocation
 
 JsonObject = dict[str, Any]
 
 _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
+
+
+def told(instructions: str | None) -> list[JsonObject]:
+    """What the agent was told to be; nothing if that is not known."""
+    return [] if instructions is None else [{"role": "system", "content": instructions}]
 
 
 def user(text: str) -> list[JsonObject]:
@@ -35,16 +41,31 @@ def called(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
     ]
 
 
-def definitions(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
-    """The tools that were called, as far as their calls show what they take."""
-    taken: dict[str, JsonObject] = {}
+def definitions(
+    offered: Sequence[OfferedTool], calls: Sequence[ToolInvocation]
+) -> list[JsonObject]:
+    """The tools on offer, and those that were called though nobody knows what they take."""
+    known: dict[str, JsonObject] = {tool.name: _definition(tool) for tool in offered}
+    seen: dict[str, JsonObject] = {}
     for call in calls:
-        seen = taken.setdefault(call.name, {})
-        seen |= {name: {"type": _kind(value)} for name, value in call.args.items()}
+        if call.name not in known:
+            taken = seen.setdefault(call.name, {})
+            taken |= {name: {"type": _kind(value)} for name, value in call.args.items()}
     return [
-        {"name": name, "parameters": {"type": "object", "properties": properties}}
-        for name, properties in taken.items()
+        *known.values(),
+        *(
+            {"name": name, "parameters": {"type": "object", "properties": properties}}
+            for name, properties in seen.items()
+        ),
     ]
+
+
+def _definition(tool: OfferedTool) -> JsonObject:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
 
 
 def _call_and_result(call: Mapping[str, Any]) -> list[JsonObject]:

@@ -1,0 +1,71 @@
+"""What metrics get to see of a case, be it just run or recorded."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from holodeck.config.instructions import instructions_text
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import Observation, OfferedTool
+from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
+from holodeck.lib.tools.function import load_function_tool
+from holodeck.models.agent import Agent
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import ProcessedFileInput, ToolInvocation
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What an agent did in one case."""
+
+    response: str
+    invocations: Sequence[ToolInvocation]
+    files: Sequence[ProcessedFileInput]
+    agent_ms: float | None
+    """How long the agent took; None where that was not measured."""
+
+
+class Observer:
+    """Puts together what was seen of a case with what is known of its agent."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
+
+    def observation(self, case: TestCaseModel, seen: Answered) -> Observation:
+        """The observation of a case; passages are its own, else what its tools retrieved."""
+        calls = [{"name": one.name, "result": one.result} for one in seen.invocations]
+        retrieved = case.retrieval_context or build_retrieval_context_from_tools(
+            calls, self._retrieval
+        )
+        return Observation(
+            response=seen.response,
+            input=case.input,
+            ground_truth=case.ground_truth,
+            retrieval_context=tuple(retrieved or ()),
+            tool_calls=tuple(seen.invocations),
+            case_name=case.name,
+            latency_ms=seen.agent_ms,
+            file_content="\n\n".join(file.markdown_content for file in seen.files) or None,
+            expected_tools=case.expected_tools,
+            instructions=self._instructions,
+            tools=self._tools,
+        )
+
+    @cached_property
+    def _instructions(self) -> str | None:
+        return instructions_text(self._agent) or None
+
+    @cached_property
+    def _tools(self) -> tuple[OfferedTool, ...]:
+        try:
+            found = [
+                load_function_tool(tool, self._agent.base_dir) for tool in self._agent.tools or []
+            ]
+        except ConfigError as error:  # an agent that runs would have told; one that is graded again
+            logger.warning("metrics are not told of the agent's tools: %s", error)
+            return ()
+        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in found)
