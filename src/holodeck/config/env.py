@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 
-from dotenv import dotenv_values
-
 from holodeck.config.source import read_bytes
 from holodeck.config.syntax import decode
 
@@ -87,6 +85,9 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
 
 
 def _dotenv(path: Path) -> dict[str, str]:
+    # Imported here because most projects have no such file.
+    from dotenv import dotenv_values  # noqa: PLC0415
+
     text = decode(read_bytes(path, str(path)), str(path))
     values = dotenv_values(stream=StringIO(text))
     return {name: value for name, value in values.items() if value is not None}

@@ -1,6 +1,7 @@
 """Command-line options for the settings, made from the fields that declare them."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, TypeVar, get_args
 
 import click
@@ -20,7 +21,12 @@ class SettingType(click.ParamType):
     name = "number"
 
     def __init__(self, declared: Declared) -> None:
-        self._adapter: TypeAdapter[Any] = TypeAdapter(declared.annotation)
+        self._declared = declared
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        """Made when an option is given, as few are."""
+        return TypeAdapter(self._declared.annotation)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:

@@ -1,8 +1,8 @@
 """Writes the record of one run."""
 
 import json
+import os
 import platform
-import secrets
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -164,7 +164,7 @@ def _keep_out_of_git(folder: Path) -> None:
 def _new_folder(folder: Path) -> str:
     """A folder that no other run has; its name tells when, and sorts by it."""
     for _ in range(_MOST_TRIES):
-        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{secrets.token_hex(3)}"
+        name = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}-{os.urandom(3).hex()}"
         with suppress(FileExistsError):
             (folder / name).mkdir()
             return name

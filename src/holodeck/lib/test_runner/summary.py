@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from statistics import fmean, stdev
+from math import fsum, sqrt
 
 from holodeck.errors import ExitCode
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
@@ -28,9 +28,9 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         outcomes=dict(Counter(str(result.outcome) for result in results)),
         metrics_evaluated={name: len(found) for name, found in scores.items()},
         metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
-        average_scores={name: fmean(found) for name, found in scores.items()},
+        average_scores={name: _mean(found) for name, found in scores.items()},
         standard_errors={
-            name: stdev(found) / len(found) ** 0.5 for name, found in scores.items() if found[1:]
+            name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
         token_usage=_sum(result.token_usage for result in results),
         judge_calls=sum(row.judge_calls for row in rows),
@@ -44,6 +44,17 @@ def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:
         if row.score is not None:
             scores[row.metric_name].append(row.score)
     return scores
+
+
+def _mean(scores: Sequence[float]) -> float:
+    return fsum(scores) / len(scores)
+
+
+def _standard_error(scores: Sequence[float]) -> float:
+    """Of the mean. `statistics` has it exactly, in fractions, which takes a while for thousands."""
+    mean = _mean(scores)
+    variance = fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
+    return sqrt(variance / len(scores))
 
 
 def _sum(usages: Iterable[TokenUsage | None]) -> TokenUsage:
