@@ -191,21 +191,30 @@ def whole_request(buffer: bytes) -> tuple[bytes, bytes, bytes] | None:
     return line[2], buffer[end + 4 : stop], buffer[stop:]
 
 
+VERDICT = json.dumps({"reason": "It does.", "score": 5, "answer": "yes"})
+"""What is said where JSON is wanted: judges ask so."""
+YES = {"token": "yes", "logprob": -0.01, "top_logprobs": [{"token": "yes", "logprob": -0.01}]}
+
+
 def completion(body: bytes) -> bytes:
-    """A chat completion that calls the first tool, or repeats the last user message."""
+    """A chat completion that calls the first tool, judges kindly, or repeats what the user said."""
     request: dict[str, Any] = json.loads(body)
     messages = request["messages"]
     said = [text_of(m["content"]) for m in messages if m["role"] == "user"]
     calls = request.get("tools") and messages[-1]["role"] == "user"
-    message = call_of(request["tools"][0], said[-1]) if calls else answer(f"OK: {said[-1]}")
+    text = VERDICT if "response_format" in request else f"OK: {said[-1]}"
+    message = call_of(request["tools"][0], said[-1]) if calls else answer(text)
     usage = {"prompt_tokens": 20, "completion_tokens": 8, "total_tokens": 28}
     reason = "tool_calls" if calls else "stop"
+    choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
+    if request.get("logprobs"):
+        choice["logprobs"] = {"content": [YES]}
     document = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1_760_000_000,
         "model": request["model"],
-        "choices": [{"index": 0, "message": message, "finish_reason": reason}],
+        "choices": [choice],
         "usage": usage,
     }
     return json.dumps(document).encode()

@@ -139,6 +139,8 @@ async def _grade_one(check: Check, observation: Observation) -> MetricResult:
     started = time.perf_counter()
     with span(names.check(check.name)) as current, counted(Spent()) as spent:
         try:
+            await check.evaluator.prepare()
+            started = time.perf_counter()  # loading a library is not the metric's time
             found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
             row = _row(check, found, started)
         except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
