@@ -51,10 +51,18 @@ class Judges:
             self._judges[key] = Judge(self._model(llm))
         return self._judges[key]
 
-    def _model(self, llm: LLMProvider) -> ChatModel:
+    def model(self, llm: LLMProvider, kind: str = "simulator") -> ChatModel:
+        """A model for other work than judging, which has slots of its own. Raises ConfigError.
+
+        What its configuration does not say is as for judges. Whoever asks closes it.
+        """
+        unsaid = {name: value for name, value in UNSAID.items() if name not in llm.model_fields_set}
+        return self._model(llm.model_copy(update=unsaid), kind)
+
+    def _model(self, llm: LLMProvider, kind: str = "judge") -> ChatModel:
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
-        return HttpChatModel(llm, self._limits, self._limiters, proxy_for=proxy_for)
+        return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for)
 
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because most judges are elsewhere.

@@ -1,0 +1,1 @@
+"""The conversation engine: who speaks when, what everybody hears, and how it ends."""

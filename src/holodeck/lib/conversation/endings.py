@@ -1,0 +1,78 @@
+"""How a conversation ends: results made complete, and results of what broke."""
+
+import traceback
+from collections.abc import Iterable
+
+from holodeck.errors import BackendTimeoutError
+from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
+
+NO_CONCLUSION = (
+    "the script ended without a conclusion; end it with one of:\n"
+    "- `scenario.proceed()`: let the conversation go on\n"
+    "- `scenario.judge()`: ask the judge for its verdict\n"
+    "- `scenario.succeed()` or `scenario.fail()`: say the result"
+)
+BROKEN_BY = {
+    AgentRole.USER: "simulator_error",
+    AgentRole.AGENT: "agent_error",
+    AgentRole.JUDGE: "judge_error",
+}
+
+
+def rows_of(result: ScenarioResult) -> list[CriterionResult]:
+    """The criteria of a result; made from its lists where a judge gave only those."""
+    if result.criteria:
+        return result.criteria
+    undecided = set(result.inconclusive_criteria)
+    failed = [one for one in result.failed_criteria if one not in undecided]
+    return [
+        *_rows(result.passed_criteria, CriterionStatus.PASSED),
+        *_rows(failed, CriterionStatus.FAILED),
+        *_rows(result.inconclusive_criteria, CriterionStatus.INCONCLUSIVE),
+    ]
+
+
+def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionResult]:
+    return [CriterionResult(criterion=one, status=status) for one in criteria]
+
+
+def after_checkpoints(
+    checkpoints: list[CriterionResult], result: ScenarioResult
+) -> dict[str, object]:
+    """The fields of a result that tell of the passed checkpoints, too."""
+    passed = [one.criterion for one in checkpoints]
+    return {
+        "criteria": [*checkpoints, *rows_of(result)],
+        "passed_criteria": [*passed, *result.passed_criteria],
+    }
+
+
+def why_broken(error: BaseException, place: str, party: Party | None) -> dict[str, object]:
+    """The fields of a result whose run was broken by an error.
+
+    A failed assertion of a step is a failure of the agent; everything else is an error.
+    """
+    if isinstance(error, AssertionError) and party is None:
+        return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
+    told = f"{type(error).__name__}: {error}"
+    who = f"{type(party).__name__} raised " if party is not None else ""
+    reasoning = told if isinstance(error, Misuse) else f"{place}: {who}{told}"
+    return {"reason_code": _code(error, party), "reasoning": reasoning, "error": told}
+
+
+def _code(error: BaseException, party: Party | None) -> str:
+    if isinstance(error, BackendTimeoutError):
+        return "timeout"
+    if isinstance(error, Misuse):
+        return "config"
+    return BROKEN_BY[party.role] if party is not None else "step_error"
+
+
+def _assertion(error: AssertionError) -> str:
+    if str(error):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    line = frames[-1].line if frames else ""
+    return f"not so: {line}" if line else "an assertion failed"

@@ -1,0 +1,389 @@
+"""The one conversation engine: USER, then AGENT, then JUDGE, turn by turn or step by step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holodeck.lib.conversation.calling import Caller
+from holodeck.lib.conversation.endings import rows_of, why_broken
+from holodeck.lib.conversation.history import History
+from holodeck.lib.conversation.ledger import Ledger
+from holodeck.lib.conversation.limits import Clock
+from holodeck.lib.conversation.listening import CriterionJudged, EventStream, MessageAdded
+from holodeck.lib.conversation.messages import copied, fixed_message, messages_of
+from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.setup import (
+    BATCH_RUN_ID,
+    CLASSES,
+    MAX_TURNS,
+    HasCriteria,
+    Settings,
+    wrong_party,
+    wrong_setting,
+)
+from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.turns import Turns
+from holodeck.lib.conversation.types import (
+    AgentInput,
+    Callback,
+    EndConversation,
+    Party,
+    ScenarioResult,
+)
+
+
+class Conversation:
+    """One conversation at a time between parties: who speaks, who hears what, how it ends.
+
+    Args:
+        name: What messages and reports call the case.
+        description: The situation.
+        agents: All who take part; of a role they speak in this order.
+        config: Limits on turns and time.
+        set_id: The set that the case belongs to.
+        batch_run_id: The batch that the run belongs to; that of the process if not given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        agents: Sequence[Party],
+        config: Settings,
+        *,
+        set_id: str | None = None,
+        batch_run_id: str | None = None,
+    ) -> None:
+        self.name = name
+        self.description = description
+        self.agents = list(agents)
+        self.config = config
+        self.scenario_set_id = "default" if set_id is None else set_id
+        self.batch_run_id = BATCH_RUN_ID if batch_run_id is None else batch_run_id
+        self.clock = Clock()
+        self._events = EventStream()
+        self._step_name = ""
+        wrong = wrong_setting(config, self.max_turns)
+        if wrong is not None:
+            raise self.misuse(wrong)
+        self.reset()
+
+    @property
+    def events(self) -> EventStream:
+        """Where listeners subscribe to what happens."""
+        return self._events
+
+    @property
+    def thread_id(self) -> str:
+        """The name of this conversation, another one for each run."""
+        return self.ledger.thread_id
+
+    @property
+    def current_turn(self) -> int:
+        """The turn under way; the first one is 0."""
+        return self.turns.current
+
+    @property
+    def max_turns(self) -> int:
+        """The most turns that are played without a script."""
+        return MAX_TURNS if self.config.max_turns is None else self.config.max_turns
+
+    @property
+    def place(self) -> str:
+        """The case, and the step under way."""
+        return f"case {self.name!r}" + (f", {self._step_name}" if self._step_name else "")
+
+    def reset(self) -> None:
+        """Forget everything and start anew, with a new thread."""
+        wrong = wrong_party(self.agents)
+        if wrong is not None:
+            raise self.misuse(wrong)
+        self.ledger = Ledger(self.batch_run_id)
+        self.turns = Turns(self.agents)
+        self.history = History(len(self.agents))
+        self.state = ScenarioState(self)
+        self._caller = Caller(self.clock, self.ledger, self.config.call_timeout)
+        self._outbox = EventStream().outbox()
+        self._is_left = False
+        self._own_turns = 0
+        """Turns that no script opened."""
+
+    def add_message(self, message: Mapping[str, Any], from_agent_idx: int | None = None) -> None:
+        """Add a message that everybody hears but its author."""
+        try:
+            [added] = messages_of(message, AgentRole.AGENT)
+        except ValueError as error:
+            raise self.misuse(str(error)) from error
+        self.history.add(added, from_agent_idx)
+        if not self._outbox.is_idle:
+            self._tell_of(added)
+
+    def add_messages(
+        self, messages: Sequence[Mapping[str, Any]], from_agent_idx: int | None = None
+    ) -> None:
+        """Add several messages of one author."""
+        for message in messages:
+            self.add_message(message, from_agent_idx)
+
+    async def step(self) -> list[Message] | ScenarioResult:
+        """Let whoever is next speak: what they said, or the result that ends it.
+
+        Raises:
+            ValueError: There was nobody left to speak.
+        """
+        result = await self._step()
+        if result is None:
+            raise ValueError(f"{self.place}: the step gave no result")
+        return result
+
+    async def proceed(
+        self,
+        turns: int | None = None,
+        on_turn: Callback | None = None,
+        on_step: Callback | None = None,
+        on_turn_end: Callback | None = None,
+    ) -> ScenarioResult | None:
+        """Play turns until there is a result; None when `turns` are used up or the user left.
+
+        The turn under way at the first step counts as one of `turns`. `on_turn` is told when
+        another turn begins, `on_step` after everybody's word, `on_turn_end` when all have spoken.
+        """
+        if turns is not None and turns <= 0:
+            raise self.misuse(f"proceed(turns={turns}): there is no such turn; write 1 or more")
+        first: int | None = None
+        while True:
+            goes_on = turns is None or first is None or self.turns.current + 1 < first + turns
+            result = await self._step(goes_on, on_turn, on_turn_end, is_counted=turns is not None)
+            first = self.turns.current if first is None else first
+            if result is None:
+                return None
+            await self._tell(on_step)
+            if isinstance(result, ScenarioResult):
+                return result
+            if self._is_left:
+                self._is_left = False
+                return None
+
+    async def message(self, message: Mapping[str, Any]) -> None:
+        """Add a message: as the user's or the agent's word, or for everybody if of another role."""
+        role = message.get("role")
+        if role == "user":
+            await self._scripted(AgentRole.USER, message)
+        elif role == "assistant":
+            await self._scripted(AgentRole.AGENT, message)
+        else:
+            self.add_message(message)
+
+    async def user(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
+        """Say `content` as the user, or let the user speak; a result if that ends it."""
+        return await self._scripted(AgentRole.USER, content)
+
+    async def agent(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
+        """Say `content` as the agent, or let the agent speak; a result if that ends it."""
+        return await self._scripted(AgentRole.AGENT, content)
+
+    async def judge(
+        self,
+        content: str | Mapping[str, Any] | Sequence[str] | None = None,
+        *,
+        criteria: Sequence[str] | None = None,
+    ) -> ScenarioResult | None:
+        """Ask the judge for its verdict; None if it gave none.
+
+        A list of criteria is a checkpoint: if all pass, the script goes on. A text or a message is
+        only added, as the agent's word.
+        """
+        if content is not None and not isinstance(content, str | Mapping):
+            content, criteria = None, content
+        if criteria is None:
+            return await self._scripted(AgentRole.JUDGE, content, judgment=True)
+        return await self._checkpoint(list(criteria))
+
+    async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
+        """The result of a case that passed."""
+        return self._ended(True, reasoning or "Scenario marked as successful")
+
+    async def fail(self, reasoning: str | None = None) -> ScenarioResult:
+        """The result of a case that failed."""
+        return self._ended(False, reasoning or "Scenario marked as failed")
+
+    def concluded(self, result: ScenarioResult) -> ScenarioResult:
+        """The result with everything that the engine knows: times, ids, tokens, checkpoints."""
+        agents = self._indices(AgentRole.AGENT)
+        return self.ledger.completed(result, self.history.messages, agents)
+
+    def broken(self, error: BaseException) -> ScenarioResult:
+        """The result of a run that an error broke."""
+        why: Any = why_broken(error, self.place, self._caller.broken_by)
+        return self.concluded(ScenarioResult(success=False, messages=[], **why))
+
+    def misuse(self, message: str) -> Misuse:
+        """An error that names the case and the step."""
+        return Misuse(self.place, message)
+
+    async def _step(
+        self,
+        goes_on: bool = True,
+        on_turn: Callback | None = None,
+        on_turn_end: Callback | None = None,
+        *,
+        is_counted: bool = False,
+    ) -> list[Message] | ScenarioResult | None:
+        if not self.agents:
+            raise self.misuse("nobody takes part; write agents=[your agent, …]")
+        self._own_turns = self._own_turns or int(self.turns.is_fresh)
+        while True:
+            index = self.turns.next_index()
+            if index is not None:
+                self.turns.spoke(index)
+                if self._is_too_early(index):
+                    continue
+                return await self._ask(index)
+            await self._tell(on_turn_end)
+            if not goes_on:
+                return None
+            self.turns.next_turn()
+            self._own_turns += 1
+            await self._tell(on_turn)
+            # Who asks for so many turns gets them, however many a script has played before.
+            if (self._own_turns if is_counted else self.turns.current + 1) > self.max_turns:
+                return await self._out_of_turns()
+
+    def _is_too_early(self, index: int) -> bool:
+        """Whether it is a judge's turn before the least number of turns is played."""
+        least = self.config.min_turns or 0
+        return self.agents[index].role is AgentRole.JUDGE and self.turns.current + 1 < least
+
+    async def _out_of_turns(self) -> ScenarioResult:
+        verdict = await self._last_verdict()
+        if verdict is not None:
+            return verdict
+        reasoning = f"Reached maximum turns ({self.max_turns}) without conclusion"
+        return self._ended(False, reasoning, "max_turns")
+
+    async def _last_verdict(self) -> ScenarioResult | None:
+        """What a judge with criteria decides now that it must; None if there is none."""
+        for index in self._indices(AgentRole.JUDGE):
+            party = self.agents[index]
+            if isinstance(party, HasCriteria) and party.criteria:
+                result = await self._ask(index, judgment=True)
+                return result if isinstance(result, ScenarioResult) else None
+        return None
+
+    async def _checkpoint(self, criteria: list[str]) -> ScenarioResult | None:
+        if not criteria or not all(isinstance(one, str) and one.strip() for one in criteria):
+            raise self.misuse(
+                f"judge({criteria!r}): write one criterion or more, none of them empty"
+            )
+        result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=criteria)
+        if result is None or not result.success:
+            return result
+        self.ledger.passed(result)
+        return None
+
+    async def _scripted(
+        self,
+        role: AgentRole,
+        content: str | Mapping[str, Any] | None = None,
+        *,
+        judgment: bool = False,
+        criteria: list[str] | None = None,
+    ) -> ScenarioResult | None:
+        message = None if content is None else self._fixed(role, content)
+        index = self.turns.index_for(role)
+        if index is None:
+            self.turns.next_turn()
+            index = self.turns.index_for(role)
+        if index is None:
+            wish = "" if content is None else f" with content {content!r}"
+            raise self.misuse(
+                f"nobody plays the role `{role.value}`, so there is no message{wish};"
+                f" add {CLASSES[role]} to 'agents'"
+            )
+        self.turns.spoke(index)
+        if message is not None:
+            self.add_message(message)
+            return None
+        result = await self._ask(index, judgment=judgment, criteria=criteria)
+        self._is_left = False
+        return result if isinstance(result, ScenarioResult) else None
+
+    def _fixed(self, role: AgentRole, content: str | Mapping[str, Any]) -> Message:
+        try:
+            return fixed_message(content, role)
+        except ValueError as error:
+            raise self.misuse(str(error)) from error
+
+    async def _ask(
+        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
+    ) -> list[Message] | ScenarioResult:
+        party, unheard = self.agents[index], self.history.unheard(index)
+        given = AgentInput(
+            thread_id=self.ledger.thread_id,
+            messages=self.history.messages,
+            new_messages=unheard,
+            judgment_request=judgment,
+            judgment_criteria=criteria,
+            scenario_state=self.state,
+        )
+        returned = await self._caller.answer(index, party, given, self.place)
+        self.history.heard(index, len(unheard))
+        if isinstance(returned, ScenarioResult):
+            return self._judged(returned)
+        if isinstance(returned, EndConversation):
+            return await self._leave(returned, index, party.role)
+        try:
+            messages = messages_of(returned, party.role)
+        except ValueError as error:
+            raise self.misuse(f"{type(party).__name__}.call: {error}") from error
+        self.add_messages(messages, index)
+        return messages
+
+    async def _leave(
+        self, end: EndConversation, index: int, role: AgentRole
+    ) -> list[Message] | ScenarioResult:
+        """Somebody ends the conversation: what the judge says to that, if there is one."""
+        messages = messages_of(end.farewell, role) if end.farewell else []
+        self.add_messages(messages, index)
+        verdict = await self._last_verdict()
+        self._is_left = verdict is None
+        return messages if verdict is None else verdict
+
+    def _judged(self, result: ScenarioResult) -> ScenarioResult:
+        if not self._outbox.is_idle:
+            for row in rows_of(result):
+                self._outbox.put(CriterionJudged(verdict=row, **self.ids))
+        return self.concluded(result)
+
+    def _ended(self, success: bool, reasoning: str, code: str | None = None) -> ScenarioResult:
+        said = self.history.messages
+        return self.concluded(
+            ScenarioResult(success=success, messages=said, reasoning=reasoning, reason_code=code)
+        )
+
+    def _indices(self, role: AgentRole) -> list[int]:
+        return [index for index, party in enumerate(self.agents) if party.role is role]
+
+    async def _tell(self, callback: Callback | None) -> None:
+        if callback is not None:
+            told = callback(self.state)
+            if inspect.isawaitable(told):
+                await told
+
+    def _tell_of(self, message: Message) -> None:
+        index, turn = len(self.history) - 1, self.turns.current
+        said = copied(message)
+        self._outbox.put(MessageAdded(index=index, message=said, turn=turn, **self.ids))
+
+    @property
+    def ids(self) -> dict[str, Any]:
+        """What every event of the run names."""
+        return {
+            "batch_run_id": self.batch_run_id,
+            "scenario_run_id": self.ledger.scenario_run_id,
+            "scenario_id": self.name,
+            "scenario_set_id": self.scenario_set_id,
+        }

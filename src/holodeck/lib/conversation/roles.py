@@ -1,0 +1,15 @@
+"""The parts that are played in a conversation."""
+
+from enum import Enum
+from typing import Any, TypeAlias
+
+Message: TypeAlias = dict[str, Any]
+"""A message as OpenAI has it: `role`, `content`, and perhaps `tool_calls`."""
+
+
+class AgentRole(Enum):
+    """The part that somebody plays; within a turn they speak in this order."""
+
+    USER = "User"
+    AGENT = "Agent"
+    JUDGE = "Judge"

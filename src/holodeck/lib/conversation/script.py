@@ -1,0 +1,96 @@
+"""The steps of a script, as values: what each does once it is its turn."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.engine import Conversation
+    from holodeck.lib.conversation.state import ScenarioState
+    from holodeck.lib.conversation.types import Callback, ScenarioResult
+
+Content = str | Mapping[str, Any]
+_unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", default=None)
+
+
+class DroppedStep(UserWarning):
+    """A step was made inside of another one and neither returned nor applied."""
+
+
+class Step:
+    """A step of a script: called with the state, it gives an awaitable of a result or None."""
+
+    def __init__(
+        self, name: str, play: Callable[[Conversation], Awaitable[ScenarioResult | None]]
+    ) -> None:
+        self.name = name
+        self._play = play
+        unused = _unused.get()
+        if unused is not None:
+            unused.append(self)
+
+    def __call__(self, state: ScenarioState) -> Awaitable[ScenarioResult | None]:
+        unused = _unused.get()
+        if unused is not None and self in unused:
+            unused.remove(self)
+        talk: Any = state._executor  # noqa: SLF001 - the state is the steps' way to the engine
+        return self._play(talk)
+
+    def __repr__(self) -> str:
+        return f"<step {self.name}>"
+
+
+@contextmanager
+def unused_steps() -> Iterator[list[Step]]:
+    """The steps made inside the block that nobody has applied."""
+    unused: list[Step] = []
+    token = _unused.set(unused)
+    try:
+        yield unused
+    finally:
+        _unused.reset(token)
+
+
+def message(message: Mapping[str, Any]) -> Step:
+    """Add a message; one of the user or of the agent takes their turn."""
+    return Step("message", lambda talk: talk.message(message))
+
+
+def user(content: Content | None = None) -> Step:
+    """The user says `content`, or what comes to the simulated user's mind."""
+    return Step("user", lambda talk: talk.user(content))
+
+
+def agent(content: Content | None = None) -> Step:
+    """The agent answers; or `content` stands in for its answer."""
+    return Step("agent", lambda talk: talk.agent(content))
+
+
+def judge(
+    content: Content | Sequence[str] | None = None, *, criteria: Sequence[str] | None = None
+) -> Step:
+    """The judge gives its verdict, of its own criteria or of those of a checkpoint."""
+    return Step("judge", lambda talk: talk.judge(content, criteria=criteria))
+
+
+def proceed(
+    turns: int | None = None,
+    on_turn: Callback | None = None,
+    on_step: Callback | None = None,
+    on_turn_end: Callback | None = None,
+) -> Step:
+    """Let everybody speak in turn, until there is a result or `turns` are used up."""
+    return Step("proceed", lambda talk: talk.proceed(turns, on_turn, on_step, on_turn_end))
+
+
+def succeed(reasoning: str | None = None) -> Step:
+    """End the case: it passed."""
+    return Step("succeed", lambda talk: talk.succeed(reasoning))
+
+
+def fail(reasoning: str | None = None) -> Step:
+    """End the case: it failed."""
+    return Step("fail", lambda talk: talk.fail(reasoning))

@@ -1,0 +1,140 @@
+"""A conversation by a script, from the first step to a result."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextvars import ContextVar
+from typing import Any, Protocol, runtime_checkable
+
+from holodeck.lib.conversation.endings import NO_CONCLUSION
+from holodeck.lib.conversation.engine import Conversation
+from holodeck.lib.conversation.listening import PATIENCE_S, RunFinished, RunStarted
+from holodeck.lib.conversation.script import DroppedStep, Step, proceed, unused_steps
+from holodeck.lib.conversation.setup import Settings
+from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.threads import in_thread
+
+
+@runtime_checkable
+class Opened(Protocol):
+    """A party that holds something, such as connections, for as long as a run lasts."""
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """What is held open."""
+        ...
+
+
+running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversation", default=None)
+"""The run that is under way here."""
+
+
+class ScriptRun(Conversation):
+    """A conversation that plays a script.
+
+    Args:
+        name: What messages and reports call the case.
+        description: The situation.
+        agents: All who take part.
+        script: The steps; without any, everybody speaks in turn.
+        config: Limits on turns and time.
+        set_id: The set that the case belongs to.
+        batch_run_id: The batch that the run belongs to.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        agents: Sequence[Party],
+        script: Sequence[ScriptStep] | None,
+        config: Settings,
+        *,
+        set_id: str | None = None,
+        batch_run_id: str | None = None,
+    ) -> None:
+        self.script: list[Any] = list(script) if script else [proceed()]
+        super().__init__(
+            name, description, agents, config, set_id=set_id, batch_run_id=batch_run_id
+        )
+
+    async def run(self) -> ScenarioResult:
+        """Play the script from its beginning; whatever anybody raises comes through."""
+        self._step_name = ""
+        self.reset()
+        self._outbox = self._events.outbox()
+        token = running.set(self)
+        facts = {**self.ids, "name": self.name, "description": self.description}
+        self._outbox.put(RunStarted(thread_id=self.thread_id, **facts))
+        try:
+            result = await self._in_time()
+        except asyncio.CancelledError as error:
+            self._finished("CANCELLED", self.broken(error))
+            raise
+        except Exception as error:
+            await self._delivered("ERROR", self.broken(error))
+            raise
+        finally:
+            running.reset(token)
+        await self._delivered("SUCCESS" if result.success else "FAILED", result)
+        return result
+
+    async def _in_time(self) -> ScenarioResult:
+        async with AsyncExitStack() as held:
+            for party in {id(one): one for one in self.agents}.values():
+                if isinstance(party, Opened):
+                    await held.enter_async_context(party.opened())
+            async with self.clock.limit(self.config.timeout, f"case {self.name!r}"):
+                return await self._played()
+
+    async def _played(self) -> ScenarioResult:
+        for number, step in enumerate(self.script, 1):
+            name = step.name if isinstance(step, Step) else getattr(step, "__name__", repr(step))
+            self._step_name = f"step {number} ({name})"
+            result = await self._play(step)
+            if isinstance(result, ScenarioResult):
+                return self.concluded(result)
+        if self.ledger.checkpoints:
+            return self._ended(True, "every checkpoint passed")
+        return self._ended(False, NO_CONCLUSION, "no_conclusion")
+
+    async def _play(self, step: Any) -> Any:
+        if not callable(step):
+            raise self.misuse(f"{step!r} is no step; write a function of the state")
+        with unused_steps() as unused:
+            result = await _awaited(step(self.state))
+            while isinstance(result, Step):
+                result = await result(self.state)
+        for one in unused:
+            warnings.warn(
+                f"{self.place}: scenario.{one.name}(…) was made and dropped;"
+                f" write `return scenario.{one.name}(…)`",
+                DroppedStep,
+                stacklevel=2,
+            )
+        return result
+
+    def _finished(self, status: str, result: ScenarioResult) -> list[Any]:
+        self._outbox.put(RunFinished(status=status, result=result, **self.ids))
+        return list(self._outbox.close())
+
+    async def _delivered(self, status: str, result: ScenarioResult) -> None:
+        """Tell of the end, and let the listeners hear it, but not for ever."""
+        threads = self._finished(status, result)
+        if not threads:
+            return
+        ends = time.monotonic() + PATIENCE_S
+
+        def wait() -> None:
+            for thread in threads:
+                thread.join(max(0.0, ends - time.monotonic()))
+
+        await in_thread(wait)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

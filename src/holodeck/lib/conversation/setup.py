@@ -1,0 +1,68 @@
+"""What a conversation is held with: settings, parties and names of its own."""
+
+import secrets
+import string
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from holodeck.lib.conversation.roles import AgentRole
+
+MAX_TURNS = 10
+CLASSES = {
+    AgentRole.USER: "a scenario.UserSimulatorAgent()",
+    AgentRole.AGENT: "your agent",
+    AgentRole.JUDGE: "a scenario.JudgeAgent(criteria=[…])",
+}
+_ID_LETTERS = string.ascii_letters + string.digits
+_LIMITS = ("max_turns", "min_turns", "timeout", "call_timeout")
+
+
+def new_id(kind: str) -> str:
+    """A name that nothing else has, such as `thread_4fT…`."""
+    return f"{kind}_{''.join(secrets.choice(_ID_LETTERS) for _ in range(22))}"
+
+
+BATCH_RUN_ID = new_id("scenariobatch")
+"""Of all runs of this process."""
+
+
+class Settings(Protocol):
+    """How a conversation is held; None leaves a value to the engine."""
+
+    @property
+    def max_turns(self) -> int | None: ...
+    @property
+    def min_turns(self) -> int | None: ...
+    @property
+    def timeout(self) -> float | None: ...
+    @property
+    def call_timeout(self) -> float | None: ...
+
+
+@runtime_checkable
+class HasCriteria(Protocol):
+    """A judge that can be asked for a verdict when the turns are used up."""
+
+    criteria: Sequence[str] | None
+
+
+def wrong_setting(config: Settings, max_turns: int) -> str | None:
+    """What is wrong with the settings; None if all is well."""
+    for key in _LIMITS:
+        value = getattr(config, key)
+        if value is not None and value <= 0:
+            return f"{key}={value} is too little; write a number above 0"
+    if config.min_turns is not None and config.min_turns > max_turns:
+        return f"min_turns={config.min_turns} is more than max_turns={max_turns}"
+    return None
+
+
+def wrong_party(parties: Sequence[Any]) -> str | None:
+    """What is wrong with those who take part; None if all is well."""
+    for index, party in enumerate(parties):
+        if isinstance(party, type):
+            return f"agents[{index}] is the class itself; write {party.__name__}()"
+        if not isinstance(getattr(party, "role", None), AgentRole):
+            name = type(party).__name__
+            return f"agents[{index}] ({name}) has no role; derive it from scenario.AgentAdapter"
+    return None

@@ -1,0 +1,121 @@
+"""What steps of a script and the parties see of a running conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from holodeck.lib.conversation.history import History
+from holodeck.lib.conversation.messages import calls_in, copied, tool_name
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.transcript import transcript_of
+
+
+class Talk(Protocol):
+    """The conversation behind a state."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def config(self) -> Any: ...
+    @property
+    def thread_id(self) -> str: ...
+    @property
+    def current_turn(self) -> int: ...
+    @property
+    def history(self) -> History: ...
+    def add_message(self, message: Mapping[str, Any]) -> None: ...
+
+
+class ScenarioState:
+    """The conversation as it stands. What it hands out are copies; add_message() is what adds."""
+
+    def __init__(self, conversation: Talk) -> None:
+        self._executor = conversation
+
+    def __repr__(self) -> str:
+        return (
+            f"ScenarioState(thread_id={self.thread_id!r}, current_turn={self.current_turn},"
+            f" messages={len(self._executor.history)})"
+        )
+
+    @property
+    def description(self) -> str:
+        """The situation."""
+        return self._executor.description
+
+    @property
+    def config(self) -> Any:
+        """The settings of the run."""
+        return self._executor.config
+
+    @property
+    def thread_id(self) -> str:
+        """One for each run."""
+        return self._executor.thread_id
+
+    @property
+    def current_turn(self) -> int:
+        """The turn under way; the first one is 0."""
+        return self._executor.current_turn
+
+    @property
+    def messages(self) -> list[Message]:
+        """All that was said."""
+        return self._executor.history.messages
+
+    def add_message(self, message: Mapping[str, Any]) -> None:
+        """Add a message that everybody hears."""
+        self._executor.add_message(message)
+
+    def last_message(self) -> Message:
+        """The latest message. Raises ValueError if nothing was said yet."""
+        said = self._executor.history.peek
+        if not said:
+            raise ValueError("nothing was said yet")
+        found: Message = copied(said[-1])
+        return found
+
+    def last_user_message(self) -> Message:
+        """The latest message of the user. Raises ValueError if there is none."""
+        return self._last("user")
+
+    def last_agent_message(self) -> Message:
+        """The latest message of the agent. Raises ValueError if there is none."""
+        return self._last("assistant")
+
+    def last_tool_call(self, tool_name: str) -> dict[str, Any] | None:
+        """The call of a tool in the latest message that calls it; None if none does."""
+        for message in reversed(self._executor.history.peek):
+            for call in _calls_of(message, tool_name):
+                found: dict[str, Any] = copied(call)
+                return found
+        return None
+
+    def has_tool_call(self, tool_name: str) -> bool:
+        """Whether the agent called a tool."""
+        return self.last_tool_call(tool_name) is not None
+
+    def tool_calls(self, tool_name: str | None = None) -> list[dict[str, Any]]:
+        """All calls, of one tool or of any, the first one first."""
+        said = self._executor.history.peek
+        return [copied(call) for one in said for call in _calls_of(one, tool_name)]
+
+    def transcript(self) -> str:
+        """The conversation as text, with tool calls and their results."""
+        return transcript_of(self._executor.history.peek)
+
+    def _last(self, role: str) -> Message:
+        for message in reversed(self._executor.history.peek):
+            if message.get("role") == role:
+                found: Message = copied(message)
+                return found
+        raise ValueError(f"there is no message of the {role} yet")
+
+
+def _calls_of(message: Message, wanted: str | None) -> list[dict[str, Any]]:
+    if message.get("role") != "assistant":
+        return []
+    return [one for one in calls_in(message) if wanted is None or tool_name(one) == wanted]

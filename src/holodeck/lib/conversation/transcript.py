@@ -1,0 +1,94 @@
+"""A conversation as text; one that is too long is shortened around what matters, and searchable."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+
+from holodeck.lib.conversation.messages import calls_in, text_of, tool_name
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.text import abridged, printable
+
+BUDGET = 24_000
+"""Characters of a transcript that fit into a judge's prompt."""
+FULL = 4
+"""So many messages at the beginning and at the end are shown whole, if that fits."""
+LEAST = 40
+MOST_FOUND = 6
+AROUND = 300
+_WORD = re.compile(r"\w{4,}")
+
+
+def transcript_of(messages: Iterable[Message]) -> str:
+    """All that was said, a numbered paragraph for each message."""
+    return "\n".join(lines_of(messages))
+
+
+def lines_of(messages: Iterable[Message]) -> list[str]:
+    """A text for each message: its number, who said it, and what."""
+    return [f"[{number}] {_said(one)}" for number, one in enumerate(messages, 1)]
+
+
+def _said(message: Message) -> str:
+    role = str(message.get("role", ""))
+    parts = [text_of(message)] if text_of(message) or "tool_calls" not in message else []
+    parts += [f"calls {tool_name(call)}({_arguments(call)})" for call in calls_in(message)]
+    who = f"result of {message.get('name') or 'the tool'}" if role == "tool" else role
+    return printable(f"{who}: " + " · ".join(parts))
+
+
+def _arguments(call: dict[str, object]) -> str:
+    function = call.get("function")
+    given = function.get("arguments", "") if isinstance(function, dict) else ""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def shortened(lines: Sequence[str], about: Iterable[str], budget: int = BUDGET) -> str:
+    """The lines within a budget of characters.
+
+    What shares words with `about`, and the beginning and the end, keep more of their length than
+    the rest; every message stays visible as long as there is room for one line of each.
+    """
+    if sum(map(len, lines)) + len(lines) <= budget:
+        return "\n".join(lines)
+    weights = _weights(lines, about)
+    room = budget - len(lines)
+    total = sum(weights)
+    shares = [max(LEAST, int(room * weight / total)) for weight in weights]
+    kept = [abridged(line, share) for line, share in zip(lines, shares, strict=True)]
+    return _within("\n".join(kept), budget)
+
+
+def _weights(lines: Sequence[str], about: Iterable[str]) -> list[int]:
+    wanted = {word.lower() for text in about for word in _WORD.findall(text)}
+    weights = []
+    for index, line in enumerate(lines):
+        is_edge = index < FULL or index >= len(lines) - FULL
+        shared = len(wanted & {word.lower() for word in _WORD.findall(line)})
+        weights.append(min(len(line), (1 + 4 * is_edge + 2 * shared) * LEAST * 5))
+    return weights
+
+
+def _within(text: str, budget: int) -> str:
+    """The last resort for thousands of messages: the beginning and the end."""
+    if len(text) <= budget:
+        return text
+    half = budget // 2
+    return f"{text[:half]}\n[… search for what was said in between …]\n{text[-half:]}"
+
+
+def found(lines: Sequence[str], wanted: str) -> str:
+    """The passages that hold a text, whatever its case; at most a handful."""
+    hits = [(line, line.lower().find(wanted.lower())) for line in lines]
+    passages = [_around(line, at, len(wanted)) for line, at in hits if at >= 0]
+    if not passages:
+        return f"{wanted!r}: nowhere"
+    more = len(passages) - MOST_FOUND
+    shown = passages[:MOST_FOUND] + ([f"… and {more} more"] if more > 0 else [])
+    return "\n".join([f"{wanted!r}:", *shown])
+
+
+def _around(line: str, at: int, length: int) -> str:
+    number = line.partition(" ")[0]
+    start, end = max(0, at - AROUND), at + length + AROUND
+    passage = line[start:end]
+    return passage if start == 0 else f"{number} …{passage}"

@@ -1,0 +1,80 @@
+"""Conversations as tests, in Python: `from holodeck import scenario`. Names load on first use."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holodeck.scenario.agent_adapter import AgentAdapter
+    from holodeck.scenario.config import ModelConfig, ScenarioConfig, configure
+    from holodeck.scenario.judge_agent import JudgeAgent
+    from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
+    from holodeck.scenario.scenario_state import ScenarioState
+    from holodeck.scenario.script import agent, fail, judge, message, proceed, succeed, user
+    from holodeck.scenario.types import (
+        AgentInput,
+        AgentReturnTypes,
+        AgentRole,
+        CriterionResult,
+        CriterionStatus,
+        EndConversation,
+        ScenarioResult,
+        ScriptStep,
+    )
+    from holodeck.scenario.user_simulator_agent import UserSimulatorAgent
+
+_HOMES = {
+    "agent_adapter": ["AgentAdapter"],
+    "config": ["ModelConfig", "ScenarioConfig", "configure"],
+    "judge_agent": ["JudgeAgent"],
+    "scenario_executor": ["ScenarioExecutor", "arun", "run"],
+    "scenario_state": ["ScenarioState"],
+    "script": ["agent", "fail", "judge", "message", "proceed", "succeed", "user"],
+    "types": [
+        "AgentInput",
+        "AgentReturnTypes",
+        "AgentRole",
+        "CriterionResult",
+        "CriterionStatus",
+        "EndConversation",
+        "ScenarioResult",
+        "ScriptStep",
+    ],
+    "user_simulator_agent": ["UserSimulatorAgent"],
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AgentAdapter",
+    "AgentInput",
+    "AgentReturnTypes",
+    "AgentRole",
+    "CriterionResult",
+    "CriterionStatus",
+    "EndConversation",
+    "JudgeAgent",
+    "ModelConfig",
+    "ScenarioConfig",
+    "ScenarioExecutor",
+    "ScenarioResult",
+    "ScenarioState",
+    "ScriptStep",
+    "UserSimulatorAgent",
+    "agent",
+    "arun",
+    "configure",
+    "fail",
+    "judge",
+    "message",
+    "proceed",
+    "run",
+    "succeed",
+    "user",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES or name == "models":
+        return import_module(f"{__name__}.{name}")
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -1,0 +1,60 @@
+"""Settings of scenarios: built in, of the process (`configure`), and of one run."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+
+class ModelConfig(BaseModel):
+    """A model and how it is asked; None leaves a value to the provider's own variables."""
+
+    model: str
+    """Such as `openai/gpt-4.1`: provider and name."""
+    api_base: str | None = None
+    api_key: str | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+
+
+class ScenarioConfig(BaseModel):
+    """How scenarios are run. Only what was given counts: None can be given, too."""
+
+    default_config: ClassVar[ScenarioConfig | None] = None
+    """What `configure` has set."""
+
+    default_model: str | ModelConfig | None = None
+    """For judges and simulated users that name no model."""
+    max_turns: int | None = 10
+    """The most turns that are played without a script."""
+    min_turns: int | None = None
+    """The least, before a judge is asked."""
+    verbose: bool | int | None = True
+    """Whether the conversation is shown as it happens; 2 adds the name of the scenario."""
+    cache_key: str | None = None
+    debug: bool | None = False
+    timeout: float | None = None
+    """Seconds that a whole scenario may take."""
+    call_timeout: float | None = None
+    """Seconds that one answer of anybody may take."""
+
+    @classmethod
+    def configure(cls, **settings: Any) -> None:
+        """Set what holds for all scenarios from now on; the rest stays."""
+        base = cls.default_config or cls()
+        ScenarioConfig.default_config = base.merge(cls(**settings))
+
+    @classmethod
+    def current(cls, **settings: Any) -> ScenarioConfig:
+        """What holds for a run with these settings, of which None means not given."""
+        given = {key: value for key, value in settings.items() if value is not None}
+        return (cls.default_config or cls()).merge(cls(**given))
+
+    def merge(self, other: ScenarioConfig) -> ScenarioConfig:
+        """This, with everything that was given to `other`."""
+        given = {name: getattr(other, name) for name in other.model_fields_set}
+        return self.model_copy(update=given)
+
+
+configure = ScenarioConfig.configure

@@ -1,0 +1,104 @@
+"""A run in a thread and on an event loop of its own, so that what blocks it blocks no other."""
+
+import asyncio
+import contextvars
+import threading
+from contextlib import suppress
+
+from holodeck.errors import BackendTimeoutError
+from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.types import ScenarioResult
+
+GRACE_S = 0.1
+"""So much later than a limit, a run is left behind that its own loop could not stop."""
+
+
+async def to_result(run: ScriptRun) -> ScenarioResult:
+    """The result of a run, also if something broke it; only what is written wrong is raised."""
+    try:
+        return await run.run()
+    except Misuse:
+        raise
+    except Exception as error:  # noqa: BLE001 - the border around a test case
+        return run.broken(error)
+
+
+async def on_own_loop(run: ScriptRun) -> ScenarioResult:
+    """The result of a run that may block; cancelled, it is left behind at once."""
+    beside = _Beside(run)
+    try:
+        return await beside.result()
+    finally:
+        beside.leave()
+
+
+class _Beside:
+    """One run in its thread, as seen from the caller's event loop."""
+
+    def __init__(self, run: ScriptRun) -> None:
+        self._run = run
+        self._caller = asyncio.get_running_loop()
+        self._outcome: asyncio.Future[ScenarioResult] = self._caller.create_future()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_left = False
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=lambda: context.run(asyncio.run, self._main()),
+            name="holodeck-scenario",
+            daemon=True,
+        ).start()
+
+    async def result(self) -> ScenarioResult:
+        """The result, or that of a run that cannot be stopped in time."""
+        while True:
+            wait = self._longest_wait()
+            done, _ = await asyncio.wait([self._outcome], timeout=wait)
+            if done:
+                return self._outcome.result()
+            left = self._run.clock.seconds_left()
+            if left is not None and left[0] < -GRACE_S / 2:
+                return self._run.broken(BackendTimeoutError(left[1]))
+
+    def leave(self) -> None:
+        """Stop the run if it is not over; nobody waits for it."""
+        self._is_left = True
+        if not self._outcome.done():
+            self._outcome.cancel()
+        if self._loop is not None and self._task is not None:
+            with suppress(RuntimeError):  # the loop is closed: the run is over
+                self._loop.call_soon_threadsafe(self._task.cancel)
+
+    def _longest_wait(self) -> float | None:
+        """Until the next limit can have been over for a while; None if there are no limits."""
+        left = self._run.clock.seconds_left()
+        config = self._run.config
+        known = [one for one in (config.call_timeout, config.timeout) if one is not None]
+        known += [max(0.0, left[0])] if left is not None else []
+        return min(known) + GRACE_S if known else None
+
+    async def _main(self) -> None:
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._is_left:
+            return
+        try:
+            result = await to_result(self._run)
+        except Misuse as error:
+            self._send(error)
+        except BaseException as error:  # noqa: BLE001 - sys.exit() of an adapter would end nobody
+            self._send(self._run.broken(error))
+        else:
+            self._send(result)
+
+    def _send(self, outcome: ScenarioResult | Exception) -> None:
+        with suppress(RuntimeError):  # the caller's loop is closed: nobody waits any more
+            self._caller.call_soon_threadsafe(self._settle, outcome)
+
+    def _settle(self, outcome: ScenarioResult | Exception) -> None:
+        if self._outcome.done():
+            return
+        if isinstance(outcome, Exception):
+            self._outcome.set_exception(outcome)
+        else:
+            self._outcome.set_result(outcome)

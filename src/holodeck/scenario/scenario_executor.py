@@ -1,0 +1,143 @@
+"""Running scenarios: `run`, `arun`, and the executor that both use."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from holodeck.errors import NotSupportedYet
+from holodeck.lib.conversation.listening import Listener
+from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.scenario.config import ScenarioConfig
+from holodeck.scenario.own_loop import on_own_loop, to_result
+
+__all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
+
+
+class ScenarioExecutor(ScriptRun):
+    """Builds and plays one scenario; `run` and `arun` are the short way.
+
+    Unlike those, its `run()` raises whatever an agent or a step raises.
+
+    Args:
+        name: What reports call the scenario.
+        description: The situation; what the simulated user goes by.
+        agents: All who take part: the agent under test, the user, the judge.
+        script: The steps; without any, everybody speaks in turn.
+        max_turns: The most turns that are played without a script.
+        verbose: Whether the conversation is shown as it happens.
+        cache_key: What marks answers that may be used again.
+        debug: Whether a person may speak for the user.
+        event_bus: Who is told of what happens: a function of an event.
+        set_id: The set that the scenario belongs to.
+        min_turns: The least turns before a judge is asked.
+        timeout: Seconds that the whole scenario may take.
+        call_timeout: Seconds that one answer of anybody may take.
+        batch_run_id: The batch that the run belongs to; one for the process if not given.
+    """
+
+    config: ScenarioConfig
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as documented
+        self,
+        name: str,
+        description: str,
+        agents: Sequence[Party] = (),
+        script: Sequence[ScriptStep] | None = None,
+        max_turns: int | None = None,
+        verbose: bool | int | None = None,
+        cache_key: str | None = None,
+        debug: bool | None = None,
+        event_bus: Listener | None = None,
+        set_id: str | None = None,
+        *,
+        min_turns: int | None = None,
+        timeout: float | None = None,
+        call_timeout: float | None = None,
+        batch_run_id: str | None = None,
+    ) -> None:
+        config = ScenarioConfig.current(
+            max_turns=max_turns,
+            verbose=verbose,
+            cache_key=cache_key,
+            debug=debug,
+            min_turns=min_turns,
+            timeout=timeout,
+            call_timeout=call_timeout,
+        )
+        if config.debug:
+            raise NotSupportedYet("debug", "a person cannot speak for the user yet")
+        super().__init__(
+            name, description, agents, script, config, set_id=set_id, batch_run_id=batch_run_id
+        )
+        self.event_bus = event_bus
+        if event_bus is not None:
+            self.events.subscribe(event_bus)
+
+
+async def run(  # noqa: PLR0913, PLR0917 - as documented
+    name: str,
+    description: str,
+    agents: Sequence[Party] = (),
+    max_turns: int | None = None,
+    verbose: bool | int | None = None,
+    cache_key: str | None = None,
+    debug: bool | None = None,
+    script: Sequence[ScriptStep] | None = None,
+    set_id: str | None = None,
+    **more: Any,
+) -> ScenarioResult:
+    """Play a scenario on an event loop of its own, so that agents that block hold up no other.
+
+    The parameters are those of ScenarioExecutor. What breaks the run is told in the result, whose
+    `status` is `error` then.
+
+    Raises:
+        ConfigError: The scenario is written wrong.
+    """
+    return await on_own_loop(
+        ScenarioExecutor(
+            name,
+            description,
+            agents,
+            script,
+            max_turns=max_turns,
+            verbose=verbose,
+            cache_key=cache_key,
+            debug=debug,
+            set_id=set_id,
+            **more,
+        )
+    )
+
+
+async def arun(  # noqa: PLR0913, PLR0917 - as documented
+    name: str,
+    description: str,
+    agents: Sequence[Party] = (),
+    max_turns: int | None = None,
+    verbose: bool | int | None = None,
+    cache_key: str | None = None,
+    debug: bool | None = None,
+    script: Sequence[ScriptStep] | None = None,
+    set_id: str | None = None,
+    **more: Any,
+) -> ScenarioResult:
+    """Play a scenario on the caller's event loop, for clients that are bound to it.
+
+    Otherwise as `run`; an agent that blocks holds up the others.
+    """
+    return await to_result(
+        ScenarioExecutor(
+            name,
+            description,
+            agents,
+            script,
+            max_turns=max_turns,
+            verbose=verbose,
+            cache_key=cache_key,
+            debug=debug,
+            set_id=set_id,
+            **more,
+        )
+    )

@@ -1,0 +1,23 @@
+"""The types of `holodeck.scenario`."""
+
+from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.types import (
+    AgentInput,
+    AgentReturnTypes,
+    CriterionResult,
+    CriterionStatus,
+    EndConversation,
+    ScenarioResult,
+    ScriptStep,
+)
+
+__all__ = [
+    "AgentInput",
+    "AgentReturnTypes",
+    "AgentRole",
+    "CriterionResult",
+    "CriterionStatus",
+    "EndConversation",
+    "ScenarioResult",
+    "ScriptStep",
+]

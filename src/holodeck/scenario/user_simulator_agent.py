@@ -1,0 +1,76 @@
+"""The simulated user of a scenario."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+
+from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
+from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.lib.judging.connect import Judges
+from holodeck.scenario.agent_adapter import AgentAdapter
+from holodeck.scenario.models import Held, model_for
+
+
+class UserSimulatorAgent(AgentAdapter):
+    """Plays the user of the scenario's description.
+
+    Args:
+        model: Such as `openai/gpt-4.1`; the configured default if not given.
+        api_base: Where the model is served.
+        api_key: Its key; else the provider's own variable counts.
+        temperature: 0 unless said.
+        max_tokens: Most tokens of one answer.
+        system_prompt: What the model is told instead of our own words.
+        persona: How the user is and writes.
+        facts: All that the user may state about themselves.
+        opening: The first message, word by word.
+        agent_first: Whether the agent speaks first.
+        language: The language the user writes.
+
+    Raises:
+        ConfigError: There is no model.
+    """
+
+    role = AgentRole.USER
+
+    def __init__(  # noqa: PLR0913 - as documented
+        self,
+        *,
+        model: str | None = None,
+        api_base: str | None = None,
+        api_key: str | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        system_prompt: str | None = None,
+        persona: str | None = None,
+        facts: Sequence[str] = (),
+        opening: str | None = None,
+        agent_first: bool = False,
+        language: str | None = None,
+    ) -> None:
+        llm = model_for(
+            "UserSimulatorAgent",
+            model,
+            api_base=api_base,
+            api_key=api_key,
+            temperature=temperature,
+            max_tokens=max_tokens,
+        )
+        who = Persona(
+            persona=persona,
+            facts=tuple(facts),
+            opening=opening,
+            agent_first=agent_first,
+            language=language,
+        )
+        self._model = Judges().model(llm)
+        self._held = Held(self._model.close)
+        self._part = SimulatedUser(self._model, who, instructions=system_prompt)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """The connections of a run."""
+        return self._held.opened()
+
+    async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
+        """The user's next message, or the end of the conversation."""
+        return await self._part.call(input)
