@@ -191,7 +191,7 @@ async def test_votes_are_asked_in_other_words_and_the_median_counts(build, serve
 
     assert result["score"] == pytest.approx(0.8)
     assert "median of 0." in result["reasoning"]
-    assert len({prompt_of(one) for one in server.requests}) == 3
+    assert len({one.body["messages"][0]["content"] for one in server.requests}) == 3
 
 
 async def test_all_wordings_differ_and_none_changes_the_question(build, server):
