@@ -1,0 +1,53 @@
+"""Parties of a conversation who say what a script tells them, and keep what they were given."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from holodeck import scenario
+from holodeck.scenario import AgentInput, AgentRole
+
+
+class Scripted(scenario.AgentAdapter):
+    """Says its lines one after the other, then the last one again and again."""
+
+    def __init__(self, role: AgentRole, *lines: Any, name: str = "") -> None:
+        self.role = role
+        self.lines = list(lines) or [(name or role.value.lower()) + " says"]
+        self.heard: list[AgentInput] = []
+
+    @property
+    def calls(self) -> int:
+        return len(self.heard)
+
+    async def call(self, input: AgentInput) -> Any:  # noqa: A002 - as documented
+        self.heard.append(input)
+        line = self.lines[min(self.calls, len(self.lines)) - 1]
+        if isinstance(line, BaseException):
+            raise line
+        return line(input) if callable(line) else line
+
+
+def a_user(*lines: Any) -> Scripted:
+    return Scripted(AgentRole.USER, *lines)
+
+
+def an_agent(*lines: Any) -> Scripted:
+    return Scripted(AgentRole.AGENT, *lines)
+
+
+def a_judge(*lines: Any) -> Scripted:
+    return Scripted(AgentRole.JUDGE, *(lines or ([],)))
+
+
+@dataclass
+class Log:
+    """What happened, in order."""
+
+    entries: list[str] = field(default_factory=list)
+
+    def note(self, word: str) -> Any:
+        return lambda state: self.entries.append(f"{word} {state.current_turn}")
+
+
+def said(messages: list[dict[str, Any]]) -> list[str]:
+    return [one["content"] for one in messages]

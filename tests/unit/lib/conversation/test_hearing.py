@@ -1,0 +1,339 @@
+"""Who hears what, what answers are understood, and what results tell."""
+
+# ruff: noqa: A002 - `input` is what adapters call it
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from holodeck import scenario
+from holodeck.errors import BackendTimeoutError
+from holodeck.lib.conversation.listening import MessageAdded
+from holodeck.lib.conversation.spending import note_usage
+from holodeck.models.token_usage import TokenUsage
+from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
+from support.parties import Scripted, a_judge, a_user, an_agent, said
+
+CALL = {
+    "role": "assistant",
+    "tool_calls": [
+        {"id": "1", "type": "function", "function": {"name": "search", "arguments": "{}"}}
+    ],
+}
+FOUND = {"role": "tool", "tool_call_id": "1", "content": "42"}
+
+
+def executor(*agents, script=None, **settings):
+    return ScenarioExecutor("case", "a situation", list(agents), script, **settings)
+
+
+async def test_everybody_but_the_author_hears_a_message():
+    user, agent, judge = a_user("q1", "q2"), an_agent("a1", "a2"), a_judge()
+
+    await executor(user, agent, judge, max_turns=2).run()
+
+    assert [said(one.new_messages) for one in agent.heard] == [["q1"], ["q2"]]
+    assert [said(one.new_messages) for one in user.heard] == [[], ["a1"]]
+    assert [said(one.new_messages) for one in judge.heard] == [["q1", "a1"], ["q2", "a2"]]
+    assert said(agent.heard[1].messages) == ["q1", "a1", "q2"]
+
+
+async def test_fixed_lines_are_heard_by_their_own_role_too_and_pile_up_until_it_is_called():
+    user = a_user("u1")
+    system = {"role": "system", "content": "hurry"}
+    steps = [
+        scenario.user("fixed"),
+        scenario.agent("canned"),
+        lambda state: state.add_message(system),
+        scenario.user(),
+        scenario.succeed(),
+    ]
+
+    await executor(user, an_agent(), script=steps).run()
+
+    assert said(user.heard[0].new_messages) == ["fixed", "canned", "hurry"]
+
+
+async def test_a_queue_is_empty_only_after_its_owner_was_called():
+    user, agent = a_user("u1"), an_agent("a1")
+    steps = [scenario.user(), scenario.agent("canned"), scenario.user("again"), scenario.agent()]
+
+    await executor(user, agent, script=steps).run()
+
+    assert said(agent.heard[0].new_messages) == ["u1", "canned", "again"]
+
+
+async def test_what_is_handed_out_are_copies():
+    def spoil(given):
+        given.messages[0]["content"] = "spoilt"
+        given.messages.clear()
+        given.new_messages[0]["content"] = "spoilt"
+        given.scenario_state.messages.clear()
+        return "a"
+
+    own = {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    steps = [scenario.user(own), scenario.agent(), scenario.succeed()]
+    result = await executor(a_user(), an_agent(spoil), script=steps).run()
+    own["content"][0]["text"] = "spoilt"
+
+    assert result.messages[0] == {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    assert len(result.messages) == 2
+
+
+async def test_a_new_user_message_is_at_hand():
+    agent = an_agent("a")
+    steps = [scenario.user("one"), scenario.agent(), scenario.agent(), scenario.succeed()]
+
+    await executor(a_user(), agent, script=steps).run()
+
+    assert agent.heard[0].last_new_user_message_str() == "one"
+    with pytest.raises(ValueError, match="nothing new"):
+        agent.heard[1].last_new_user_message_str()
+
+
+async def test_a_user_message_that_is_no_text_is_said_to_be_none():
+    agent = an_agent("a")
+    steps = [scenario.user({"role": "user", "content": [{"type": "image"}]}), scenario.agent()]
+
+    await executor(a_user(), agent, script=steps).run()
+
+    with pytest.raises(ValueError, match="not a text"):
+        agent.heard[0].last_new_user_message_str()
+
+
+@dataclass
+class Message:
+    """A library's own message."""
+
+    role: str = "assistant"
+    content: str = "dumped"
+    unset: dict[str, Any] = field(default_factory=dict)
+
+    def model_dump(self, **options):
+        assert options == {"exclude_unset": True, "exclude_none": True, "exclude_defaults": True}
+        return {"content": self.content}
+
+
+RETURNED = {
+    "text": ("hi", [{"role": "assistant", "content": "hi"}]),
+    "empty text": ("", [{"role": "assistant", "content": ""}]),
+    "message": ({"role": "assistant", "content": "x"}, [{"role": "assistant", "content": "x"}]),
+    "tool call and result": ([CALL, FOUND, "x"], [CALL, FOUND, {"role": "assistant", "content": "x"}]),
+    "object": (Message(), [{"role": "assistant", "content": "dumped"}]),
+    "nothing": ([], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("returned", "messages"), RETURNED.values(), ids=RETURNED)
+async def test_answers_become_messages(returned, messages):
+    result = await executor(an_agent(returned), max_turns=1).run()
+
+    assert result.messages == messages
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [(AgentRole.USER, "user"), (AgentRole.AGENT, "assistant"), (AgentRole.JUDGE, "assistant")],
+)
+async def test_a_bare_text_is_said_in_the_role_of_its_author(role, name):
+    result = await executor(Scripted(role, "hi"), max_turns=1).run()
+
+    assert result.messages == [{"role": name, "content": "hi"}]
+
+
+@pytest.mark.parametrize("role", AgentRole)
+async def test_a_result_of_anybody_ends_the_run(role):
+    end = ScenarioResult(success=True, messages=[], reasoning="that is it")
+
+    result = await executor(Scripted(role, end)).run()
+
+    assert (result.success, result.reasoning) == (True, "that is it")
+
+
+BAD = {
+    "None": (None, "None is no answer; return a text"),
+    "number": (3, "int 3 is no answer"),
+    "no role": ({"content": "x"}, "dict .* is no answer"),
+    "tuple": (("a", "b"), "tuple .* is no answer"),
+    "None in a list": (["a", None], "None is no answer"),
+    "not JSON": ({"role": "assistant", "content": object()}, "cannot be written as JSON"),
+}
+
+
+@pytest.mark.parametrize(("returned", "told"), BAD.values(), ids=BAD)
+async def test_other_answers_are_refused_with_the_step_and_the_way_out(returned, told):
+    with pytest.raises(ValueError, match=told) as caught:
+        await executor(an_agent(returned), script=[scenario.agent()]).run()
+
+    assert str(caught.value).startswith("case 'case', step 1 (agent): Scripted.call")
+
+
+class Plain(scenario.AgentAdapter):
+    def call(self, input):
+        return "hi"
+
+
+async def test_an_adapter_that_is_not_async_is_told_so():
+    with pytest.raises(ValueError, match=r"Plain.call: is not async; write `async def call`"):
+        await executor(Plain(), script=[scenario.agent()]).run()
+
+
+async def slow(given):
+    await asyncio.sleep(0.02)
+    note_usage(TokenUsage.of(3, 4))
+    return "a"
+
+
+class Slow(scenario.AgentAdapter):
+    async def call(self, input):
+        return await slow(input)
+
+
+ENDS = {
+    "succeed": [scenario.user("q"), scenario.agent(), scenario.succeed()],
+    "fail": [scenario.user("q"), scenario.agent(), scenario.fail()],
+    "no conclusion": [scenario.user("q"), scenario.agent()],
+    "max turns": [scenario.proceed()],
+    "a result": [
+        scenario.agent(),
+        lambda state: ScenarioResult(success=True, messages=state.messages),
+    ],
+    "judge": [scenario.agent(), scenario.judge()],
+}
+
+
+@pytest.mark.parametrize("script", ENDS.values(), ids=ENDS)
+async def test_every_result_carries_times_ids_and_tokens(script):
+    judge = a_judge(
+        lambda given: ScenarioResult(success=True, messages=[]) if given.judgment_request else []
+    )
+
+    result = await executor(a_user(), Slow(), judge, script=script, max_turns=1).run()
+
+    assert result.total_time >= result.agent_time >= 0.015
+    assert result.token_usage["Agent"].total_tokens == 7
+    assert result.thread_id.startswith("thread_")
+    assert result.scenario_run_id.startswith("scenariorun_")
+    assert result.batch_run_id
+
+
+async def test_each_run_has_ids_of_its_own():
+    talk = executor(an_agent(), script=[scenario.agent(), scenario.succeed()])
+
+    one, other = await talk.run(), await talk.run()
+
+    assert one.thread_id != other.thread_id
+    assert one.scenario_run_id != other.scenario_run_id
+    assert one.batch_run_id == other.batch_run_id
+    assert len(other.messages) == 1
+
+
+async def test_the_executor_raises_what_an_agent_raises():
+    with pytest.raises(LookupError, match="lost"):
+        await executor(a_user(), an_agent(LookupError("lost"))).run()
+
+
+class Hanging(scenario.AgentAdapter):
+    async def call(self, input):
+        await asyncio.sleep(30)
+        return "late"
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [({"call_timeout": 0.05}, r"Hanging\.call took"), ({"timeout": 0.05}, r"case 'case' took")],
+    ids=["call", "case"],
+)
+async def test_time_limits_fire(limit, told):
+    started = time.monotonic()
+
+    with pytest.raises(BackendTimeoutError, match=told):
+        await executor(a_user(), Hanging(), **limit).run()
+
+    assert time.monotonic() - started < 2
+
+
+async def test_an_agent_that_blocks_past_its_limit_is_too_late():
+    with pytest.raises(BackendTimeoutError, match=r"Scripted\.call took more than 0\.01 s"):
+        await executor(an_agent(lambda _: time.sleep(0.03) or "a"), call_timeout=0.01).run()
+
+
+async def test_the_state_tells_of_messages_and_tool_calls():
+    talk = executor(a_user(), an_agent())
+    state = talk.state
+    with pytest.raises(ValueError, match="nothing was said"):
+        state.last_message()
+    with pytest.raises(ValueError, match="no message of the user"):
+        state.last_user_message()
+
+    talk.add_messages([{"role": "user", "content": "q"}, CALL, FOUND])
+
+    assert state.last_message() == FOUND
+    assert state.last_user_message()["content"] == "q"
+    assert state.last_agent_message() == CALL
+    assert state.has_tool_call("search")
+    assert state.last_tool_call("search")["id"] == "1"
+    assert state.last_tool_call("other") is None
+    assert state.tool_calls() == state.tool_calls("search") == CALL["tool_calls"]
+    assert state.transcript() == (
+        "[1] user: q\n[2] assistant: calls search({})\n[3] result of the tool: 42"
+    )
+    assert (state.description, state.current_turn) == ("a situation", 0)
+    assert state.config.max_turns == 10
+
+
+async def test_listeners_are_told_of_every_message_in_every_run():
+    events = []
+    talk = executor(a_user("q"), an_agent("a"), a_judge(), max_turns=1, event_bus=events.append)
+
+    await talk.run()
+    result = await talk.run()
+
+    assert [type(one).__name__ for one in events] == [
+        "RunStarted", "MessageAdded", "MessageAdded", "RunFinished",
+    ] * 2  # fmt: skip
+    assert [one.message["content"] for one in events if isinstance(one, MessageAdded)] == list(
+        "qaqa"
+    )
+    assert events[-1].status == "FAILED"
+    assert events[-1].result == result
+
+
+async def test_listeners_are_told_of_verdicts_and_errors():
+    events = []
+    judge = a_judge(ScenarioResult(success=True, messages=[], passed_criteria=["kind"]))
+    await executor(judge, event_bus=events.append).run()
+    with pytest.raises(LookupError):
+        await executor(an_agent(LookupError("lost")), event_bus=events.append).run()
+
+    told = [type(one).__name__ for one in events]
+    assert told == ["RunStarted", "CriterionJudged", "RunFinished", "RunStarted", "RunFinished"]
+    assert events[1].verdict.criterion == "kind"
+    assert (events[-1].status, events[-1].result.error) == ("ERROR", "LookupError: lost")
+
+
+async def test_a_listener_that_fails_or_hangs_harms_nobody(caplog):
+    def fails(event):
+        raise LookupError("deaf")
+
+    talk = executor(an_agent(), script=[scenario.agent(), scenario.succeed()], event_bus=fails)
+    talk.events.subscribe(lambda _: time.sleep(3))
+    started = time.monotonic()
+
+    assert (await talk.run()).success
+
+    assert time.monotonic() - started < 2.5
+    assert "a listener failed at RunStarted" in caplog.text
+
+
+async def test_who_has_unsubscribed_is_told_no_more():
+    events = []
+    talk = executor(an_agent(), script=[scenario.succeed()])
+
+    talk.events.subscribe(events.append)()
+    await talk.run()
+
+    assert events == []

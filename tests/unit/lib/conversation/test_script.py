@@ -1,0 +1,260 @@
+"""What the steps of a script do, and how a script ends."""
+
+import warnings
+
+import pytest
+
+from holodeck import scenario
+from holodeck.scenario import ScenarioExecutor, ScenarioResult
+from holodeck.scenario.script import DroppedStep
+from support.parties import a_judge, a_user, an_agent, said
+
+GOOD = ScenarioResult(success=True, messages=[], passed_criteria=["kind"])
+BAD = ScenarioResult(success=False, messages=[], failed_criteria=["kind"])
+
+
+async def play(*steps, agents=None, **settings):
+    agents = [a_user(), an_agent(), a_judge()] if agents is None else agents
+    return await ScenarioExecutor("case", "a situation", agents, list(steps), **settings).run()
+
+
+async def test_fixed_lines_call_nobody():
+    user, agent = a_user(), an_agent()
+
+    result = await play(
+        scenario.user("hi"),
+        scenario.agent({"role": "assistant", "content": "ho"}),
+        scenario.succeed(),
+        agents=[user, agent],
+    )
+
+    assert said(result.messages) == ["hi", "ho"]
+    assert user.calls == agent.calls == 0
+
+
+async def test_a_fixed_message_of_another_role_stays_as_it_is():
+    odd = {"role": "system", "content": "x"}
+
+    result = await play(scenario.user(odd), scenario.succeed())
+
+    assert result.messages == [odd]
+
+
+async def test_a_judge_step_asks_for_a_verdict():
+    judge = a_judge(GOOD)
+
+    result = await play(scenario.judge(), agents=[an_agent(), judge])
+
+    assert result.success
+    assert judge.heard[0].judgment_request
+
+
+async def test_a_text_for_the_judge_is_only_said():
+    judge = a_judge(GOOD)
+
+    result = await play(scenario.judge("well"), scenario.succeed(), agents=[judge])
+
+    assert result.messages == [{"role": "assistant", "content": "well"}]
+    assert judge.calls == 0
+
+
+async def test_messages_go_the_way_of_their_role():
+    tool = {"role": "tool", "tool_call_id": "1", "content": "42"}
+    user = a_user()
+
+    result = await play(
+        scenario.message({"role": "user", "content": "q"}),
+        scenario.message({"role": "assistant", "content": "a"}),
+        scenario.message(tool),
+        scenario.proceed(1),
+        scenario.succeed(),
+        agents=[user, an_agent()],
+    )
+
+    assert result.messages[:3][-1] == tool
+    assert tool in user.heard[0].new_messages
+
+
+@pytest.mark.parametrize(
+    ("step", "success", "reasoning"),
+    [
+        (scenario.succeed(), True, "Scenario marked as successful"),
+        (scenario.succeed("fine"), True, "fine"),
+        (scenario.fail(), False, "Scenario marked as failed"),
+        (scenario.fail("bad"), False, "bad"),
+    ],
+    ids=["succeed", "succeed with reason", "fail", "fail with reason"],
+)
+async def test_a_script_may_say_the_result(step, success, reasoning):
+    result = await play(scenario.user("hi"), step)
+
+    assert (result.success, result.reasoning) == (success, reasoning)
+
+
+async def ends(state):
+    return ScenarioResult(success=False, messages=state.messages, reasoning="enough")
+
+
+def awaitable(state):
+    return ends(state)
+
+
+def applied_by_hand(state):
+    return scenario.fail("enough")(state)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ends,
+        awaitable,
+        applied_by_hand,
+        lambda _: scenario.fail("enough"),
+        lambda _: ScenarioResult(success=False, messages=[], reasoning="enough"),
+    ],
+    ids=["async", "awaitable", "applied", "not applied", "sync"],
+)
+async def test_a_function_may_end_the_case(step):
+    result = await play(scenario.user("hi"), step, scenario.succeed())
+
+    assert (result.success, result.reasoning) == (False, "enough")
+    assert said(result.messages) == ["hi"]
+
+
+async def applied(state):
+    return await scenario.fail("enough")(state)
+
+
+async def test_a_step_may_be_awaited_inside_of_a_function():
+    assert (await play(applied, scenario.succeed())).reasoning == "enough"
+
+
+async def test_an_unapplied_step_of_any_kind_takes_effect_when_returned():
+    result = await play(lambda _: scenario.user("hi"), scenario.succeed())
+
+    assert said(result.messages) == ["hi"]
+
+
+async def test_a_step_made_and_dropped_warns():
+    def check(state):
+        scenario.fail("lost")
+
+    with pytest.warns(
+        DroppedStep, match=r"step 1 \(check\): scenario.fail\(…\) was made and dropped"
+    ):
+        result = await play(check, scenario.succeed())
+
+    assert result.success
+
+
+async def test_steps_made_beforehand_do_not_warn():
+    with warnings.catch_warnings(record=True) as seen:
+        scenario.fail("never used")
+        await play(scenario.user("hi"), scenario.succeed())
+
+    assert seen == []
+
+
+@pytest.mark.parametrize("value", ["text", 3, False, ["x"]])
+async def test_whatever_else_a_function_returns_is_ignored(value):
+    assert (await play(lambda _: value, scenario.succeed())).success
+
+
+async def test_a_script_without_a_conclusion_fails_and_says_what_to_add():
+    result = await play(scenario.user("hi"), scenario.agent())
+
+    assert not result.success
+    assert result.reason_code == "no_conclusion"
+    assert "scenario.proceed()" in result.reasoning
+
+
+async def test_a_judge_who_gives_no_verdict_lets_the_script_go_on():
+    result = await play(scenario.user("hi"), scenario.judge(), scenario.user("again"))
+
+    assert result.reason_code == "no_conclusion"
+    assert said(result.messages) == ["hi", "again"]
+
+
+async def test_a_checkpoint_that_passes_lets_the_script_go_on():
+    judge = a_judge(GOOD)
+
+    result = await play(
+        scenario.user("hi"),
+        scenario.judge(["kind"]),
+        scenario.user("again"),
+        agents=[a_user(), judge],
+    )
+
+    assert result.success
+    assert result.passed_criteria == ["kind"]
+    assert said(result.messages) == ["hi", "again"]
+    assert judge.heard[0].judgment_criteria == ["kind"]
+
+
+async def test_a_checkpoint_that_fails_ends_the_case():
+    steps = [scenario.judge(["polite"]), scenario.judge(["kind"]), scenario.succeed()]
+
+    result = await play(*steps, agents=[a_judge(GOOD, BAD)])
+
+    assert not result.success
+    assert [one.status for one in result.criteria] == ["passed", "failed"]
+
+
+async def test_what_a_step_raises_comes_through_the_executor():
+    def check(state):
+        assert state.has_tool_call("search"), "no search"
+
+    with pytest.raises(AssertionError, match="no search"):
+        await play(scenario.user("hi"), check)
+
+
+NOBODY = r"step 1 \(user\).*`User`.*with content 'hi'.*UserSimulatorAgent"
+EMPTY = r"user\(''\): the text is empty; write what the user says"
+NO_TURN = r"proceed\(turns=0\).*write 1 or more"
+MISUSE = {
+    "nobody plays the user": (scenario.user("hi"), [an_agent()], NOBODY),
+    "nobody plays the agent": (scenario.agent(), [a_user()], r"`Agent`.*add your agent"),
+    "nobody judges": (scenario.judge(), [an_agent()], r"`Judge`.*JudgeAgent"),
+    "empty user text": (scenario.user(""), None, EMPTY),
+    "blank agent text": (scenario.agent(" \n"), None, r"the text is empty"),
+    "a message without role": (scenario.user({"content": "x"}), None, r"no answer; return"),
+    "no criteria": (scenario.judge([]), None, r"judge\(\[\]\): write one criterion"),
+    "an empty criterion": (scenario.judge(["a", " "]), None, r"none of them empty"),
+    "no turns": (scenario.proceed(turns=0), None, NO_TURN),
+    "fewer than no turns": (scenario.proceed(turns=-1), None, r"write 1 or more"),
+    "nobody at all": (scenario.proceed(), [], r"nobody takes part"),
+    "no function": ("user", None, r"'user' is no step"),
+}
+
+
+@pytest.mark.parametrize(("step", "agents", "told"), MISUSE.values(), ids=MISUSE)
+async def test_misuse_is_told_with_the_case_and_the_step(step, agents, told):
+    with pytest.raises(ValueError, match=told) as caught:
+        await play(step, agents=agents)
+
+    assert str(caught.value).startswith("case 'case', step 1")
+
+
+LIMITS = [
+    {"max_turns": 0},
+    {"max_turns": -2},
+    {"min_turns": 0},
+    {"timeout": 0},
+    {"call_timeout": -1},
+    {"min_turns": 9, "max_turns": 3},
+]
+
+
+@pytest.mark.parametrize("settings", LIMITS, ids=str)
+def test_limits_that_make_no_sense_are_refused(settings):
+    with pytest.raises(ValueError, match=f"case 'case': {next(iter(settings))}="):
+        ScenarioExecutor("case", "", [an_agent()], **settings)
+
+
+PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}
+
+
+@pytest.mark.parametrize("party", PARTIES.values(), ids=PARTIES)
+def test_who_is_no_party_is_refused(party):
+    with pytest.raises(ValueError, match=r"agents\[0\]"):
+        ScenarioExecutor("case", "", [party])
