@@ -40,8 +40,8 @@ def test_a_check_tells_agreement_and_what_order_and_length_do(check, server, tmp
     ran = check("--json", "check.json")
 
     assert ran.code == 0
-    assert "accuracy                  0.75 (3 of 4; 95 %: 0.30 to 0.95)" in ran.stdout
-    assert "Cohen's kappa             0.50 ± 0.43" in ran.stdout
+    assert "accuracy                    0.75 (3 of 4; 95 %: 0.30 to 0.95)" in ran.stdout
+    assert "Cohen's kappa               0.50 ± 0.43" in ran.stdout
     assert "people say fail, the judge 0.90: Does it name a price? Ask euros." in ran.stdout
     assert "judged 20 of 20" in ran.stderr
     found = json.loads((tmp_path / "check.json").read_text())
@@ -61,7 +61,7 @@ def test_a_quick_check_asks_once_for_each_answer(check, server):
 
     assert ran.code == 0
     assert len(server.requests) == 4
-    assert "accuracy                  0.75" in ran.stdout
+    assert "accuracy                    0.75" in ran.stdout
     assert "both orders" not in ran.stdout
 
 
@@ -83,7 +83,7 @@ def test_what_cannot_be_judged_is_listed_and_is_exit_4(check, server):
     ran = check("--repeats", "1")
 
     assert ran.code == 4
-    assert "accuracy                  0.67 (2 of 3" in ran.stdout
+    assert "accuracy                    0.67 (2 of 3" in ran.stdout
     assert "did not answer as asked, twice" in ran.stdout
 
 
@@ -93,7 +93,7 @@ def test_only_the_criteria_that_are_named_are_judged(check):
     ran = check("--criterion", "polite", "--repeats", "1", rows=[*ROWS, other])
     none = check("--criterion", "rude")
 
-    assert "answers                   1\n" in ran.stdout
+    assert "answers                     1\n" in ran.stdout
     assert none.code == 5
     assert "there are: Does it name a price?" in none.stderr
 
@@ -120,7 +120,7 @@ evaluations:
     ran = check("--metric", "price", "--repeats", "1", model=False)
 
     assert ran.code == 0
-    assert "good answers passed       0.00" in ran.stdout
+    assert "good answers passed         0.00" in ran.stdout
     assert "(now 0.95)" in ran.stdout
     asked = next(one for one in server.requests if "logprobs" in one.body)
     assert [one["content"] for one in asked.body["messages"] if one["role"] == "assistant"] == [
@@ -135,7 +135,7 @@ def test_forty_answers_come_with_holodeck(server, tmp_path):
     ran = run_cli("judge", "check", *named, "--repeats", "1", cwd=tmp_path)
 
     assert ran.code == 0
-    assert "answers                   40" in ran.stdout
+    assert "answers                     40" in ran.stdout
 
 
 @pytest.mark.parametrize(

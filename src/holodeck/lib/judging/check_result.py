@@ -9,7 +9,7 @@ from holodeck.lib.judging.check_labels import Label
 from holodeck.lib.judging.judge import Spent
 from holodeck.lib.text import one_line
 
-_WIDTH = 26
+_WIDTH = 28
 _MOST_SHOWN = 20
 
 
