@@ -1,0 +1,346 @@
+"""`from holodeck import scenario`: code written for `import scenario` runs as it is."""
+
+# ruff: noqa: A002 - `input` is what adapters call it
+
+import asyncio
+import inspect
+import json
+import subprocess
+import sys
+import time
+from importlib import import_module
+
+import pytest
+
+from fakes import Reply, clean_environment
+from holodeck import scenario
+from holodeck.errors import ConfigError
+from support.parties import a_judge, a_user, an_agent, said
+
+PATHS = {
+    "holodeck.scenario": [
+        "AgentAdapter", "AgentInput", "AgentReturnTypes", "AgentRole", "JudgeAgent",
+        "ScenarioConfig",
+        "ScenarioExecutor", "ScenarioResult", "ScenarioState", "ScriptStep", "UserSimulatorAgent",
+        "agent", "arun", "configure", "fail", "judge", "message", "proceed", "run", "succeed",
+        "user",
+    ],
+    "holodeck.scenario.scenario_executor": ["ScenarioExecutor", "ScenarioState", "run"],
+    "holodeck.scenario.types": [
+        "AgentInput", "AgentReturnTypes", "AgentRole", "ScenarioResult", "ScriptStep",
+    ],
+    "holodeck.scenario.agent_adapter": ["AgentAdapter"],
+    "holodeck.scenario.config": ["ModelConfig", "ScenarioConfig"],
+    "holodeck.scenario.script": ["agent", "proceed", "user"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("module", "names"), PATHS.items(), ids=PATHS)
+def test_every_documented_name_is_there(module, names):
+    for name in names:
+        assert getattr(import_module(module), name) is not None
+
+
+def test_an_unknown_name_is_no_attribute():
+    with pytest.raises(AttributeError, match="no attribute 'runn'"):
+        _ = scenario.runn
+
+
+def test_every_public_name_is_listed():
+    assert all(getattr(scenario, name) is not None for name in scenario.__all__)
+
+
+PARAMETERS = {
+    scenario.run: "name description agents max_turns verbose cache_key debug script set_id",
+    scenario.arun: "name description agents max_turns verbose cache_key debug script set_id",
+    scenario.ScenarioExecutor: "name description agents script max_turns verbose cache_key debug"
+    " event_bus set_id",
+    scenario.ScenarioExecutor.proceed: "self turns on_turn on_step",
+    scenario.ScenarioExecutor.add_message: "self message from_agent_idx",
+    scenario.ScenarioExecutor.add_messages: "self messages from_agent_idx",
+}
+
+
+@pytest.mark.parametrize(("callable", "names"), PARAMETERS.items(), ids=lambda one: str(one)[:40])
+def test_parameters_stand_in_the_documented_order(callable, names):
+    wanted = names.split()
+
+    assert list(inspect.signature(callable).parameters)[: len(wanted)] == wanted
+
+
+IMPORTED = """
+import sys, time
+started = time.process_time()
+import holodeck.scenario
+took = time.process_time() - started
+from holodeck.scenario import run, JudgeAgent, UserSimulatorAgent
+heavy = {"openai", "litellm", "semantic_kernel", "anthropic", "httpx", "httpx2", "jsonschema"}
+print(took < 0.15, sorted(heavy & set(sys.modules)))
+"""
+
+
+def test_importing_it_is_quick_and_imports_no_provider(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=clean_environment(tmp_path),
+    )  # fmt: skip
+
+    assert done.stdout == "True []\n"
+
+
+class WeatherAgent(scenario.AgentAdapter):
+    async def call(self, input: scenario.AgentInput) -> scenario.AgentReturnTypes:
+        user_msg = input.last_new_user_message_str()
+        call = {"name": "get_weather", "arguments": json.dumps({"asked": user_msg})}
+        return [
+            {
+                "role": "assistant",
+                "content": "Let me look...",
+                "tool_calls": [{"id": "1", "type": "function", "function": call}],
+            },
+            {"role": "tool", "tool_call_id": "1", "content": "sunny"},
+            {"role": "assistant", "content": "It is sunny"},
+        ]
+
+
+@pytest.fixture
+def models(fake_openai):
+    """A user and a judge on a server that plays both."""
+    verdict = {"c1": {"reasoning": "it did", "status": "passed"}}
+    fake_openai.when(lambda asked: "Criteria" in asked.prompt and "final verdict" in asked.prompt,
+                     json.dumps(verdict))  # fmt: skip
+    fake_openai.when("# Criteria", json.dumps({**verdict, "decision": "verdict"}))
+    fake_openai.otherwise(json.dumps({"message": "and tomorrow?", "done": False}))
+    before = scenario.ScenarioConfig.default_config
+    default = scenario.ModelConfig(model="openai/m", api_base=fake_openai.url, api_key="k")
+    scenario.configure(default_model=default)
+    yield fake_openai
+    scenario.ScenarioConfig.default_config = before
+
+
+async def test_a_scenario_plays_on_its_own(models):
+    result = await scenario.run(
+        name="weather query",
+        description="User asks about weather",
+        agents=[
+            WeatherAgent(),
+            scenario.UserSimulatorAgent(),
+            scenario.JudgeAgent(criteria=["Agent provides helpful weather information"]),
+        ],
+        set_id="customer-support-tests",
+    )
+
+    assert result.success
+    assert result.passed_criteria == ["Agent provides helpful weather information"]
+    assert f"Test {'PASSED' if result.success else 'FAILED'}" == "Test PASSED"
+    assert "PASSED" in repr(result)
+    assert len(result.messages) == 4
+    assert set(result.token_usage) == {"User", "Agent", "Judge"}
+
+
+async def test_a_scripted_scenario_with_checks_of_its_own(models):
+    seen = []
+
+    def check_tool_call(state: scenario.ScenarioState) -> None:
+        assert state.has_tool_call("get_weather")
+
+    async def custom_evaluation(state):
+        seen.append(state.last_message()["content"])
+        if "rain" in seen[0]:
+            return scenario.ScenarioResult(success=False, messages=state.messages, reasoning="wet")
+        return None
+
+    def inject_system_message(state) -> None:
+        state.add_message({"role": "system", "content": "The user is now in a hurry"})
+
+    result = await scenario.run(
+        name="test",
+        description="Test scenario",
+        agents=[
+            WeatherAgent(),
+            scenario.UserSimulatorAgent(),
+            scenario.JudgeAgent(criteria=["Agent provides helpful response"]),
+        ],
+        script=[
+            scenario.user("What's the weather?"),
+            scenario.agent(),
+            check_tool_call,
+            custom_evaluation,
+            inject_system_message,
+            scenario.user(),
+            scenario.agent(),
+            scenario.proceed(turns=1),
+            scenario.judge(),
+            scenario.succeed(),
+        ],
+        set_id="integration-tests",
+    )
+
+    assert result.success
+    assert seen == ["It is sunny"]
+    assert "and tomorrow?" in said(result.messages)
+
+
+class Broken(scenario.AgentAdapter):
+    async def call(self, input):
+        raise LookupError("lost")
+
+
+@pytest.mark.parametrize("play", [scenario.run, scenario.arun])
+async def test_an_agent_that_raises_ends_in_a_result(play):
+    result = await play("case", "", [a_user("q"), Broken()])
+
+    assert (result.success, result.status, result.reason_code) == (False, "error", "agent_error")
+    assert result.error == "LookupError: lost"
+    assert result.reasoning == "case 'case', step 1 (proceed): Broken raised LookupError: lost"
+    assert said(result.messages) == ["q"]
+    assert result.total_time is not None
+
+
+@pytest.mark.parametrize("play", [scenario.run, scenario.arun])
+async def test_a_failed_assertion_of_a_step_is_a_failure(play):
+    def check(state):
+        assert state.has_tool_call("search"), "no search"
+
+    result = await play("case", "", [a_user("q")], script=[scenario.user(), check])
+
+    assert (result.status, result.reason_code) == ("failed", "step_failed")
+    assert "step 2 (check): no search" in result.reasoning
+
+
+@pytest.mark.parametrize("play", [scenario.run, scenario.arun])
+async def test_what_is_written_wrong_is_raised(play):
+    with pytest.raises(ConfigError, match=r"case 'case', step 1 \(user\): user\(''\)"):
+        await play("case", "", [a_user()], script=[scenario.user("")])
+
+
+class Blocking(scenario.AgentAdapter):
+    seconds = 0.3
+
+    async def call(self, input):
+        time.sleep(self.seconds)  # noqa: ASYNC251 - that is what blocks
+        return "a"
+
+
+async def test_agents_that_block_hold_up_no_other_run():
+    started = time.monotonic()
+    runs = [scenario.run("case", "", [Blocking()], script=ONE_CALL) for _ in range(10)]
+
+    results = await asyncio.gather(*runs)
+
+    assert all(one.success for one in results)
+    assert time.monotonic() - started < 2
+
+
+ONE_CALL = [scenario.agent(), scenario.succeed()]
+
+
+class Hanging(scenario.AgentAdapter):
+    async def call(self, input):
+        await asyncio.sleep(30)
+
+
+class Stuck(Blocking):
+    seconds = 3
+
+
+@pytest.mark.parametrize("agent", [Hanging, Stuck])
+async def test_cancelling_returns_at_once(agent):
+    run = asyncio.create_task(scenario.run("case", "", [agent()], script=ONE_CALL))
+    await asyncio.sleep(0.2)
+    started = time.monotonic()
+
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert time.monotonic() - started < 0.1
+
+
+@pytest.mark.parametrize("limit", [{"timeout": 0.2}, {"call_timeout": 0.2}], ids=str)
+@pytest.mark.parametrize("agent", [Hanging, Stuck])
+async def test_time_limits_fire_whatever_the_agent_does(agent, limit):
+    started = time.monotonic()
+
+    result = await scenario.run("case", "", [a_user("q"), agent()], **limit)
+
+    assert (result.status, result.reason_code) == ("error", "timeout")
+    assert said(result.messages) == ["q"]
+    assert time.monotonic() - started < 1
+
+
+async def test_the_callers_loop_is_used_by_arun_only():
+    loops = []
+
+    class Noting(scenario.AgentAdapter):
+        async def call(self, input):
+            loops.append(asyncio.get_running_loop())
+            return "a"
+
+    await scenario.arun("case", "", [Noting()], script=ONE_CALL)
+    await scenario.run("case", "", [Noting()], script=ONE_CALL)
+
+    assert loops[0] is asyncio.get_running_loop()
+    assert loops[1] is not loops[0]
+
+
+async def test_an_agent_that_exits_ends_its_run_and_nothing_else():
+    result = await scenario.run("case", "", [an_agent(SystemExit(3))], script=ONE_CALL)
+
+    assert result.status == "error"
+
+
+async def test_an_instant_agent_costs_little_of_our_time():
+    turns = 100
+    agents = [a_user(), an_agent(), a_judge()]
+    started = time.process_time()
+
+    result = await scenario.run("case", "", agents, max_turns=turns)
+
+    assert len(result.messages) == 2 * turns
+    assert (time.process_time() - started) / turns < 0.005
+
+
+@pytest.fixture
+def unconfigured():
+    before = scenario.ScenarioConfig.default_config
+    scenario.ScenarioConfig.default_config = None
+    yield
+    scenario.ScenarioConfig.default_config = before
+
+
+def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
+    scenario.configure(max_turns=3, cache_key="k")
+    scenario.configure(verbose=False)
+
+    config = scenario.ScenarioExecutor("case", "", [an_agent()], max_turns=4).config
+
+    assert (config.max_turns, config.cache_key, config.verbose) == (4, "k", False)
+    assert scenario.ScenarioExecutor("case", "", [an_agent()]).config.max_turns == 3
+
+
+def test_what_was_configured_can_be_unset(unconfigured):
+    scenario.configure(cache_key="k")
+    scenario.configure(cache_key=None)
+
+    assert scenario.ScenarioExecutor("case", "", [an_agent()]).config.cache_key is None
+
+
+@pytest.mark.parametrize("agent", [scenario.JudgeAgent, scenario.UserSimulatorAgent])
+def test_who_needs_a_model_says_how_to_name_one(agent, unconfigured):
+    with pytest.raises(ConfigError, match=rf"{agent.__name__}\(model='openai/gpt-4.1'\)"):
+        agent()
+
+
+def test_an_unknown_provider_is_told_with_the_known_ones(unconfigured):
+    with pytest.raises(ConfigError, match="'gemini' is not known; it is one of openai"):
+        scenario.UserSimulatorAgent(model="gemini/pro")
+
+
+async def test_any_name_works_at_an_endpoint_of_ones_own(fake_openai):
+    fake_openai.reply(Reply('{"message": "hi", "done": false}'))
+    user = scenario.UserSimulatorAgent(model="qwen/3", api_base=fake_openai.url, api_key="k")
+
+    await scenario.run("case", "", [user], script=[scenario.user(), scenario.succeed()])
+
+    assert fake_openai.requests[0].model == "qwen/3"
