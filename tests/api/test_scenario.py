@@ -42,8 +42,8 @@ def test_every_documented_name_is_there(module, names):
 
 
 def test_an_unknown_name_is_no_attribute():
-    with pytest.raises(AttributeError, match="no attribute 'runn'"):
-        _ = scenario.runn
+    with pytest.raises(AttributeError, match="no attribute 'jury'"):
+        _ = scenario.jury
 
 
 def test_every_public_name_is_listed():
@@ -61,7 +61,11 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize(("callable", "names"), PARAMETERS.items(), ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("callable", "names"),
+    PARAMETERS.items(),
+    ids=[one.__qualname__ for one in PARAMETERS],
+)
 def test_parameters_stand_in_the_documented_order(callable, names):
     wanted = names.split()
 
@@ -181,6 +185,15 @@ async def test_a_scripted_scenario_with_checks_of_its_own(models):
     assert "and tomorrow?" in said(result.messages)
 
 
+async def test_runs_on_one_loop_may_share_a_judge(models):
+    judge = scenario.JudgeAgent(criteria=["is kind"])
+    runs = [scenario.arun("case", "", [a_user(), an_agent(), judge]) for _ in range(8)]
+
+    results = await asyncio.gather(*runs)
+
+    assert all(one.success for one in results)
+
+
 class Broken(scenario.AgentAdapter):
     async def call(self, input):
         raise LookupError("lost")
@@ -265,6 +278,8 @@ async def test_time_limits_fire_whatever_the_agent_does(agent, limit):
     result = await scenario.run("case", "", [a_user("q"), agent()], **limit)
 
     assert (result.status, result.reason_code) == ("error", "timeout")
+    assert result.reasoning.startswith("case 'case', step 1 (proceed): ")
+    assert result.reasoning.endswith("took more than 0.2 s")
     assert said(result.messages) == ["q"]
     assert time.monotonic() - started < 1
 
