@@ -5,7 +5,7 @@ import contextvars
 import threading
 from contextlib import suppress
 
-from holodeck.errors import BackendTimeoutError
+from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
@@ -59,7 +59,7 @@ class _Beside:
                 return self._outcome.result()
             left = self._run.clock.seconds_left()
             if left is not None and left[0] < -GRACE_S / 2:
-                return self._run.broken(BackendTimeoutError(left[1]))
+                return self._run.broken(OutOfTime(left[1]))
 
     def leave(self) -> None:
         """Stop the run if it is not over; nobody waits for it."""

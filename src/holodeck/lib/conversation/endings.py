@@ -4,6 +4,7 @@ import traceback
 from collections.abc import Iterable
 
 from holodeck.errors import BackendTimeoutError
+from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
@@ -58,7 +59,9 @@ def why_broken(error: BaseException, place: str, party: Party | None) -> dict[st
         return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
     told = f"{type(error).__name__}: {error}"
     who = f"{type(party).__name__} raised " if party is not None else ""
-    reasoning = told if isinstance(error, Misuse) else f"{place}: {who}{told}"
+    reasoning = f"{place}: {who}{told}"
+    if isinstance(error, Misuse | OutOfTime):
+        reasoning = str(error) if str(error).startswith(place) else f"{place}: {error}"
     return {"reason_code": _code(error, party), "reasoning": reasoning, "error": told}
 
 

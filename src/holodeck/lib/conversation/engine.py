@@ -348,7 +348,7 @@ class Conversation:
         """Somebody ends the conversation: what the judge says to that, if there is one."""
         messages = messages_of(end.farewell, role) if end.farewell else []
         self.add_messages(messages, index)
-        verdict = await self._last_verdict()
+        verdict = None if role is AgentRole.JUDGE else await self._last_verdict()
         self._is_left = verdict is None
         return messages if verdict is None else verdict
 

@@ -9,6 +9,10 @@ from holodeck.errors import BackendTimeoutError
 from holodeck.lib.limiter import time_limit
 
 
+class OutOfTime(BackendTimeoutError):
+    """A limit of the conversation itself is over; the message says which, and where."""
+
+
 class Clock:
     """The time limits under way in one run; may be read from another thread."""
 
@@ -17,7 +21,7 @@ class Clock:
 
     @asynccontextmanager
     async def limit(self, seconds: float | None, what: str) -> AsyncIterator[None]:
-        """End the block after so many seconds with a BackendTimeoutError; None for no limit.
+        """End the block after so many seconds with OutOfTime; None for no limit.
 
         A block that held the loop for longer than that is too late, too.
         """
@@ -36,9 +40,9 @@ class Clock:
         except TimeoutError as error:
             if limit is None or not limit.expired():
                 raise
-            raise BackendTimeoutError(message) from error
+            raise OutOfTime(message) from error
         if is_late:
-            raise BackendTimeoutError(message)
+            raise OutOfTime(message)
 
     def seconds_left(self) -> tuple[float, str] | None:
         """Until the next limit, and what is said when it is over; None if no limit is running."""

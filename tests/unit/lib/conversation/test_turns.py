@@ -274,6 +274,16 @@ async def test_a_user_who_leaves_where_nobody_judges_lets_the_script_go_on():
     assert len(result.messages) == 2
 
 
+async def test_a_judge_who_leaves_is_not_asked_again():
+    judge = a_judge(scenario.EndConversation())
+    judge.criteria = ["is kind"]
+
+    result = await executor(a_user(), an_agent(), judge).run()
+
+    assert judge.calls == 1
+    assert result.reason_code == "no_conclusion"
+
+
 def test_parties_need_not_be_hashable():
     class Odd(Scripted):
         __hash__ = None
