@@ -32,15 +32,15 @@ def check(agent: Agent) -> list[Finding]:
     _check_texts(agent, findings)
     tools = _check_tools(agent, findings)
     shared = agent.evaluations.metrics if agent.evaluations else []
-    check_metrics(agent, shared, ("evaluations", "metrics"), findings)
+    inputs = Inputs(agent)
+    check_metrics(agent, shared, ("evaluations", "metrics"), inputs, findings)
     _check_patterns(agent, findings)
     cases = agent.test_cases or []
     if not cases:
         findings.warning(("test_cases",), "nothing to test; write at least one case")
-    inputs = Inputs(agent)
     for index, case in enumerate(cases):
         path = ("test_cases", index)
-        check_metrics(agent, case.evaluations or [], (*path, "evaluations"), findings)
+        check_metrics(agent, case.evaluations or [], (*path, "evaluations"), inputs, findings)
         check_case(agent, case, path, tools, inputs, findings)
     return findings.all
 
@@ -114,9 +114,13 @@ def _parameters(
 
 
 def check_metrics(
-    agent: Agent, metrics: Sequence[MetricSettings], path: Path_, findings: Findings
+    agent: Agent,
+    metrics: Sequence[MetricSettings],
+    path: Path_,
+    inputs: Inputs,
+    findings: Findings,
 ) -> None:
-    """Find metrics that cannot be built, and those that stand there twice."""
+    """Find metrics that cannot be built, and those that stand there twice; learn what they need."""
     for index, metric in enumerate(metrics):
         place = (*path, index)
         if metric in metrics[:index]:
@@ -127,7 +131,7 @@ def check_metrics(
             if metric.user_code is not None:
                 check_target(metric.user_code, agent.base_dir, "metric")
             else:
-                build_evaluator(metric, agent.base_dir, where="")
+                inputs.learn(metric, build_evaluator(metric, agent.base_dir, where=""))
                 _check_judge(agent, metric, place, findings)
         except ConfigError as error:
             findings.of_error(place, error)

@@ -8,7 +8,7 @@ from holodeck.config.findings import Findings
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of
-from holodeck.lib.evaluators.metric_table import can_fail, takes
+from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent
@@ -32,7 +32,9 @@ def check_case(
     metrics = [metric for metric in metrics_of(agent, case) if metric.enabled]
     _check_inputs(inputs, agent, case, path, findings)
     _check_that_it_can_fail(case, metrics, path, findings)
-    if case.ground_truth is not None and not any(map(_reads_ground_truth, metrics)):
+    if case.ground_truth is not None and not any(
+        _reads_ground_truth(metric, inputs) for metric in metrics
+    ):
         findings.warning(
             (*path, "ground_truth"),
             "is compared with nothing; add a metric such as 'exact_match' without 'value'",
@@ -68,12 +70,10 @@ def _check_that_it_can_fail(
         findings.warning(path, f"cannot fail: {names} without a threshold above 0 gives no verdict")
 
 
-def _reads_ground_truth(metric: MetricSettings) -> bool:
+def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:
     if isinstance(metric, ComparingMetric):
         return metric.wanted() is None
-    if metric.user_code is not None:
-        return True
-    return not _GROUND_TRUTH.isdisjoint(takes(metric))
+    return metric.user_code is not None or any(inputs.takes(metric, one) for one in _GROUND_TRUTH)
 
 
 def _check_tool_expectations(

@@ -147,12 +147,12 @@ def _unknown_metric(node: Node) -> str:
     )
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
-        return _not_a_choice(f"'type: {kind}'", ", ".join(f"'{one}'" for one in _TYPES))
+        return "'type': " + _not_a_choice(short(kind), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', say"
     for family, known in _FAMILIES.items():
         if name in known:
-            return f"'metric: {name}' belongs to a type of its own; write '{family}'"
+            return f"'metric: {name}' belongs to another type; write '{family.format(name)}'"
     near = difflib.get_close_matches(name, BUILT_IN, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     names = ", ".join(BUILT_IN)
@@ -161,7 +161,7 @@ def _unknown_metric(node: Node) -> str:
 
 _TYPES = ("standard", *BY_TYPE)
 _FAMILIES = {
-    "type: rag, metric_type: …": frozenset(RAGMetricType),
+    "type: rag, metric_type: {}": frozenset(RAGMetricType),
     "type: deepeval": frozenset(DEEPEVAL_METRICS),
     "type: geval": {"geval"},
     "type: judge": {"judge"},

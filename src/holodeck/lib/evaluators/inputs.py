@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.metric_table import needs
+from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import ComparingMetric, MetricSettings
@@ -26,10 +25,25 @@ class Inputs:
         retrieves = any(tool.is_retrieval for tool in agent.tools or [])
         self._may_retrieve = retrieves or agent.brings_its_own_model
         self._needs: dict[int, frozenset[EvalParam]] = {}
+        self._takes: dict[int, frozenset[EvalParam]] = {}
+
+    def learn(self, metric: MetricSettings, evaluator: BaseEvaluator) -> None:
+        """Take from the evaluator of a metric what it needs; ten thousand cases may share it."""
+        needed = evaluator.required_params()
+        self._needs[id(metric)] = needed
+        self._takes[id(metric)] = needed | evaluator.get_param_spec().optional
+
+    def takes(self, metric: MetricSettings, param: EvalParam) -> bool:
+        """Whether a metric that was learned makes use of an input."""
+        return param in self._takes.get(id(metric), ())
 
     def missing(self, metric: MetricSettings, case: TestCaseModel) -> str | None:
-        """What to say about an input that the metric needs and the case cannot give; else None."""
-        missing = self._needed(metric) & _IN_WORDS.keys() - self._offers(case)
+        """What to say about an input that the metric needs and the case cannot give; else None.
+
+        Only of metrics that were learned; those that cannot be built are told of elsewhere.
+        """
+        needed = self._needs.get(id(metric), frozenset()) & _IN_WORDS.keys()
+        missing = needed - self._offers(case) if needed else needed
         if not missing:
             return None
         if isinstance(metric, ComparingMetric):
@@ -42,16 +56,6 @@ class Inputs:
             return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
         return f"the metric {metric.label!r} needs {words} in the case"
-
-    def _needed(self, metric: MetricSettings) -> frozenset[EvalParam]:
-        """Built once for each metric: ten thousand cases may share it."""
-        key = id(metric)
-        if key not in self._needs:
-            try:
-                self._needs[key] = needs(metric)
-            except ConfigError:  # said where metrics are checked
-                self._needs[key] = frozenset()
-        return self._needs[key]
 
     def _offers(self, case: TestCaseModel) -> frozenset[EvalParam]:
         found: set[EvalParam] = set()

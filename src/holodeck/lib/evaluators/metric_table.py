@@ -8,7 +8,6 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.evaluators.scored import How
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import Registry, load_callable
@@ -64,27 +63,6 @@ def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
     own = metric.model if isinstance(metric, JudgedMetric) else None
     shared = agent.evaluations.model if agent.evaluations else None
     return own or shared or agent.model
-
-
-def needs(metric: MetricSettings) -> frozenset[EvalParam]:
-    """The inputs of a case that the metric cannot do without. Raises ConfigError.
-
-    Nothing is asked and no code of the user's is run.
-    """
-    if metric.user_code is not None:
-        return frozenset()
-    return build_evaluator(metric).required_params()
-
-
-def takes(metric: MetricSettings) -> frozenset[EvalParam]:
-    """The inputs of a case that the metric makes use of; none for one that cannot be built."""
-    if metric.user_code is not None:
-        return frozenset()
-    try:
-        evaluator = build_evaluator(metric)
-    except ConfigError:  # said where metrics are checked
-        return frozenset()
-    return evaluator.required_params() | evaluator.get_param_spec().optional
 
 
 def can_fail(metric: MetricSettings) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from holodeck.lib.chat.completion import chances_in
 from holodeck.lib.chat.model import Question, Said
+from holodeck.lib.limiter import Limiters
 from holodeck.lib.local_models.runtime import LocalModel
 from holodeck.lib.local_models.tool_schema import bounded
 from holodeck.lib.threads import in_thread
@@ -32,6 +33,7 @@ class LocalChatModel:
         self._llm = llm
         self._path_of = path_of
         self._time_limit = time_limit
+        self._turns = Limiters(most=1, first=1)
 
     @property
     def name(self) -> str:
@@ -41,14 +43,16 @@ class LocalChatModel:
     async def answer(self, question: Question) -> Said:
         """The model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
         model = await in_thread(self._load, name="holodeck-model")
-        completion = await model.acomplete(self._request(question), self._time_limit)
+        # The model answers one after the other; waiting for one's turn is nobody's slowness.
+        async with self._turns.of(self.name).slot() as slot:
+            completion = await model.acomplete(self._request(question), self._time_limit)
         choice, usage = completion["choices"][0], completion["usage"]
         return Said(
             choice["message"]["content"],
             TokenUsage.of(usage["prompt_tokens"], usage["completion_tokens"]),
             chances_in(choice.get("logprobs")),
             choice["finish_reason"] == "length",
-            completion["timings"]["queued_ms"] / 1000,
+            slot.waited_s + completion["timings"]["queued_ms"] / 1000,
         )
 
     async def close(self) -> None:

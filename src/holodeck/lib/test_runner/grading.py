@@ -52,6 +52,7 @@ class Gradebook:
     ) -> None:
         self._injected = dict(injected or {})
         self._base_dir = agent.base_dir
+        self._inputs = Inputs(agent)
         self.bench = Bench(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         cases = agent.test_cases or []
@@ -69,7 +70,7 @@ class Gradebook:
             for name, evaluator in self._injected.items()
             if name not in configured
         ]
-        _refuse_missing_inputs(agent)
+        self._refuse_missing_inputs(agent)
 
     @property
     def evaluators(self) -> dict[str, BaseEvaluator]:
@@ -102,7 +103,17 @@ class Gradebook:
         if evaluator is None:
             judge = self.bench.judge_of(metric, where) if asks_a_judge(metric) else None
             evaluator = build_evaluator(metric, self._base_dir, where=where, judge=judge)
+            self._inputs.learn(metric, evaluator)
         return Check(name, evaluator, metric.threshold, metric.fail_on_error, metric.kind)
+
+    def _refuse_missing_inputs(self, agent: Agent) -> None:
+        """A metric for a case that cannot give it what it needs is a mistake."""
+        for index, case in enumerate(agent.test_cases or []):
+            for metric in metrics_of(agent, case):
+                missing = self._inputs.missing(metric, case) if metric.enabled else None
+                if missing is not None:
+                    place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
+                    raise ConfigError(place, missing)
 
 
 def _free_name(label: str, taken: set[str]) -> str:
@@ -113,17 +124,6 @@ def _free_name(label: str, taken: set[str]) -> str:
         name = f"{label} #{number}"
     taken.add(name)
     return name
-
-
-def _refuse_missing_inputs(agent: Agent) -> None:
-    """A metric for a case that cannot give it what it needs is a mistake."""
-    inputs = Inputs(agent)
-    for index, case in enumerate(agent.test_cases or []):
-        for metric in metrics_of(agent, case):
-            missing = inputs.missing(metric, case) if metric.enabled else None
-            if missing is not None:
-                place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
-                raise ConfigError(place, missing)
 
 
 async def grade(checks: Sequence[Check], observation: Observation) -> list[MetricResult]:

@@ -43,7 +43,10 @@ NEEDS = [
 
 @pytest.mark.parametrize(("name", "keys", "message"), NEEDS)
 def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
-    missing = Inputs(AGENT).missing(metric(name), TestCaseModel(input="Hello?", **keys))
+    inputs, one = Inputs(AGENT), metric(name)
+    inputs.learn(one, build_evaluator(one))
+
+    missing = inputs.missing(one, TestCaseModel(input="Hello?", **keys))
 
     assert missing is None if message is None else message in missing
 

@@ -99,10 +99,12 @@ def test_an_evaluator_class_of_the_user_is_used_as_it_is(tmp_path):
     ],
 )
 def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_truth, lacks):
-    agent = Agent(name="x", backend="a:b")
+    inputs, one = Inputs(Agent(name="x", backend="a:b")), metric(**keys)
     case = TestCaseModel(input="hi", ground_truth=ground_truth)
+    if ":" not in keys["metric"]:
+        inputs.learn(one, build_evaluator(one))
 
-    assert (Inputs(agent).missing(metric(**keys), case) is not None) is lacks
+    assert (inputs.missing(one, case) is not None) is lacks
 
 
 @pytest.mark.parametrize(
