@@ -147,7 +147,7 @@ def _unknown_metric(node: Node) -> str:
     )
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
-        return "'type': " + _not_a_choice(short(kind), ", ".join(f"'{one}'" for one in _TYPES))
+        return "'type': " + _not_a_choice(short(str(kind)), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', say"
     for family, known in _FAMILIES.items():
