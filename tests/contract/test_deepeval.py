@@ -107,7 +107,8 @@ async def test_the_judge_sees_the_case_and_each_call_is_counted(name, judge, ser
 
 
 @pytest.mark.parametrize(
-    ("name", "absent"), [(name, absent) for name, case in CASES.items() for absent in case.needs]
+    ("name", "absent"),
+    [(name, absent) for name, case in CASES.items() for absent in sorted(case.needs)],
 )
 async def test_a_missing_input_is_named(name, absent, judge, server):
     evaluator = built(name, judge)
