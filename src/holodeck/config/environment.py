@@ -8,6 +8,7 @@ from holodeck.errors import ConfigError
 
 _YES = frozenset({"1", "true", "yes", "on"})
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY")
+CACHE_MODES = ("auto", "record", "replay", "off")
 _NO = frozenset({"0", "false", "no", "off", ""})
 
 
@@ -20,6 +21,19 @@ def cache_dir() -> Path:
     from platformdirs import user_cache_path  # noqa: PLC0415
 
     return user_cache_path("holodeck", appauthor=False)
+
+
+def cache_mode() -> str:
+    """How answers in scenarios are kept, by HOLODECK_CACHE_MODE; `auto` if it says nothing.
+
+    Raises ConfigError.
+    """
+    value = os.environ.get("HOLODECK_CACHE_MODE", "") or "auto"
+    if value not in CACHE_MODES:
+        raise ConfigError(
+            "HOLODECK_CACHE_MODE", f"{value!r} is not one of {', '.join(CACHE_MODES)}"
+        )
+    return value
 
 
 def offline() -> bool:

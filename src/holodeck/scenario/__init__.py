@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holodeck.scenario.agent_adapter import AgentAdapter
+    from holodeck.scenario.caching import NotRecorded, cache
     from holodeck.scenario.config import ModelConfig, ScenarioConfig, configure
     from holodeck.scenario.judge_agent import JudgeAgent
     from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "agent_adapter": ["AgentAdapter"],
+    "caching": ["NotRecorded", "cache"],
     "config": ["ModelConfig", "ScenarioConfig", "configure"],
     "judge_agent": ["JudgeAgent"],
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
@@ -53,6 +55,7 @@ __all__ = [
     "EndConversation",
     "JudgeAgent",
     "ModelConfig",
+    "NotRecorded",
     "ScenarioConfig",
     "ScenarioExecutor",
     "ScenarioResult",
@@ -61,6 +64,7 @@ __all__ = [
     "UserSimulatorAgent",
     "agent",
     "arun",
+    "cache",
     "configure",
     "fail",
     "judge",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
 
@@ -33,6 +34,12 @@ class ScenarioConfig(BaseModel):
     verbose: bool | int | None = True
     """Whether the conversation is shown as it happens; 2 adds the name of the scenario."""
     cache_key: str | None = None
+    """What answers are kept under; without one, none are."""
+    cache_mode: Literal["auto", "record", "replay", "off"] | None = None
+    """`auto` asks for what is not kept yet, `record` for everything, `replay` for nothing; None for
+    what HOLODECK_CACHE_MODE says, else `auto`."""
+    cache_dir: str | Path | None = None
+    """The folder of the answers; None for `scenarios` in the cache folder of holodeck."""
     debug: bool | None = False
     timeout: float | None = None
     """Seconds that a whole scenario may take."""

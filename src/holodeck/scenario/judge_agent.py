@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.criteria_judge import CriteriaJudge
-from holodeck.lib.conversation.roles import AgentRole
-from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
+from holodeck.lib.conversation.criteria_judge import PROMPTS, CriteriaJudge
+from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
-from holodeck.scenario.models import Held, model_for
+from holodeck.scenario.caching import cache
+from holodeck.scenario.models import Held, facts_of, model_for
 
 
 class JudgeAgent(AgentAdapter):
@@ -55,6 +56,7 @@ class JudgeAgent(AgentAdapter):
         )
         judges = Judges()
         self._judge = judges.of(llm)
+        self._model_facts = facts_of(llm)
         self._held = Held(judges.close)
 
     def opened(self) -> AbstractAsyncContextManager[None]:
@@ -63,8 +65,20 @@ class JudgeAgent(AgentAdapter):
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """The verdict; an empty list while the conversation has to go on."""
+        answer = await self._decided(input)
+        if isinstance(answer, ScenarioResult):  # a kept one has the messages of its own run
+            return answer.model_copy(update={"messages": input.messages})
+        return answer
+
+    @cache()
+    async def _decided(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002
         part = CriteriaJudge(self._judge, self.criteria, instructions=self.system_prompt)
         return await part.call(input)
+
+    def cache_facts(self) -> dict[str, object]:
+        """What its verdicts depend on."""
+        own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
+        return {"model": self._model_facts, "prompts": own, "criteria": self.criteria}
 
 
 def _refuse_empty(criteria: Sequence[str]) -> None:

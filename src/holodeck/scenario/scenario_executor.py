@@ -1,6 +1,7 @@
 """Running scenarios: `run`, `arun`, and the executor that both use."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from holodeck.errors import NotSupportedYet
@@ -26,13 +27,15 @@ class ScenarioExecutor(ScriptRun):
         script: The steps; without any, everybody speaks in turn.
         max_turns: The most turns that are played without a script.
         verbose: Whether the conversation is shown as it happens.
-        cache_key: What marks answers that may be used again.
+        cache_key: What answers of models are kept under, to be used again.
         debug: Whether a person may speak for the user.
         event_bus: Who is told of what happens: a function of an event.
         set_id: The set that the scenario belongs to.
         min_turns: The least turns before a judge is asked.
         timeout: Seconds that the whole scenario may take.
         call_timeout: Seconds that one answer of anybody may take.
+        cache_mode: `auto`, `record`, `replay` or `off`.
+        cache_dir: The folder of the kept answers.
         batch_run_id: The batch that the run belongs to; one for the process if not given.
     """
 
@@ -54,12 +57,16 @@ class ScenarioExecutor(ScriptRun):
         min_turns: int | None = None,
         timeout: float | None = None,
         call_timeout: float | None = None,
+        cache_mode: str | None = None,
+        cache_dir: str | Path | None = None,
         batch_run_id: str | None = None,
     ) -> None:
         config = ScenarioConfig.current(
             max_turns=max_turns,
             verbose=verbose,
             cache_key=cache_key,
+            cache_mode=cache_mode,
+            cache_dir=cache_dir,
             debug=debug,
             min_turns=min_turns,
             timeout=timeout,

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
+from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
-from holodeck.scenario.models import Held, model_for
+from holodeck.scenario.caching import cache
+from holodeck.scenario.models import Held, facts_of, model_for
 
 
 class UserSimulatorAgent(AgentAdapter):
@@ -63,6 +64,7 @@ class UserSimulatorAgent(AgentAdapter):
             agent_first=agent_first,
             language=language,
         )
+        self._who, self._prompt, self._model_facts = who, system_prompt, facts_of(llm)
         self._model = Judges().model(llm)
         self._held = Held(self._model.close)
         self._part = SimulatedUser(self._model, who, instructions=system_prompt)
@@ -71,6 +73,12 @@ class UserSimulatorAgent(AgentAdapter):
         """The connections of a run."""
         return self._held.opened()
 
+    @cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """The user's next message, or the end of the conversation."""
         return await self._part.call(input)
+
+    def cache_facts(self) -> dict[str, object]:
+        """What its answers depend on."""
+        own = PROMPTS if self._prompt is None else (self._prompt, *PROMPTS[1:])
+        return {"model": self._model_facts, "prompts": own, "persona": self._who}

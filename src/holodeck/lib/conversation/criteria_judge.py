@@ -38,6 +38,9 @@ SEARCH = (
     " should be looked up in the whole of it, or none if you know enough to decide."
 )
 
+PROMPTS = (INSTRUCTIONS, MAY_GO_ON, MUST_DECIDE, SEARCH)
+"""All that a judge is told besides the case; the instructions may be others."""
+
 
 class CriteriaJudge:
     """Plays the judge.

@@ -25,6 +25,8 @@ AGAIN = (
     "That was no message of the user. Write what the user, not the assistant, says next;"
     " if the user has nothing more to say, set done to true."
 )
+PROMPTS = (INSTRUCTIONS, ASKED, AGAIN)
+"""All that the model is told besides the case; the instructions may be others."""
 SCHEMA = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "done": {"type": "boolean"}},

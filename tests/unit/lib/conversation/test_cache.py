@@ -1,0 +1,401 @@
+"""Answers kept under a cache key, and given again."""
+
+# ruff: noqa: A002 - `input` is what adapters call it
+
+import asyncio
+import json
+from dataclasses import dataclass
+from enum import Enum
+
+import pytest
+from pydantic import BaseModel
+
+from holodeck import scenario
+from holodeck.errors import ConfigError
+from support.parties import a_user
+
+CALLS = []
+
+
+@scenario.cache()
+async def ask(model, messages, temperature=0.0, **options):
+    CALLS.append("ask")
+    return f"{model} at {temperature} heard {messages[-1]['content']}"
+
+
+@scenario.cache()
+async def ask_other(model, messages, temperature=0.0, **options):
+    CALLS.append("ask_other")
+    return f"another {model}"
+
+
+@scenario.cache()
+def ask_blocking(question):
+    CALLS.append("ask_blocking")
+    return {"role": "assistant", "content": question.upper()}
+
+
+class Doing(scenario.AgentAdapter):
+    """Does what it was made with."""
+
+    def __init__(self, do):
+        self.do = do
+
+    async def call(self, input):
+        answer = self.do(input)
+        return await answer if asyncio.iscoroutine(answer) else answer
+
+
+class Modelled(scenario.AgentAdapter):
+    """Has a model and a prompt of its own, and a client that differs in every process."""
+
+    def __init__(self, model, prompt="be kind", api_key="sk-abc"):
+        self.model, self._prompt, self.api_key = model, prompt, api_key
+        self.client = object()
+        self.calls = 0
+
+    @scenario.cache(ignore=["self.calls"])
+    async def call(self, input):
+        self.calls += 1
+        CALLS.append(self.model)
+        return f"{self.model} says {self.calls}"
+
+
+@pytest.fixture(autouse=True)
+def calls():
+    CALLS.clear()
+    return CALLS
+
+
+@pytest.fixture
+def play(tmp_path):
+    async def played(do, line="hi", mode=None, key="v1", **more):
+        agent = do if isinstance(do, scenario.AgentAdapter) else Doing(do)
+        return await scenario.arun(
+            "kept", "somebody asks", [agent, a_user()],
+            script=[scenario.user(line), scenario.agent(), scenario.succeed()],
+            cache_key=key, cache_mode=mode, cache_dir=tmp_path / "kept", verbose=False, **more,
+        )  # fmt: skip
+
+    return played
+
+
+def asking(*args, by=ask, **given):
+    return lambda heard: by(*(args or ("m", heard.messages)), **given)
+
+
+def words(result):
+    return [one["content"] for one in result.messages]
+
+
+async def test_the_second_run_makes_no_call(play, calls):
+    first = await play(asking())
+    second = await play(asking())
+
+    assert (words(first), calls) == (words(second), ["ask"])
+    assert words(first) == ["hi", "m at 0.0 heard hi"]
+
+
+async def test_a_function_that_is_not_async_is_kept_too(play, calls):
+    for _ in range(2):
+        result = await play(lambda _: ask_blocking("why"))
+
+    assert (words(result)[1], calls) == ("WHY", ["ask_blocking"])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (asking(), asking(by=ask_other)),
+        (asking(temperature=0.0), asking(temperature=0.5)),
+        (asking(top_p=1), asking(top_p=2)),
+        (asking("m", [{"content": "a"}]), asking("n", [{"content": "a"}])),
+        (asking("m", [{"content": "1"}]), asking("m", [{"content": 1}])),
+        (Modelled("m"), Modelled("n")),
+        (Modelled("m", "be kind"), Modelled("m", "be rude")),
+    ],
+    ids=["function", "keyword", "rest", "argument", "type", "model", "prompt"],
+)
+async def test_what_differs_is_kept_apart(play, calls, one, other):
+    await play(one)
+    await play(other)
+
+    assert len(calls) == 2
+
+
+async def test_a_keyword_counts_as_the_argument_that_it_is(play, calls):
+    await play(asking())
+    await play(asking("m", [{"role": "user", "content": "hi"}], 0.0))
+    await play(asking(model="m", messages=[{"role": "user", "content": "hi"}]))
+
+    assert calls == ["ask"]
+
+
+async def test_clients_secrets_and_what_is_ignored_do_not_count(play, calls, tmp_path):
+    await play(Modelled("m", api_key="sk-one"))
+    result = await play(Modelled("m", api_key="sk-two"))
+
+    assert (words(result)[1], calls) == ("m says 1", ["m"])
+    assert "sk-one" not in "".join(one.read_text() for one in tmp_path.rglob("*.json"))
+
+
+async def test_names_that_are_new_in_every_run_do_not_count(calls, tmp_path):
+    @scenario.cache()
+    async def answer(input, thread):
+        calls.append(thread)
+        return "done"
+
+    async def call_a_tool(state):
+        name = f"call_{len(calls)}_{state.thread_id}"
+        call = {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        state.add_message({"role": "assistant", "content": "", "tool_calls": [call]})
+        state.add_message({"role": "tool", "tool_call_id": name, "content": "1"})
+
+    for _ in range(2):
+        await scenario.arun(
+            "kept", "…", [Doing(lambda heard: answer(heard, heard.thread_id)), a_user()],
+            script=[scenario.user("hi"), call_a_tool, scenario.agent(), scenario.succeed()],
+            cache_key="v1", cache_dir=tmp_path, verbose=False,
+        )  # fmt: skip
+
+    assert len(calls) == 1
+
+
+async def test_another_cache_key_asks_anew(play, calls):
+    await play(asking(), key="v1")
+    await play(asking(), key="v2")
+
+    assert calls == ["ask", "ask"]
+
+
+async def test_without_a_cache_key_nothing_is_kept(play, calls, tmp_path):
+    await play(asking(), key=None)
+    await play(asking(), key=None)
+
+    assert calls == ["ask", "ask"]
+    assert not (tmp_path / "kept").exists()
+
+
+async def test_outside_of_a_scenario_the_function_is_simply_called(calls):
+    await ask("m", [{"content": "hi"}])
+
+    assert ask_blocking("why")["content"] == "WHY"
+    assert calls == ["ask", "ask_blocking"]
+
+
+async def test_recording_asks_again_and_keeps_the_new_answer(play, calls):
+    count = iter("abc")
+
+    @scenario.cache()
+    async def next_word():
+        return next(count)
+
+    told = [await play(lambda _: next_word(), mode=mode) for mode in ("auto", "record", "auto")]
+
+    assert [words(one)[1] for one in told] == ["a", "b", "b"]
+
+
+async def test_off_neither_reads_nor_writes(play, calls, tmp_path):
+    await play(asking(), mode="off")
+    await play(asking(), mode="off")
+
+    assert calls == ["ask", "ask"]
+    assert not (tmp_path / "kept").exists()
+
+
+async def test_a_replay_asks_nobody(play, calls):
+    await play(asking())
+    result = await play(asking(), mode="replay")
+
+    assert (result.status, calls) == ("passed", ["ask"])
+
+
+async def test_a_miss_shows_the_nearest_entry_and_the_first_difference(play, calls):
+    await play(asking("m", [{"role": "user", "content": "hi"}], 0.7, top_p=1))
+    await play(asking("m", [{"role": "user", "content": "good morning, my friend"}]))
+    result = await play(asking("m", [{"role": "user", "content": "good evening"}]), mode="replay")
+
+    assert (result.status, calls) == ("error", ["ask", "ask"])
+    assert "no answer to this call is recorded; nearest is" in result.error
+    assert 'arguments.messages.0.content: recorded "good morning, my friend"' in result.error
+    assert 'now "good evening"; run once with cache_mode=' in result.error
+
+
+async def test_a_miss_with_nothing_recorded_says_so(play):
+    result = await play(asking(), mode="replay")
+
+    assert "nothing of it is recorded in" in result.error
+
+
+async def test_a_replay_without_a_cache_key_is_an_error(play, calls):
+    result = await play(asking(), key=None, mode="replay")
+
+    assert "needs a cache_key" in result.error
+    assert calls == []
+
+
+async def test_the_variable_says_the_mode(play, calls, monkeypatch):
+    await play(asking())
+    monkeypatch.setenv("HOLODECK_CACHE_MODE", "record")
+    await play(asking())
+    monkeypatch.setenv("HOLODECK_CACHE_MODE", "sometimes")
+    result = await play(asking())
+
+    assert calls == ["ask", "ask"]
+    assert "'sometimes' is not one of auto, record, replay, off" in result.error
+
+
+class Colour(Enum):
+    RED = 1
+
+
+class Answer(BaseModel):
+    text: str
+
+
+@dataclass
+class Wish:
+    text: str
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Colour.RED, Answer(text="a"), Wish("a"), {"a", "b"}, b"ab", {1: 2}, (1, [None]), Colour, len],
+    ids=lambda value: type(value).__name__,
+)
+async def test_values_of_many_kinds_are_recognised(play, calls, value):
+    @scenario.cache()
+    async def echo(value):
+        calls.append(value)
+        return "ok"
+
+    for _ in range(2):
+        assert (await play(lambda _: echo(value))).success
+
+    assert len(calls) == 1
+
+
+async def test_an_argument_that_cannot_be_recognised_is_named(play):
+    @scenario.cache()
+    async def echo(client):
+        return "ok"
+
+    result = await play(lambda _: echo(object()))
+
+    assert "leave it out: @scenario.cache(ignore=['client'])" in result.error
+
+
+async def test_an_answer_that_cannot_be_kept_is_an_error(play):
+    @scenario.cache()
+    async def answer():
+        return object()
+
+    result = await play(lambda _: answer())
+
+    assert "returns a object, which @scenario.cache cannot keep" in result.error
+
+
+async def test_answers_come_back_as_what_they_were(play, calls):
+    given = [Answer(text="a"), {"role": "assistant", "content": "b"}, 3, None]
+    seen = []
+
+    @scenario.cache()
+    async def answer():
+        calls.append("answer")
+        return given
+
+    async def note(input):
+        seen.append(await answer())
+        return "ok"
+
+    await play(note)
+    await play(note)
+
+    assert seen == [given, given]
+    assert calls == ["answer"]
+
+
+async def test_what_raises_is_not_kept(play, calls):
+    @scenario.cache()
+    async def fail():
+        calls.append("fail")
+        raise OSError("gone")
+
+    for _ in range(2):
+        assert (await play(lambda _: fail())).status == "error"
+
+    assert len(calls) == 2
+
+
+async def test_a_file_that_cannot_be_read_is_named(play, tmp_path):
+    await play(asking())
+    [path] = tmp_path.rglob("*.json")
+    path.write_text(path.read_text()[:40])
+    result = await play(asking())
+
+    assert f"{path}: cannot be replayed" in result.error
+
+
+async def test_files_are_whole_json_and_nothing_else_is_left(play, tmp_path):
+    await asyncio.gather(*(play(asking()) for _ in range(10)))
+
+    [path] = [one for one in tmp_path.rglob("*") if one.is_file()]
+    assert json.loads(path.read_text())["key"]["arguments"]["model"] == "m"
+
+
+def test_an_argument_to_ignore_must_exist():
+    with pytest.raises(ConfigError, match=r"has no argument 'clinet'; it has client"):
+
+        @scenario.cache(ignore=["clinet"])
+        def call(client): ...
+
+
+def test_the_decorator_needs_its_parentheses():
+    with pytest.raises(ConfigError, match=r"write @scenario\.cache\(\)"):
+        scenario.cache(ask)
+
+
+@pytest.fixture
+def run_models(fake_openai, tmp_path):
+    """Plays a scenario whose user and judge are on a server, which is told what both say."""
+    row = {"reasoning": "it did", "status": "passed"}
+    fake_openai.when("# Criteria", json.dumps({"c1": row, "decision": "verdict"}))
+    fake_openai.otherwise(json.dumps({"message": "hello?", "done": False}))
+    at = {"api_base": fake_openai.url, "api_key": "k"}
+
+    async def run(criteria=("it greets",), model="m", prompt=None, mode="auto"):
+        return await scenario.run(
+            "greeting", "somebody says hello",
+            [
+                Doing(lambda _: "hi"),
+                scenario.UserSimulatorAgent(model=f"openai/{model}", **at),
+                scenario.JudgeAgent(
+                    criteria=criteria, model=f"openai/{model}", system_prompt=prompt, **at
+                ),
+            ],
+            cache_key="k", cache_mode=mode, cache_dir=tmp_path, verbose=False,
+        )  # fmt: skip
+
+    return run
+
+
+async def test_user_and_judge_are_not_asked_twice(run_models, fake_openai):
+    first = await run_models()
+    asked = len(fake_openai.requests)
+    second = await run_models(mode="replay")
+
+    assert (asked, len(fake_openai.requests)) == (2, 2)
+    assert words(first) == words(second)
+    assert first.criteria == second.criteria
+    assert second.token_usage["Judge"].total_tokens == 0
+
+
+@pytest.mark.parametrize(
+    "change", [{"criteria": ("it greeted",)}, {"model": "n"}, {"prompt": "be strict"}], ids=str
+)
+async def test_other_criteria_models_and_prompts_ask_anew(run_models, fake_openai, change):
+    await run_models()
+    asked = len(fake_openai.requests)
+    await run_models(**change)
+
+    assert len(fake_openai.requests) > asked
