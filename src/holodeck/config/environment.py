@@ -36,6 +36,12 @@ def cache_mode() -> str:
     return value
 
 
+def events_file() -> Path | None:
+    """The file that HOLODECK_EVENTS names for the events of scenarios, if any."""
+    chosen = os.environ.get("HOLODECK_EVENTS")
+    return Path(chosen) if chosen else None
+
+
 def offline() -> bool:
     """Whether HOLODECK_OFFLINE forbids downloads. Raises ConfigError for an unclear value."""
     value = os.environ.get("HOLODECK_OFFLINE", "")

@@ -27,6 +27,7 @@ _HOMES = {
     "agent_adapter": ["AgentAdapter"],
     "caching": ["NotRecorded", "cache"],
     "config": ["ModelConfig", "ScenarioConfig", "configure"],
+    "events": [],
     "judge_agent": ["JudgeAgent"],
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
     "scenario_state": ["ScenarioState"],

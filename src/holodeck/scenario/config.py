@@ -41,6 +41,8 @@ class ScenarioConfig(BaseModel):
     cache_dir: str | Path | None = None
     """The folder of the answers; None for `scenarios` in the cache folder of holodeck."""
     debug: bool | None = False
+    events: Any = None
+    """Who is told of what happens: a function of an event, the path of a file, or a list."""
     timeout: float | None = None
     """Seconds that a whole scenario may take."""
     call_timeout: float | None = None

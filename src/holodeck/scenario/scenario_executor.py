@@ -10,6 +10,7 @@ from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.scenario.config import ScenarioConfig
+from holodeck.scenario.events import listeners_of
 from holodeck.scenario.own_loop import on_own_loop, to_result
 
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
@@ -36,6 +37,7 @@ class ScenarioExecutor(ScriptRun):
         call_timeout: Seconds that one answer of anybody may take.
         cache_mode: `auto`, `record`, `replay` or `off`.
         cache_dir: The folder of the kept answers.
+        events: Who else is told: a function, the path of a file for lines of JSON, or a list.
         batch_run_id: The batch that the run belongs to; one for the process if not given.
     """
 
@@ -59,6 +61,7 @@ class ScenarioExecutor(ScriptRun):
         call_timeout: float | None = None,
         cache_mode: str | None = None,
         cache_dir: str | Path | None = None,
+        events: Any = None,
         batch_run_id: str | None = None,
     ) -> None:
         config = ScenarioConfig.current(
@@ -68,6 +71,7 @@ class ScenarioExecutor(ScriptRun):
             cache_mode=cache_mode,
             cache_dir=cache_dir,
             debug=debug,
+            events=events,
             min_turns=min_turns,
             timeout=timeout,
             call_timeout=call_timeout,
@@ -78,8 +82,8 @@ class ScenarioExecutor(ScriptRun):
             name, description, agents, script, config, set_id=set_id, batch_run_id=batch_run_id
         )
         self.event_bus = event_bus
-        if event_bus is not None:
-            self.events.subscribe(event_bus)
+        for listener in [*([event_bus] if event_bus else []), *listeners_of(config.events)]:
+            self.events.subscribe(listener)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented
