@@ -1,0 +1,117 @@
+"""Suites from YAML files: `suite:` with the shared settings, `scenarios:` with the work."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from holodeck import errors
+from holodeck.config.nodes import compose
+from holodeck.config.problems import config_error
+from holodeck.config.source import Source, read_bytes
+from holodeck.config.syntax import decode
+from holodeck.errors import ConfigError, NothingSelected
+from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder
+from holodeck.suite.scenario import Noun, Scenario, Suite, SuiteConfig
+
+logger = logging.getLogger(__name__)
+
+SUFFIXES = (".yaml", ".yml")
+
+
+class Header(Noun):
+    """What a file says of the suite."""
+
+    name: Annotated[str, Field(pattern=r"\S")]
+    description: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    config: SuiteConfig = Field(default_factory=SuiteConfig)
+
+
+class SuiteFile(Noun):
+    """A file as it is written."""
+
+    suite: Header | None = None
+    scenarios: Annotated[list[Scenario], Field(min_length=1)]
+
+
+def load_scenarios(path: str | Path) -> Suite:
+    """The suite in a YAML file; one without a name is called like the file.
+
+    Raises FileNotFoundError if it is not there and ValueError, with the lines, if it is wrong; both
+    are ConfigErrors too.
+    """
+    return _suite(Path(path), _source(Path(path)))
+
+
+def load_scenarios_from_dir(directory: str | Path) -> list[Suite]:
+    """The suites in the YAML files of a folder and the folders in it, in the order of their paths.
+
+    Other YAML files are left out and named in the log, as are folders whose names begin with a dot.
+    Raises like `load_scenarios`, NotADirectoryError, and NothingSelected if there is no suite.
+    """
+    folder = Path(directory)
+    if not folder.is_dir():
+        raise NotAFolder(str(folder), "is not a folder")
+    suites = [_suite(path, source) for path, source in _suite_files(folder)]
+    if not suites:
+        raise NothingSelected(f"{folder}: no YAML file with 'scenarios:' in it")
+    return suites
+
+
+def _suite_files(folder: Path) -> Iterator[tuple[Path, Source]]:
+    for path in sorted(folder.rglob("*.y*ml")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if hidden or path.suffix not in SUFFIXES:
+            continue
+        source = _source(path)
+        if {"scenarios", "suite"} & set(source.data()):
+            yield path, source
+        else:
+            logger.warning("%s: left out, there is no 'scenarios:' in it", path)
+
+
+def _source(path: Path) -> Source:
+    name = str(path)
+    if path.suffix not in SUFFIXES:
+        raise BadScenarioFile(name, "wanted a file that ends in .yaml or .yml")
+    try:
+        root = compose(decode(read_bytes(path, name), name), name)
+    except errors.FileNotFoundError as error:
+        raise NoSuchFile(name, error.message) from error
+    except ConfigError as error:
+        raise BadScenarioFile(error.field, error.message) from error
+    if not isinstance(root.value, dict):
+        found = "nothing" if root.value is None else "no mapping"
+        place = f"{name}:{root.line}:{root.column}"
+        raise BadScenarioFile(place, f"found {found}; write 'scenarios:' and a list of them")
+    return Source(name, root)
+
+
+def _suite(path: Path, source: Source) -> Suite:
+    try:
+        written = SuiteFile.model_validate(source.data(), strict=True)
+    except ValidationError as error:
+        wrong = config_error(error, source, SuiteFile)
+        raise BadScenarioFile(wrong.field, wrong.message) from error
+    _check_ids(written.scenarios, source)
+    header = written.suite or Header(name=path.stem)
+    return Suite.from_folder(
+        path.parent,
+        name=header.name,
+        description=header.description,
+        tags=header.tags,
+        config=header.config,
+        scenarios=written.scenarios,
+    )
+
+
+def _check_ids(scenarios: list[Scenario], source: Source) -> None:
+    ids = Counter(one.id for one in scenarios)
+    for index, one in enumerate(scenarios):
+        if ids[one.id] > 1:
+            place = source.place(("scenarios", index, "id"))
+            raise BadScenarioFile(place, f"more than one scenario has the id {one.id!r}")

@@ -1,0 +1,110 @@
+"""What is seen and decided: an agent's answer, scores, results of scenarios and of a run."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from uuid import uuid4
+
+from pydantic import Field, PlainSerializer
+
+from holodeck.lib.tools.results import jsonable
+from holodeck.models.base import Count, Ratio
+from holodeck.models.test_result import Outcome
+from holodeck.suite.scenario import Noun, Scenario
+
+Anything = Annotated[Any, PlainSerializer(jsonable, when_used="json")]
+"""Whatever the agent gave; a report says as much of it as JSON can."""
+
+
+class ToolCall(Noun):
+    """A tool call that the agent made."""
+
+    name: str
+    arguments: dict[str, Anything] = Field(default_factory=dict)
+    result: Anything | None = None
+
+
+class TokenUsage(Noun):
+    """Tokens read and written."""
+
+    prompt_tokens: Count = 0
+    completion_tokens: Count = 0
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+class AgentResult(Noun):
+    """What the agent answered and did."""
+
+    output: str
+    tool_calls: list[ToolCall] = Field(default_factory=list)
+    reasoning_trace: list[str] | None = None
+    latency_ms: float = 0.0
+    token_usage: TokenUsage | None = None
+    raw_response: Anything | None = None
+
+
+class ScoreResult(Noun):
+    """What one scorer says of one answer."""
+
+    scenario_id: str
+    scorer_name: str
+    score: Ratio
+    passed: bool
+    explanation: str = ""
+    details: dict[str, Anything] | None = None
+    error: str | None = None
+    """What kept the scorer from deciding, as `Type: message`; such a row never passes."""
+
+
+class ScenarioRunResult(Noun):
+    """How one scenario went."""
+
+    scenario: Scenario
+    agent_result: AgentResult
+    """Empty output if the agent never answered."""
+    scores: list[ScoreResult] = Field(default_factory=list)
+    passed: bool = False
+    duration_ms: float = 0.0
+    """How long the agent took in the attempt that counts."""
+    error: str | None = None
+    """What kept the scenario from a verdict, as `Type: message`; None if there is a verdict."""
+    retry_count: int = 0
+    """Index of the attempt that counts, from 0."""
+    outcome: Outcome = Outcome.FAILED
+    """Whether it was decided, and if not, whose fault that is."""
+
+
+class RunResult(Noun):
+    """How a suite went."""
+
+    run_id: str = Field(default_factory=lambda: str(uuid4()))
+    timestamp: datetime = Field(default_factory=lambda: datetime.now(UTC))
+    suite_name: str
+    scenario_results: list[ScenarioRunResult] = Field(default_factory=list)
+    """Of the scenarios that were run, in the suite's order."""
+    aggregate_score: float = 0.0
+    """Mean over the scenarios of the mean of their scores; errors count 0."""
+    pass_rate: float = 0.0
+    """Share of the scenarios run that passed, 0 to 1."""
+    total_duration_ms: float = 0.0
+    """By the clock, from the first scenario to the last."""
+    sum_duration_ms: float = 0.0
+    """All `duration_ms` together."""
+    model_info: dict[str, Any] | None = None
+    not_reached: list[str] = Field(default_factory=list)
+    """Names of the scenarios that `fail_fast` left out."""
+
+    def compute_aggregates(self) -> None:
+        """Work out rate, score and sum from the results; may be called again."""
+        results = self.scenario_results
+        count = len(results) or 1
+        self.pass_rate = sum(one.passed for one in results) / count
+        self.aggregate_score = sum(map(_mean_score, results)) / count
+        self.sum_duration_ms = sum(one.duration_ms for one in results)
+
+
+def _mean_score(result: ScenarioRunResult) -> float:
+    scores = [one.score for one in result.scores]
+    return sum(scores) / len(scores) if scores else 0.0

@@ -1,0 +1,65 @@
+"""The scorer `passfail`: an answer, the tools that were to be called, the text that was to come."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from holodeck.errors import ConfigError
+from holodeck.lib.test_runner.tool_checks import matches
+from holodeck.models.test_case import ArgMatcher
+from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
+from holodeck.suite.scenario import Scenario
+
+
+class PassFailScorer:
+    """Passes an answer that is not blank, where every expected tool was called by its exact name,
+    some call of each had the expected arguments, and the expected text is in the answer, whatever
+    its case."""
+
+    name: str = "passfail"
+
+    def score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:
+        """1 if all is as expected, else 0 and what is not."""
+        if scenario.expected_output == "":
+            raise ConfigError("expected_output", "is empty, which every answer contains; remove it")
+        wrong = list(_wrong(scenario, result))
+        return ScoreResult(
+            scenario_id=scenario.id,
+            scorer_name=self.name,
+            score=0.0 if wrong else 1.0,
+            passed=not wrong,
+            explanation="; ".join(wrong) or "the answer and its tool calls are as expected",
+        )
+
+
+def _wrong(scenario: Scenario, result: AgentResult) -> Iterator[str]:
+    if not result.output.strip():
+        yield "the agent answered nothing"
+    called = {call.name for call in result.tool_calls}
+    for tool in dict.fromkeys(scenario.expected_tools or ()):
+        if tool not in called:
+            yield f"tool {tool!r} was not called"
+    for tool, wanted in (scenario.expected_tool_args or {}).items():
+        calls = [call for call in result.tool_calls if call.name == tool]
+        yield from _wrong_arguments(tool, wanted, calls)
+    expected = scenario.expected_output
+    if expected is not None and expected.lower() not in result.output.lower():
+        yield f"{expected[:80]!r} is not in the answer"
+
+
+def _wrong_arguments(tool: str, wanted: Mapping[str, Any], calls: list[ToolCall]) -> Iterator[str]:
+    """What is wrong with the first call, unless some call is right."""
+    if not calls:
+        yield f"tool {tool!r} was not called, so its arguments are wrong"
+        return
+    differences = [list(_differences(wanted, call)) for call in calls]
+    if all(differences):
+        yield from (f"tool {tool!r}: {one}" for one in differences[0])
+
+
+def _differences(wanted: Mapping[str, Any], call: ToolCall) -> Iterator[str]:
+    for key, value in wanted.items():
+        if key not in call.arguments:
+            yield f"argument {key!r} is missing"
+        elif not matches(ArgMatcher(equals=value), call.arguments[key]):
+            found = call.arguments[key]
+            yield f"argument {key!r} is {str(found)[:80]!r}; wanted {str(value)[:80]!r}"
