@@ -100,9 +100,7 @@ class _Composer:
             step = steps.get(type(event))
             if step is not None:
                 step(event)
-        if self._root is None:
-            raise ConfigError(self._name, "the file is empty; write at least 'name:' and 'model:'")
-        return self._root
+        return Node(None, 1, 1) if self._root is None else self._root
 
     def _document_start(self, event: Any) -> None:
         if self._done:

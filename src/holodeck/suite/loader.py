@@ -85,7 +85,7 @@ def _source(path: Path) -> Source:
     except ConfigError as error:
         raise BadScenarioFile(error.field, error.message) from error
     if not isinstance(root.value, dict):
-        found = "nothing" if root.value is None else "no mapping"
+        found = "an empty file" if root.value is None else "no mapping"
         place = f"{name}:{root.line}:{root.column}"
         raise BadScenarioFile(place, f"found {found}; write 'scenarios:' and a list of them")
     return Source(name, root)

@@ -44,8 +44,15 @@ class OwnLoop:
         return outcome[0]
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        outcome: list[T] = []
+
+        async def work() -> None:
+            # Not returned: asyncio puts the result of its main task into words, all of it.
+            outcome.append(await make())
+
         with self._turn:
-            return self._runner.run(make(), context=contextvars.copy_context())
+            self._runner.run(work(), context=contextvars.copy_context())
+        return outcome[0]
 
 
 def _is_inside_a_loop() -> bool:

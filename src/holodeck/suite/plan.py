@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 from holodeck.errors import ConfigError, NothingSelected
@@ -45,24 +46,40 @@ class Plan:
 
 def plan_suite(suite: Suite, tags: Sequence[str] | None, defaults: Defaults) -> Plan:
     """The plan for a suite. Raises NothingSelected, and ConfigError for what cannot be run."""
-    config = suite.config
     ids = Counter(one.id for one in suite.scenarios)
     twice = [one for one, count in ids.items() if count > 1]
     if twice:
         raise ConfigError(
             f"suite {suite.name!r}", f"more than one scenario has the id {twice[0]!r}"
         )
+    return _plan(_selected(suite, tags), suite, defaults)
+
+
+def plan_scenario(scenario: Scenario, defaults: Defaults) -> Plan:
+    """The plan for a scenario by itself. Raises ConfigError."""
+    return _plan([scenario], Suite(name=scenario.name), defaults)
+
+
+def _plan(scenarios: Sequence[Scenario], suite: Suite, defaults: Defaults) -> Plan:
+    config = suite.config
+    timeout_s = config.default_timeout if config.says("default_timeout") else defaults.timeout_s
+    scorer = cache(partial(get_scorer, folder=suite.folder))
     return Plan(
-        [_planned(one, suite, defaults) for one in _selected(suite, tags)],
+        [
+            Planned(
+                one,
+                tuple(map(scorer, _scorers(one, suite))),
+                one.timeout_seconds if one.says("timeout_seconds") else timeout_s,
+            )
+            for one in scenarios
+        ],
         config.retries if config.says("retries") else defaults.retries,
         config.fail_fast if config.says("fail_fast") else defaults.fail_fast,
     )
 
 
-def plan_scenario(scenario: Scenario, defaults: Defaults) -> Plan:
-    """The plan for a scenario by itself. Raises ConfigError."""
-    suite = Suite(name=scenario.name)
-    return Plan([_planned(scenario, suite, defaults)], defaults.retries, defaults.fail_fast)
+def _scorers(scenario: Scenario, suite: Suite) -> Sequence[str]:
+    return scenario.scorers if scenario.says("scorers") else suite.config.default_scorers
 
 
 def _selected(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
@@ -82,18 +99,6 @@ def _selected(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
             f" its tags: {', '.join(known) or 'none'}"
         )
     return found
-
-
-def _planned(scenario: Scenario, suite: Suite, defaults: Defaults) -> Planned:
-    names = scenario.scorers
-    if not scenario.says("scorers"):
-        names = suite.config.default_scorers
-    timeout_s = defaults.timeout_s
-    if suite.config.says("default_timeout"):
-        timeout_s = suite.config.default_timeout
-    if scenario.says("timeout_seconds"):
-        timeout_s = scenario.timeout_seconds
-    return Planned(scenario, tuple(get_scorer(name, suite.folder) for name in names), timeout_s)
 
 
 def _is_seconds(value: Any) -> bool:

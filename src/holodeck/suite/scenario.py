@@ -4,11 +4,20 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, Strict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
 from holodeck.models.base import Seconds
 
 Retries = Annotated[int, Field(ge=0)]
+
+
+def _as_flag(value: object) -> object:
+    """What YAML 1.1, which scenario files are written in, means by words that are text to us."""
+    words = {"yes": True, "on": True, "no": False, "off": False}
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
+Flag = Annotated[bool, BeforeValidator(_as_flag)]
 
 
 class Noun(BaseModel):
@@ -53,7 +62,7 @@ class SuiteConfig(Noun):
     default_timeout: Seconds = 30.0
     retries: Retries = 0
     default_scorers: list[str] = Field(default_factory=lambda: ["passfail"])
-    fail_fast: Annotated[bool, Strict(strict=False)] = False  # files say `yes`, which is text to us
+    fail_fast: Flag = False
 
 
 class Suite(Noun):
