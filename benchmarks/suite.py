@@ -2,10 +2,10 @@
 
     python benchmarks/suite.py [--cases 1000] [--runs 3] [--home FOLDER] [--check]
 
-The same file of scenarios, scored with `passfail`, by an agent that answers at once: agenticassure's
-command line, a script on agenticassure's Runner, and the same script on ours; whole processes, run
-in turn. A run counts only when every case passed. `--check` exits with 1 when ours is not faster
-than agenticassure's command line.
+The same file of scenarios, scored with `passfail`, by an agent that answers at once: the command
+line of agenticassure, a script on its Runner, and the same script on ours; whole processes, run in
+turn. A run counts only when every case passed. `--check` exits with 1 when ours takes longer than
+their command line.
 """
 
 import argparse

@@ -45,6 +45,8 @@ print(len(names))
         "holodeck.lib.evaluators.nlp_metrics",
         "holodeck.lib.test_runner.agent_factory",
         "holodeck.lib.test_runner.executor",
+        "holodeck.suite.loader",
+        "holodeck.suite.runner",
     ],
 )
 def test_importing_the_runner_imports_no_provider_and_no_optional_library(module, tmp_path):

@@ -141,7 +141,9 @@ PARAMETERS = {
 }
 
 
-@pytest.mark.parametrize(("callable", "names"), PARAMETERS.items(), ids=lambda one: str(one)[:40])
+@pytest.mark.parametrize(
+    ("callable", "names"), PARAMETERS.items(), ids=[one.__qualname__ for one in PARAMETERS]
+)
 def test_parameters_stand_in_the_documented_order(callable, names):
     wanted = names.split()
 
@@ -504,7 +506,7 @@ async def hung_async(input):
     return "late"
 
 
-@pytest.mark.parametrize("agent", [hung, hung_async])
+@pytest.mark.parametrize("agent", [hung, hung_async], ids=["sync", "async"])
 @pytest.mark.parametrize("where", ["runner", "suite", "scenario"])
 def test_a_time_limit_ends_a_call_wherever_it_is_said(agent, where):
     runner = Runner(agent, default_timeout=0.05 if where == "runner" else 20)
