@@ -583,6 +583,43 @@ def test_a_backend_is_an_adapter_too():
     assert backend.log[-1] == "teardown"
 
 
+def test_results_are_not_lost_to_a_backend_that_cannot_be_closed(caplog):
+    class Stuck(Backend):
+        async def teardown(self):
+            raise OSError("stuck")
+
+    result = Runner(Stuck()).run_suite(a_suite("a"))
+
+    assert result.pass_rate == 1.0
+    assert "closing the agent failed: OSError: stuck" in caplog.text
+
+
+INTERRUPTED = """
+import os, signal, threading
+from holodeck.suite import Runner, Scenario
+
+def hung(input):
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    threading.Event().wait(30)
+
+runner = Runner(hung)
+try:
+    runner.run_scenario(Scenario(name="a", input="b"))
+except KeyboardInterrupt:
+    runner.adapter = lambda input: "fine"
+    print(runner.run_scenario(Scenario(name="a", input="b")).passed)
+"""
+
+
+def test_a_run_can_be_interrupted_and_the_runner_used_again(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", "-c", INTERRUPTED],
+        env=clean_environment(tmp_path), capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+
+    assert (ran.stdout, ran.stderr) == ("True\n", "")
+
+
 def test_an_async_client_keeps_its_loop_from_suite_to_suite():
     loops = []
 

@@ -1,6 +1,7 @@
 """The agent under test, in whatever shape it comes, asked for one answer."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,8 @@ from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.user_agents import SHAPES, Entry, entry_of, outcome
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
+
+logger = logging.getLogger(__name__)
 
 WHERE = "adapter"
 Context = dict[str, Any]
@@ -52,8 +55,12 @@ class Agent:
 
     async def close(self) -> None:
         """Let go of what a backend holds."""
-        if self._backend is not None:
+        if self._backend is None:
+            return
+        try:
             await self._backend.teardown()
+        except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
+            logger.warning("closing the agent failed: %s: %s", type(error).__name__, error)
 
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         if self._backend is not None:

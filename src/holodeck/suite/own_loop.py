@@ -20,6 +20,7 @@ class OwnLoop:
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._turn = threading.Lock()
+        self._task: asyncio.Task[None] | None = None
         weakref.finalize(self, _close, self._runner)
 
     def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -38,7 +39,11 @@ class OwnLoop:
 
         thread = threading.Thread(target=work, name="holodeck-suite", daemon=True)
         thread.start()
-        thread.join()
+        try:
+            thread.join()
+        except BaseException:  # Ctrl-C in a notebook
+            self._cancel()
+            raise
         if failure:
             raise failure[0]
         return outcome[0]
@@ -47,12 +52,20 @@ class OwnLoop:
         outcome: list[T] = []
 
         async def work() -> None:
+            self._task = asyncio.current_task()
             # Not returned: asyncio puts the result of its main task into words, all of it.
             outcome.append(await make())
 
         with self._turn:
             self._runner.run(work(), context=contextvars.copy_context())
+            self._task = None
         return outcome[0]
+
+    def _cancel(self) -> None:
+        """End what runs in the thread beside; nobody waits for it any more."""
+        task = self._task
+        if task is not None:
+            self._runner.get_loop().call_soon_threadsafe(task.cancel)
 
 
 def _is_inside_a_loop() -> bool:

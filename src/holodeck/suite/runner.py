@@ -4,12 +4,13 @@ import time
 from collections.abc import Sequence
 from copy import deepcopy
 from functools import partial
-from typing import Any
 
 from holodeck.errors import BackendError, ConfigError
+from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Outcome
 from holodeck.suite.adapters import Agent, Context, in_words
+from holodeck.suite.attempts import Attempts, ms_since
 from holodeck.suite.own_loop import OwnLoop
 from holodeck.suite.plan import Defaults, Plan, Planned, plan_scenario, plan_suite
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult
@@ -98,17 +99,22 @@ class Runner:
             await agent.close()
         left = plan.scenarios[len(run.scenario_results) :]
         run.not_reached = [planned.scenario.name for planned in left]
-        run.total_duration_ms = _ms_since(started)
+        run.total_duration_ms = ms_since(started)
         run.compute_aggregates()
         return run
 
     async def _run_one(
         self, agent: Agent, planned: Planned, retries: int, context: Context | None
     ) -> ScenarioRunResult:
-        tried = _Tries(agent, planned, context)
+        with span(names.CASE, {names.CASE_NAME: planned.scenario.name}) as current:
+            result = await self._result(Attempts(agent, planned, context), retries)
+            current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
+        return result
+
+    async def _result(self, tried: Attempts, retries: int) -> ScenarioRunResult:
         try:
             answer = await retry(
-                tried.once,
+                tried.answer,
                 attempts=retries + 1,
                 is_transient=_may_pass,
                 delay_for=lambda _, attempt: backoff_delay(attempt, self._waits),
@@ -117,41 +123,10 @@ class Runner:
             return tried.result(
                 AgentResult(output=""), error=in_words(error), outcome=Outcome.AGENT_ERROR
             )
-        rows = await score(planned, answer, is_strict=self.strict_scorers)
+        rows = await score(tried.planned, answer, is_strict=self.strict_scorers)
         outcome, why = verdict(rows)
         return tried.result(
             answer, scores=rows, error=why, outcome=outcome, passed=outcome is Outcome.PASSED
-        )
-
-
-class _Tries:
-    """The attempts at one scenario: how many there were, and how long the last one took."""
-
-    def __init__(self, agent: Agent, planned: Planned, context: Context | None) -> None:
-        self._agent = agent
-        self._planned = planned
-        self._context = context
-        self._made = 0
-        self._took_ms = 0.0
-
-    async def once(self) -> AgentResult:
-        """What the agent answers. Raises BackendError."""
-        self._made += 1
-        started = time.perf_counter()
-        try:
-            message, limit_s = self._planned.scenario.input, self._planned.timeout_s
-            return await self._agent.answer(message, deepcopy(self._context), limit_s)
-        finally:
-            self._took_ms = _ms_since(started)
-
-    def result(self, answer: AgentResult, **fields: Any) -> ScenarioRunResult:
-        """The result after the last attempt."""
-        return ScenarioRunResult(
-            scenario=self._planned.scenario,
-            agent_result=answer,
-            duration_ms=self._took_ms,
-            retry_count=self._made - 1,
-            **fields,
         )
 
 
@@ -171,7 +146,3 @@ def _copied(context: Context | None) -> Context | None:
                 " make it in the adapter, or give its class a __deepcopy__",
             ) from error
     return deepcopy(context)
-
-
-def _ms_since(started: float) -> float:
-    return (time.perf_counter() - started) * 1000
