@@ -20,6 +20,7 @@ from typing import Self
 
 import platformdirs
 
+from support.nursery import NURSERY
 from support.screen import render
 
 Environment = Mapping[str, str | None]
@@ -27,6 +28,9 @@ Environment = Mapping[str, str | None]
 
 COMMAND = (sys.executable, "-P", "-m", "holodeck")
 """As the console script does, this keeps the working folder off the import path (`-P`)."""
+
+BEFORE_PYTHON = ("PYTHON", "LANG", "LC_", "LD_", "PATH")
+"""Variables that are read before any code of ours runs."""
 
 KEPT = {
     "PATH", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
@@ -179,9 +183,21 @@ def run_cli(
     stdin: str | None = None,
     timeout: float = 60.0,
 ) -> Ran:
-    """Run `holodeck args...` to its end, without a terminal."""
-    with start_cli(*args, cwd=cwd, env=env, stdin=stdin) as run:
-        return run.finish(timeout)
+    """Run `holodeck args...` to its end, without a terminal.
+
+    Where nothing about Python itself is to be set, in a fork of a process that has imported it.
+    """
+    if any(name.startswith(BEFORE_PYTHON) for name in env or ()):
+        with start_cli(*args, cwd=cwd, env=env, stdin=stdin) as run:
+            return run.finish(timeout)
+    started_at = time.monotonic()
+    variables = clean_environment(home_for(cwd), env)
+    code, out, err = NURSERY.run(
+        tuple(map(str, args)), cwd=cwd, env=variables, stdin=stdin, timeout=timeout
+    )
+    if code == -signal.SIGALRM:
+        raise AssertionError(f"still running after {timeout} s\n{readable(out)}\n{readable(err)}")
+    return Ran(code, readable(out), readable(err), time.monotonic() - started_at)
 
 
 class RunningInTerminal:
