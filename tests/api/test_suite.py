@@ -611,9 +611,18 @@ except KeyboardInterrupt:
 """
 
 
-def test_a_run_can_be_interrupted_and_the_runner_used_again(tmp_path):
+NOTEBOOK = f"""
+import asyncio
+async def cell():
+    {INTERRUPTED.strip().replace(chr(10), chr(10) + "    ")}
+asyncio.new_event_loop().run_until_complete(cell())
+"""
+
+
+@pytest.mark.parametrize("program", [INTERRUPTED, NOTEBOOK], ids=["script", "notebook"])
+def test_a_run_can_be_interrupted_and_the_runner_used_again(program, tmp_path):
     ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", INTERRUPTED],
+        [sys.executable, "-c", program],
         env=clean_environment(tmp_path), capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
 
