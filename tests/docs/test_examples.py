@@ -59,6 +59,9 @@ def run(block, folder):
         expected = int(block.how.removeprefix("exit ")) if block.how != "model" else 0
     environment = clean_environment(folder)
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    # the code and the plugin of this checkout, whatever is installed
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    environment["PYTEST_ADDOPTS"] = "-p no:deepeval -p no:holodeck -p holodeck.pytest_plugin"
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

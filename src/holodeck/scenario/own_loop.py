@@ -9,6 +9,7 @@ from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
+from holodeck.lib.conversation.witnesses import tell
 
 GRACE_S = 0.1
 """So much later than a limit, a run is left behind that its own loop could not stop."""
@@ -59,7 +60,9 @@ class _Beside:
                 return self._outcome.result()
             left = self._run.clock.seconds_left()
             if left is not None and left[0] < -GRACE_S / 2:
-                return self._run.broken(OutOfTime(left[1]))
+                late = self._run.broken(OutOfTime(left[1]))
+                tell(self._run.name, late)
+                return late
 
     def leave(self) -> None:
         """Stop the run if it is not over; nobody waits for it."""

@@ -17,6 +17,7 @@ from holodeck.lib.conversation.listening import PATIENCE_S, RunFinished, RunStar
 from holodeck.lib.conversation.script import DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.setup import Settings
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.threads import in_thread
 
 
@@ -119,6 +120,7 @@ class ScriptRun(Conversation):
         return result
 
     def _finished(self, status: str, result: ScenarioResult) -> list[Any]:
+        tell(self.name, result)
         self._outbox.put(RunFinished(status=status, result=result, **self.ids))
         return list(self._outbox.close())
 

@@ -1,0 +1,82 @@
+"""An agent.yaml as a file of tests: each of its cases is one."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import HoloDeckError
+from holodeck.lib.conversation.setup import new_id
+from holodeck.lib.conversation.types import ScenarioResult
+from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.models.agent import Agent
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, TestResult
+
+ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
+
+
+class CaseFailed(Exception):
+    """A case did not pass; the message says why."""
+
+
+class AgentFile(pytest.File):
+    """An agent.yaml."""
+
+    def collect(self) -> Iterator["AgentCase"]:
+        try:
+            agent = ConfigLoader().load_agent_yaml(str(self.path))
+        except HoloDeckError as error:
+            raise self.CollectError(f"{self.path.name}: {error}") from error
+        seen: Counter[str] = Counter()
+        for number, case in enumerate(agent.test_cases or [], 1):
+            name = case.name or f"case {number}"
+            seen[name] += 1
+            unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
+            yield AgentCase.from_parent(self, name=unique, agent=agent, case=case)
+
+
+class AgentCase(pytest.Item):
+    """One test case."""
+
+    def __init__(self, *, agent: Agent, case: TestCaseModel, **given: Any) -> None:
+        super().__init__(**given)
+        self._agent = agent.model_copy(update={"test_cases": [case]})
+        self.add_marker("agent_test")
+
+    def runtest(self) -> None:
+        executor = TestExecutor(str(self.path), agent_config=self._agent)
+        report = asyncio.run(executor.execute_tests())
+        if not report.results:
+            raise CaseFailed("the case was not run: the time limit of the run is over")
+        [result] = report.results
+        tell(self.name, _told(result))
+        if not result.passed:
+            raise CaseFailed("\n".join(result.reasons()))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
+        if isinstance(excinfo.value, CaseFailed | HoloDeckError):
+            return f"{self.name}: {excinfo.value}"
+        return super().repr_failure(excinfo, *given)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return self.path, None, self.name
+
+
+def _told(result: TestResult) -> ScenarioResult:
+    """The result as summaries of scenarios know it."""
+    reasons = "\n".join(result.reasons())
+    return ScenarioResult(
+        success=result.passed,
+        messages=[],
+        reasoning=reasons,
+        error=reasons if result.outcome in ERRORS else None,
+        total_time=result.execution_time_ms / 1000,
+        agent_time=(result.agent_time_ms or 0) / 1000,
+        scenario_run_id=new_id("case"),
+    )

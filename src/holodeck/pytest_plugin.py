@@ -1,0 +1,168 @@
+"""The plugin of pytest: a marker, a summary of scenarios, and agent.yaml files as tests.
+
+Nothing heavy is imported before a scenario or an agent.yaml is really run.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holodeck.lib.conversation.witnesses import watch
+
+Row = dict[str, Any]
+"""What the summary says of one scenario; plain values, for it may come from another process."""
+
+COLOURS = {"passed": "green", "failed": "red", "error": "red"}
+LEAST_YELLOW = 0.7
+_HAS_CASES = re.compile(r"^test_cases\s*:", re.MULTILINE)
+_KEY = pytest.StashKey["Scenarios"]()
+
+
+class Scenarios:
+    """The scenarios of a session."""
+
+    def __init__(self) -> None:
+        self.new: list[Row] = []
+        """Those of the phase under way in this process."""
+        self.reported: list[tuple[str, Row]] = []
+        """Those of all processes, with the test that ran each."""
+        self._known: set[str] = set()
+
+    def note(self, name: str, result: Any) -> None:
+        """Note a result; the second one of a run, which was given up before, does not count."""
+        if result.scenario_run_id in self._known:
+            return
+        self._known.add(result.scenario_run_id)
+        self.new.append(
+            {
+                "name": name,
+                "status": result.status,
+                "seconds": result.total_time or 0.0,
+                "agent_seconds": result.agent_time or 0.0,
+                "passed_criteria": len(result.passed_criteria),
+                "criteria": len(result.criteria),
+                "reason": "" if result.success else (result.reasoning or ""),
+            }
+        )
+
+    def taken(self) -> list[Row]:
+        """What is new, once."""
+        rows, self.new = self.new, []
+        return rows
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini(
+        "holodeck_files",
+        "patterns of agent.yaml files that are tests wherever pytest looks for some",
+        type="args",
+        default=[],
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "agent_test: tests an agent; select with -m agent_test")
+    scenarios = config.stash[_KEY] = Scenarios()
+    config.add_cleanup(watch(scenarios.note))
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if file_path.suffix not in {".yaml", ".yml"} or not _is_wanted(file_path, parent):
+        return None
+    # Imported here because most test runs have no such file.
+    from holodeck.pytest_agent_file import AgentFile  # noqa: PLC0415
+
+    file: pytest.Collector = AgentFile.from_parent(parent, path=file_path)
+    return file
+
+
+def _is_wanted(path: Path, parent: pytest.Collector) -> bool:
+    """Whether the file is named on the command line, or by a pattern of the configuration.
+
+    Elsewhere, an agent.yaml may be anything; running it could cost money.
+    """
+    patterns = parent.config.getini("holodeck_files")
+    if any(fnmatch.fnmatch(path.name, one) or path.match(one) for one in patterns):
+        return True
+    if not parent.session.isinitpath(path):
+        return False
+    if path.name == "agent.yaml":
+        return True
+    return _HAS_CASES.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    report.__dict__["holodeck"] = item.config.stash[_KEY].taken()
+    return report
+
+
+class _Collecting:
+    """Reads the reports, also those of other processes."""
+
+    def __init__(self, scenarios: Scenarios) -> None:
+        self._scenarios = scenarios
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        rows = [(report.nodeid, row) for row in getattr(report, "holodeck", [])]
+        self._scenarios.reported.extend(rows)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    collecting = _Collecting(session.config.stash[_KEY])
+    session.config.pluginmanager.register(collecting, "holodeck-reports")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    rows = config.stash[_KEY].reported
+    if not rows:
+        return
+    terminalreporter.section("holodeck")
+    for nodeid, row in rows:
+        terminalreporter.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
+        terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")
+        for line in row["reason"].splitlines():
+            terminalreporter.write_line(f"         {line}")
+    rate = sum(row["status"] == "passed" for _, row in rows) / len(rows)
+    terminalreporter.write_line(_totals([row for _, row in rows], rate), **{_colour(rate): True})
+
+
+def _line_of(row: Row) -> str:
+    return ", ".join(
+        part
+        for part in (
+            f"{row['name']}: {row['seconds']:.2f} s",
+            f"agent {row['agent_seconds']:.2f} s",
+            f"criteria {row['passed_criteria']}/{row['criteria']}" if row["criteria"] else "",
+        )
+        if part
+    )
+
+
+def _totals(rows: list[Row], rate: float) -> str:
+    noun = "scenario" if len(rows) == 1 else "scenarios"
+    return f"{len(rows)} {noun}: {', '.join(_counts(rows))}; success rate {rate:.0%}"
+
+
+def _counts(rows: list[Row]) -> Iterator[str]:
+    for status in COLOURS:
+        count = sum(row["status"] == status for row in rows)
+        if count:
+            yield f"{count} {status}"
+
+
+def _colour(rate: float) -> str:
+    if rate == 1:
+        return "green"
+    return "yellow" if rate >= LEAST_YELLOW else "red"

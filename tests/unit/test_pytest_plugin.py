@@ -1,0 +1,188 @@
+"""The plugin of pytest, in a pytest of its own."""
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from fakes import clean_environment
+
+ROOT = Path(__file__).resolve().parents[2]
+SCENARIOS = """
+import asyncio
+import pytest
+from holodeck import scenario
+
+
+class Says(scenario.AgentAdapter):
+    def __init__(self, word, role=scenario.AgentRole.AGENT):
+        self.word, self.role = word, role
+
+    async def call(self, input):
+        if isinstance(self.word, Exception):
+            raise self.word
+        return self.word
+
+
+def play(name, word, *, verdict=None, executor=False):
+    parts = [Says("hi", scenario.AgentRole.USER), Says(word)]
+    if verdict is not None:
+        parts.append(Says(verdict, scenario.AgentRole.JUDGE))
+    last = scenario.judge() if verdict else scenario.succeed()
+    given = dict(script=[scenario.user(), scenario.agent(), last], verbose=False)
+    if executor:
+        return asyncio.run(scenario.ScenarioExecutor(name, "...", parts, **given).run())
+    return asyncio.run(scenario.run(name, "...", parts, **given))
+
+
+@pytest.mark.agent_test
+def test_good():
+    assert play("good one", "hello").success
+
+
+def test_bad():
+    verdict = scenario.ScenarioResult(
+        success=False, messages=[], reasoning="too short",
+        passed_criteria=["polite"], failed_criteria=["long"],
+    )
+    assert play("bad one", "hello", verdict=verdict).success
+
+
+def test_error():
+    play("broken one", OSError("gone"), executor=True)
+"""
+AGENT = """
+name: echo
+backend: "echo:answer"
+test_cases:
+  - name: repeats
+    input: hello
+    evaluations: [{metric: exact_match, value: hello}]
+  - name: shouts
+    input: hello
+    evaluations: [{metric: exact_match, value: HELLO}]
+  - input: hello
+    evaluations: [{metric: exact_match, value: hello}]
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run_pytest(*args):
+        environment = clean_environment(tmp_path)
+        environment["PYTHONPATH"] = str(ROOT / "src")
+        own = ["-p", "no:deepeval", "-p", "no:holodeck", "-p", "holodeck.pytest_plugin"]
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *own, "--strict-markers", *args],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    return run_pytest
+
+
+@pytest.fixture
+def scenarios(tmp_path):
+    (tmp_path / "test_scenarios.py").write_text(SCENARIOS)
+
+
+@pytest.fixture
+def agent(tmp_path):
+    (tmp_path / "agent.yaml").write_text(AGENT)
+    (tmp_path / "echo.py").write_text("def answer(text: str) -> str:\n    return text\n")
+
+
+def test_the_entry_point_is_declared():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    module = project["entry-points"]["pytest11"]["holodeck"]
+
+    assert import_module(module).pytest_configure is not None
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "two processes"])
+def test_the_summary_lists_every_scenario_the_broken_ones_too(run, scenarios, processes):
+    told = run(*processes)
+
+    assert "= holodeck =" in told
+    assert "PASSED good one: " in told
+    assert "(test_scenarios.py::test_good)" in told
+    assert "FAILED bad one: " in told
+    assert "criteria 1/2" in told
+    assert "too short" in told
+    assert "ERROR  broken one: " in told
+    assert "OSError: gone" in told
+    assert "3 scenarios: 1 passed, 1 failed, 1 error; success rate 33%" in told
+
+
+def test_the_marker_selects(run, scenarios):
+    told = run("-m", "agent_test")
+
+    assert "1 passed, 2 deselected" in told
+    assert "1 scenario: 1 passed; success rate 100%" in told
+
+
+def test_without_scenarios_there_is_no_section_and_nothing_is_imported(run, tmp_path):
+    (tmp_path / "test_other.py").write_text(
+        "import sys\n"
+        "def test_imports():\n"
+        "    ours = sorted(one for one in sys.modules if one.startswith('holodeck'))\n"
+        "    assert ours == ['holodeck', 'holodeck.lib', 'holodeck.lib.conversation',"
+        " 'holodeck.lib.conversation.witnesses', 'holodeck.pytest_plugin']\n"
+        "    assert 'pydantic' not in sys.modules\n"
+    )
+    told = run("-p", "no:asyncio", "-p", "no:hypothesispytest")
+
+    assert "1 passed" in told
+    assert "= holodeck =" not in told
+
+
+@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "two processes"])
+def test_the_cases_of_an_agent_are_tests(run, agent, tmp_path, processes):
+    told = run("agent.yaml", "--junitxml", "x.xml", *processes)
+
+    assert "1 failed, 2 passed" in told
+    assert "shouts: exact_match" in told
+    assert "3 scenarios: 2 passed, 1 failed; success rate 67%" in told
+    cases = ElementTree.parse(tmp_path / "x.xml").getroot().iter("testcase")
+    names = {one.get("name"): one.find("failure") is not None for one in cases}
+    assert names == {"repeats": False, "shouts": True, "case 3": False}
+
+
+def test_one_case_can_be_chosen_by_word_and_by_name(run, agent):
+    assert "1 passed, 2 deselected" in run("agent.yaml", "-k", "repeats")
+    assert "1 passed" in run("agent.yaml::repeats")
+
+
+def test_the_last_failed_case_can_be_run_again(run, agent):
+    run("agent.yaml")
+    told = run("agent.yaml", "--lf")
+
+    assert "run-last-failure" in told
+    assert "1 failed" in told
+    assert "passed" not in told.splitlines()[-1]
+
+
+def test_an_agent_in_a_folder_is_left_alone_unless_the_configuration_names_it(run, agent, tmp_path):
+    assert "no tests ran" in run()
+
+    (tmp_path / "pytest.ini").write_text("[pytest]\nholodeck_files = agent.yaml\n")
+    assert "1 failed, 2 passed" in run()
+
+
+def test_a_wrong_agent_is_an_error_of_collection_that_says_where(run, agent, tmp_path):
+    (tmp_path / "agent.yaml").write_text(AGENT.replace("backend", "bakcend"))
+    told = run("agent.yaml")
+
+    assert "bakcend" in told
+    assert "Traceback" not in told
+    assert "1 error" in told
+
+
+def test_other_yaml_files_are_no_agents(run, tmp_path):
+    (tmp_path / "values.yaml").write_text("a: 1\n")
+
+    assert "no tests ran" in run("values.yaml")
