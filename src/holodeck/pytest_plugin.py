@@ -128,7 +128,7 @@ def pytest_terminal_summary(
     rows = config.stash[_KEY].reported
     if not rows:
         return
-    terminalreporter.section("holodeck")
+    terminalreporter.write_sep("=", "holodeck")
     for nodeid, row in rows:
         terminalreporter.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
         terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")

@@ -5,7 +5,7 @@ import sys
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -147,7 +147,7 @@ def test_the_cases_of_an_agent_are_tests(run, agent, tmp_path, processes):
     assert "1 failed, 2 passed" in told
     assert "shouts: exact_match" in told
     assert "3 scenarios: 2 passed, 1 failed; success rate 67%" in told
-    cases = ElementTree.parse(tmp_path / "x.xml").getroot().iter("testcase")
+    cases = ET.parse(tmp_path / "x.xml").getroot().iter("testcase")
     names = {one.get("name"): one.find("failure") is not None for one in cases}
     assert names == {"repeats": False, "shouts": True, "case 3": False}
 
