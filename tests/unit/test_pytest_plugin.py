@@ -186,3 +186,23 @@ def test_other_yaml_files_are_no_agents(run, tmp_path):
     (tmp_path / "values.yaml").write_text("a: 1\n")
 
     assert "no tests ran" in run("values.yaml")
+
+
+def test_a_run_that_was_given_up_counts_once(run, tmp_path):
+    (tmp_path / "test_late.py").write_text(
+        "import asyncio, time\n"
+        "from holodeck import scenario\n"
+        "class Slow(scenario.AgentAdapter):\n"
+        "    async def call(self, input):\n"
+        "        time.sleep(0.6)\n"
+        "        return 'late'\n"
+        "def test_late():\n"
+        "    script = [scenario.agent(), scenario.succeed()]\n"
+        "    run = scenario.run('late', '...', [Slow()], script=script, timeout=0.1)\n"
+        "    assert asyncio.run(run).status == 'error'\n"
+        "    time.sleep(0.8)\n"
+    )
+    told = run()
+
+    assert "ERROR  late: " in told
+    assert "1 scenario: 1 error; success rate 0%" in told
