@@ -68,7 +68,7 @@ def _verdict(findings: "list[Finding]", wrong: int) -> str:
 def _contents(agent: "Agent") -> str:
     cases = agent.test_cases or []
     shared = agent.evaluations.metrics if agent.evaluations else []
-    metrics = [*shared, *(one for case in cases for one in case.evaluations or [])]
+    metrics = [*shared, *(one for case in cases for one in case.own_evaluations)]
     counted = (
         (len(cases), "test case"),
         (len(agent.tools or []), "tool"),

@@ -41,6 +41,9 @@ def check(agent: Agent) -> list[Finding]:
     for index, case in enumerate(cases):
         path = ("test_cases", index)
         check_metrics(agent, case.evaluations or [], (*path, "evaluations"), inputs, findings)
+        for number, turn in enumerate(case.turns or ()):
+            place = (*path, "turns", number, "evaluations")
+            check_metrics(agent, turn.evaluations or [], place, inputs, findings)
         check_case(agent, case, path, tools, inputs, findings)
     return findings.all
 

@@ -7,13 +7,14 @@ from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
+from holodeck.lib.backends.json_paths import mentions
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of
 from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
-from holodeck.models.agent import Agent
+from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings
-from holodeck.models.test_case import ExpectedTool, TestCaseModel
+from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 Tools = Mapping[str, list[str] | None]
 """Tool → names of its parameters; None for a tool that takes any."""
@@ -28,10 +29,55 @@ def check_case(
     inputs: Inputs,
     findings: Findings,
 ) -> None:
-    """Find what is wrong with one case."""
-    metrics = [metric for metric in metrics_of(agent, case) if metric.enabled]
-    _check_inputs(inputs, agent, case, path, findings)
-    _check_that_it_can_fail(case, metrics, path, findings)
+    """Find what is wrong with one case and its turns."""
+    metrics = metrics_of(agent, case)
+    own = (*path, "evaluations") if case.evaluations is not None else path
+    _check_inputs(inputs, metrics, case, own, findings)
+    enabled = [metric for metric in metrics if metric.enabled]
+    if not _is_checked_in_a_turn(case):
+        _check_that_it_can_fail(case, enabled, path, findings)
+    _check_expectations(agent, case, enabled, path, tools, inputs, findings)
+    for index, turn in enumerate(case.turns or ()):
+        place = (*path, "turns", index)
+        of_turn = turn.evaluations or []
+        _check_inputs(inputs, of_turn, turn, (*place, "evaluations"), findings)
+        enabled = [metric for metric in of_turn if metric.enabled]
+        _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
+    if case.turns is not None and len(case.turns) > 1:
+        _check_memory(agent, (*path, "turns"), findings)
+
+
+def _is_checked_in_a_turn(case: TestCaseModel) -> bool:
+    return any(
+        turn.expected_tools is not None
+        or turn.forbidden_tools is not None
+        or any(map(can_fail, turn.evaluations or ()))
+        for turn in case.turns or ()
+    )
+
+
+def _check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
+    """A request that tells nothing of what was said before cannot carry a conversation."""
+    backend = agent.backend
+    if not isinstance(backend, HttpBackendConfig):
+        return
+    if not any(mentions(backend.request, name) for name in ("messages", "conversation_id")):
+        findings.error(
+            path,
+            "the request has no place for what was said before; write '{messages}' or"
+            " '{conversation_id}' in backend.request",
+        )
+
+
+def _check_expectations(
+    agent: Agent,
+    case: TurnModel,
+    metrics: Sequence[MetricSettings],
+    path: Path_,
+    tools: Tools,
+    inputs: Inputs,
+    findings: Findings,
+) -> None:
     if case.ground_truth is not None and not any(
         _reads_ground_truth(metric, inputs) for metric in metrics
     ):
@@ -48,14 +94,17 @@ def check_case(
 
 
 def _check_inputs(
-    inputs: Inputs, agent: Agent, case: TestCaseModel, path: Path_, findings: Findings
+    inputs: Inputs,
+    metrics: Sequence[MetricSettings],
+    case: TurnModel,
+    path: Path_,
+    findings: Findings,
 ) -> None:
-    own = case.evaluations is not None
-    for index, metric in enumerate(metrics_of(agent, case)):
+    """Metrics written in the case or turn are found at their own place, global ones at the case."""
+    for index, metric in enumerate(metrics):
         missing = inputs.missing(metric, case) if metric.enabled else None
-        if missing is None:
-            continue
-        findings.error((*path, "evaluations", index) if own else path, missing)
+        if missing is not None:
+            findings.error((*path, index) if path[-1] == "evaluations" else path, missing)
 
 
 def _check_that_it_can_fail(
@@ -77,7 +126,7 @@ def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:
 
 
 def _check_tool_expectations(
-    agent: Agent, case: TestCaseModel, path: Path_, tools: Tools, findings: Findings
+    agent: Agent, case: TurnModel, path: Path_, tools: Tools, findings: Findings
 ) -> None:
     forbidden = set(case.forbidden_tools or [])
     for index, wanted in enumerate(case.expected_tools or []):

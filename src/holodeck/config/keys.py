@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from holodeck.config.providers import missing_key
 from holodeck.config.source import Path_
-from holodeck.lib.evaluators.inputs import metrics_of
 from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
@@ -30,6 +29,12 @@ def _metrics(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
     for index, metric in enumerate(agent.evaluations.metrics if agent.evaluations else []):
         yield ("evaluations", "metrics", index), metric
     for number, case in enumerate(agent.test_cases or []):
-        if case.evaluations is not None:
-            for place, own in enumerate(metrics_of(agent, case)):
-                yield ("test_cases", number, "evaluations", place), own
+        path: Path_ = ("test_cases", number)
+        parts = [(path, case.evaluations)]
+        parts += [
+            ((*path, "turns", index), turn.evaluations)
+            for index, turn in enumerate(case.turns or ())
+        ]
+        for above, metrics in parts:
+            for place, own in enumerate(metrics or ()):
+                yield (*above, "evaluations", place), own

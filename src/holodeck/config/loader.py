@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -208,8 +209,17 @@ def with_models(
         merged["evaluations"] = judged(changed(merged["evaluations"]), "metrics")
     cases = merged.get("test_cases")
     if isinstance(cases, list):
-        merged["test_cases"] = [judged(case, "evaluations") for case in cases]
+        merged["test_cases"] = [
+            _with_turns(judged(case, "evaluations"), partial(judged, key="evaluations"))
+            for case in cases
+        ]
     return merged
+
+
+def _with_turns(case: Any, change: Callable[[Any], Any]) -> Any:
+    """The case with every turn of it changed."""
+    turns = case.get("turns") if isinstance(case, dict) else None
+    return {**case, "turns": [change(turn) for turn in turns]} if isinstance(turns, list) else case
 
 
 def _names_a_model(metric: Any) -> bool:

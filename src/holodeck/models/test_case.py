@@ -1,8 +1,9 @@
-"""A test case: what is said to the agent and what is expected of it."""
+"""A test case: what is said to the agent, in one turn or several, and what is expected of it."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.evaluation import Metric
@@ -104,18 +105,9 @@ class FileInput(Model):
         return data
 
 
-class TestCaseModel(Model):
-    """One input, its expectations and its metrics."""
+class TurnModel(Model):
+    """What the user says in one turn of a conversation, and what is expected of the answer."""
 
-    __test__: ClassVar[bool] = False
-    not_yet: ClassVar = {
-        "turns": "conversations",
-        "script": "conversations",
-        "simulate": "conversations",
-    }
-
-    name: NonBlank | None = None
-    """Unique within the file."""
     input: NonBlank
     """What the user says."""
     expected_tools: list[NonBlank | ExpectedTool] | None = None
@@ -131,14 +123,59 @@ class TestCaseModel(Model):
     retrieval_context: list[str] | None = None
     """Retrieved passages, given by hand instead of taken from tool results."""
     evaluations: list[Metric] | None = None
-    """Metrics of this case, instead of (not besides) the global ones."""
+    """Metrics of this turn; they see the conversation until then."""
 
     @model_validator(mode="after")
-    def _order_has_something_to_order(self) -> "TestCaseModel":
+    def _order_has_something_to_order(self) -> "TurnModel":
         if self.tool_order and not self.expected_tools:
             raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
         if self.forbidden_tools is not None and not self.forbidden_tools:
             raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
+        return self
+
+
+class NamedModel(Model):
+    """What has a name of its own."""
+
+    name: NonBlank | None = None
+    """Unique within the file."""
+
+
+class TestCaseModel(TurnModel, NamedModel):
+    """One input or a conversation, its expectations and its metrics."""
+
+    __test__: ClassVar[bool] = False
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["turns"]}]}
+    )
+    not_yet: ClassVar = {"script": "conversations", "simulate": "conversations"}
+
+    input: NonBlank = ""
+    """What the user says; a case has this or `turns`."""
+    evaluations: list[Metric] | None = None
+    """Metrics of this case, instead of (not besides) the global ones."""
+    turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
+    """What the user says turn by turn, in one conversation; the case's own expectations and metrics
+    are about the last answer and the whole conversation."""
+
+    @property
+    def said(self) -> str:
+        """Everything the user says."""
+        return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
+
+    @property
+    def own_evaluations(self) -> Sequence[Metric]:
+        """The metrics that are written in the case and its turns."""
+        parts = [self, *(self.turns or ())]
+        return [metric for one in parts for metric in one.evaluations or ()]
+
+    @model_validator(mode="after")
+    def _is_said_once(self) -> "TestCaseModel":
+        if self.turns is None and not self.input:
+            raise ValueError("'input' is missing: write what the user says, or 'turns'")
+        if self.turns is not None and (self.input or self.files):
+            extra = "input" if self.input else "files"
+            raise ValueError(f"has 'turns' and {extra!r}; move {extra!r} into a turn")
         return self
 
 

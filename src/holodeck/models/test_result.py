@@ -93,8 +93,43 @@ class Attempt(Model):
     """How long was waited before the next try; None where none followed."""
 
 
+class TurnResult(Model):
+    """One turn of a conversation, as it went."""
+
+    input: str
+    """What the user said."""
+    outcome: Outcome | None = None
+    """None where the conversation broke off before the turn was graded."""
+    processed_files: list[ProcessedFileInput] = []
+    agent_response: str | None = None
+    """None where the agent gave no answer."""
+    tool_invocations: list[ToolInvocation] = []
+    expected_tools: list[str | ExpectedTool] | None = None
+    tool_checks: list[ToolCheck] = []
+    metric_results: list[MetricResult] = []
+    ground_truth: str | None = None
+    agent_time_ms: int | None = None
+    errors: list[str] = []
+    attempts: list[Attempt] = []
+    token_usage: TokenUsage | None = None
+
+    @property
+    def tool_calls(self) -> list[str]:
+        """The names of the tools that were called."""
+        return [call.name for call in self.tool_invocations]
+
+    @property
+    def tools_matched(self) -> bool | None:
+        """Whether the expectations about tools held; None where there are none."""
+        return all(one.passed for one in self.tool_checks) if self.tool_checks else None
+
+
 class TestResult(Model):
-    """One test case, as it went."""
+    """One test case, as it went.
+
+    Of a conversation, `test_input` is everything the user said, `agent_response` the last answer,
+    and files, tool calls, tokens and times are those of all turns together.
+    """
 
     __test__: ClassVar[bool] = False
 
@@ -117,6 +152,14 @@ class TestResult(Model):
     attempts: list[Attempt] = []
     timestamp: str
     token_usage: TokenUsage | None = None
+    turns: list[TurnResult] = []
+    """The turns of a conversation, as far as it came; empty for a case of one input."""
+
+    @property
+    def rows(self) -> list[MetricResult]:
+        """Every row, those of the turns first."""
+        of_turns = [row for turn in self.turns for row in turn.metric_results]
+        return of_turns + self.metric_results
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "TestResult":
@@ -129,17 +172,23 @@ class TestResult(Model):
         if self.passed:
             return []
         lines = [*self.errors]
-        lines += [
-            check.reason or check.expectation for check in self.tool_checks if not check.passed
-        ]
-        lines += [
-            _row_reason(row)
-            for row in self.metric_results
-            if row.error or row.inconclusive or row.passed is False
-        ]
+        for number, turn in enumerate(self.turns, 1):
+            lines += [f"turn {number}: {reason}" for reason in _reasons(turn)]
+        lines += _reasons(self)
         if self.outcome is Outcome.UNCHECKED:
             lines.append("nothing is checked: add evaluations, expected_tools or forbidden_tools")
         return lines
+
+
+def _reasons(part: TestResult | TurnResult) -> list[str]:
+    """What the checks of a case or a turn found wrong."""
+    missed = [check.reason or check.expectation for check in part.tool_checks if not check.passed]
+    rows = [
+        _row_reason(row)
+        for row in part.metric_results
+        if row.error or row.inconclusive or row.passed is False
+    ]
+    return missed + rows
 
 
 def _row_reason(row: MetricResult) -> str:

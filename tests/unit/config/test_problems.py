@@ -176,7 +176,7 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
-        (CASE + "turns: []", "6:5: test_cases[0]: 'turns' is not supported yet (conversations)"),
+        (CASE + "script: []", "6:5: test_cases[0]: 'script' is not supported yet (conversations)"),
         (
             CASE + "files: [{url: http://x, path: a, type: pdf}]",
             "'url' is not supported yet (remote files); remove it",
@@ -286,8 +286,10 @@ def test_very_many_problems_make_a_short_message(folder):
     message = refusal(folder, cases)
 
     assert len(message) <= 2100
-    assert message.splitlines()[-1].startswith("and 99")
-    assert message.splitlines()[0] == "agent.yaml:5:5: test_cases[0].input: this key is missing"
+    assert message.splitlines()[-1].startswith("and 49")
+    assert message.splitlines()[0] == (
+        "agent.yaml:5:6: test_cases[0].inpt: unknown key; did you mean 'input'?"
+    )
 
 
 def test_problems_stand_in_the_order_of_the_file(folder):
@@ -296,4 +298,4 @@ def test_problems_stand_in_the_order_of_the_file(folder):
         for line in refusal(folder, "zzz: 1\ntest_cases: [{inpt: 1}]\nexecution: 3").splitlines()
     ]
 
-    assert places == [["4", "1"], ["5", "14"], ["5", "15"], ["6", "12"]]
+    assert places == [["4", "1"], ["5", "15"], ["6", "12"]]

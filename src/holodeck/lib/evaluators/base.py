@@ -66,7 +66,7 @@ class Observation:
     expected_tools: Sequence[str | ExpectedTool] | None = None
     """The tools that the case expects; None where it expects nothing."""
     turns: tuple[Turn, ...] = ()
-    """The conversation, for a case of several turns."""
+    """The conversation until then, for a case with `turns`; empty for a case of one input."""
     instructions: str | None = None
     """What the agent was told; None where its backend knows and we do not."""
     tools: tuple[OfferedTool, ...] = ()

@@ -6,7 +6,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import ComparingMetric, MetricSettings
-from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_case import TestCaseModel, TurnModel
 
 _IN_WORDS = {
     EvalParam.GROUND_TRUTH: "'ground_truth'",
@@ -37,7 +37,7 @@ class Inputs:
         """Whether a metric that was learned makes use of an input."""
         return param in self._takes.get(id(metric), ())
 
-    def missing(self, metric: MetricSettings, case: TestCaseModel) -> str | None:
+    def missing(self, metric: MetricSettings, case: TurnModel) -> str | None:
         """What to say about an input that the metric needs and the case cannot give; else None.
 
         Only of metrics that were learned; those that cannot be built are told of elsewhere.
@@ -52,20 +52,22 @@ class Inputs:
                 wish = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
         if EvalParam.TURNS in missing:
-            wish = "a case of several turns, which is not supported yet; remove the metric"
+            wish = "a conversation; write 'turns', or give the case 'evaluations' of its own"
             return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
-        return f"the metric {metric.label!r} needs {words} in the case"
+        place = "case" if isinstance(case, TestCaseModel) else "turn"
+        return f"the metric {metric.label!r} needs {words} in the {place}"
 
-    def _offers(self, case: TestCaseModel) -> frozenset[EvalParam]:
-        found: set[EvalParam] = set()
+    def _offers(self, case: TurnModel) -> frozenset[EvalParam]:
+        turns = (case.turns or ()) if isinstance(case, TestCaseModel) else None
+        found: set[EvalParam] = set() if turns == () else {EvalParam.TURNS}
         if case.ground_truth is not None:
             found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
         if case.retrieval_context or self._may_retrieve:
             found |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
         if case.expected_tools is not None:
             found.add(EvalParam.EXPECTED_TOOLS)
-        if case.files:
+        if any(one.files for one in (case, *(turns or ()))):
             found.add(EvalParam.CONTEXT)
         return frozenset(found)
 

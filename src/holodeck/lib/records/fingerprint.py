@@ -64,8 +64,9 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
-    files = [_digest(file.path, folder) for file in case.files or []]
-    parts = [text, *files, *_metric_code(case.evaluations or [], folder)]
+    said = [case, *(case.turns or ())]
+    files = [_digest(file.path, folder) for one in said for file in one.files or []]
+    parts = [text, *files, *_metric_code(case.own_evaluations, folder)]
     return PlannedCase(name=case.name, hash=_hash_of_text("\0".join(parts)))
 
 

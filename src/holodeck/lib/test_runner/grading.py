@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -21,6 +21,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.metric import MetricKind
+from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import MetricResult
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,16 @@ class Check:
     threshold: float | None = None
     fail_on_error: bool = False
     kind: MetricKind = "standard"
+
+
+@dataclass(frozen=True)
+class CaseChecks:
+    """The checks of one case."""
+
+    at_end: list[Check]
+    """About the answer, or the last answer and the whole conversation."""
+    of_turns: list[list[Check]] = field(default_factory=list)
+    """About each turn of a conversation."""
 
 
 class Gradebook:
@@ -62,9 +73,15 @@ class Gradebook:
             for index, case in enumerate(cases)
             if case.evaluations is not None
         }
-        configured = {
-            check.name for checks in (self._global, *self._own.values()) for check in checks
+        self._turns = {
+            index: [
+                self._checks(turn.evaluations or [], f"test_cases[{index}].turns[{at}].evaluations")
+                for at, turn in enumerate(case.turns)
+            ]
+            for index, case in enumerate(cases)
+            if case.turns is not None
         }
+        configured = {check.name for check in self._written()}
         self._extra = [
             Check(name, evaluator)
             for name, evaluator in self._injected.items()
@@ -77,18 +94,24 @@ class Gradebook:
         """The evaluators that serve every case without metrics of its own, by name."""
         return {check.name: check.evaluator for check in [*self._global, *self._extra]}
 
-    def checks_of(self, index: int) -> list[Check]:
+    def checks_of(self, index: int) -> CaseChecks:
         """The checks of the case at that place in the file; its own replace the global ones."""
-        return [*self._own.get(index, self._global), *self._extra]
+        at_end = [*self._own.get(index, self._global), *self._extra]
+        return CaseChecks(at_end, self._turns.get(index, []))
 
     async def warm_up(self) -> None:
         """Load what the evaluators need that is slow to load, one library after the other."""
-        every = chain(self._global, self._extra, *self._own.values())
+        every = chain(self._written(), self._extra)
         for evaluator in {type(check.evaluator): check.evaluator for check in every}.values():
             try:
                 await evaluator.prepare()
             except Exception as error:  # noqa: BLE001 - said again where the metric is computed
                 logger.debug("%s is not ready: %s", evaluator.name, error)
+
+    def _written(self) -> Iterator[Check]:
+        """Every check that the agent.yaml names."""
+        of_turns = chain.from_iterable(self._turns.values())
+        return chain(self._global, *self._own.values(), *of_turns)
 
     def _checks(self, metrics: Sequence[MetricSettings], where: str) -> list[Check]:
         taken: set[str] = set()
@@ -109,11 +132,18 @@ class Gradebook:
     def _refuse_missing_inputs(self, agent: Agent) -> None:
         """A metric for a case that cannot give it what it needs is a mistake."""
         for index, case in enumerate(agent.test_cases or []):
-            for metric in metrics_of(agent, case):
-                missing = self._inputs.missing(metric, case) if metric.enabled else None
-                if missing is not None:
-                    place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
-                    raise ConfigError(place, missing)
+            place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
+            self._refuse_missing(metrics_of(agent, case), case, place)
+            for number, turn in enumerate(case.turns or ()):
+                self._refuse_missing(turn.evaluations or [], turn, f"{place}.turns[{number}]")
+
+    def _refuse_missing(
+        self, metrics: Sequence[MetricSettings], asked: TurnModel, place: str
+    ) -> None:
+        for metric in metrics:
+            missing = self._inputs.missing(metric, asked) if metric.enabled else None
+            if missing is not None:
+                raise ConfigError(place, missing)
 
 
 def _free_name(label: str, taken: set[str]) -> str:
@@ -239,4 +269,4 @@ def _ms_since(started: float) -> int:
     return round((time.perf_counter() - started) * 1000)
 
 
-__all__ = ["Check", "Gradebook", "grade"]
+__all__ = ["CaseChecks", "Check", "Gradebook", "grade"]

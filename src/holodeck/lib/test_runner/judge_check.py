@@ -115,7 +115,7 @@ def _metric(agent: Agent, name: str) -> JudgeMetric:
     cases = agent.test_cases or []
     metrics = [
         *(agent.evaluations.metrics if agent.evaluations else []),
-        *(metric for case in cases for metric in case.evaluations or []),
+        *(metric for case in cases for metric in case.own_evaluations),
     ]
     known = [one for one in metrics if isinstance(one, JudgeMetric)]
     found = next((one for one in known if one.name == name), None)

@@ -7,11 +7,11 @@ from functools import cached_property
 
 from holodeck.config.instructions import instructions_text
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.base import Observation, OfferedTool
+from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
-from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,8 @@ class Answered:
     files: Sequence[ProcessedFileInput]
     agent_ms: float | None
     """How long the agent took; None where that was not measured."""
+    turns: tuple[Turn, ...] = ()
+    """The conversation that ends with the response; empty for a case of one input."""
 
 
 class Observer:
@@ -35,22 +37,30 @@ class Observer:
         self._agent = agent
         self._retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
 
-    def observation(self, case: TestCaseModel, seen: Answered) -> Observation:
-        """The observation of a case; passages are its own, else what its tools retrieved."""
+    def observation(self, asked: TurnModel, seen: Answered, name: str | None) -> Observation:
+        """The observation of the case of that name, or of one of its turns.
+
+        Passages are its own, else what its tools retrieved. The input of a conversation is what the
+        user said last.
+        """
         calls = [{"name": one.name, "result": one.result} for one in seen.invocations]
-        retrieved = case.retrieval_context or build_retrieval_context_from_tools(
+        last = next(
+            (one.content for one in reversed(seen.turns) if one.role == "user"), asked.input
+        )
+        retrieved = asked.retrieval_context or build_retrieval_context_from_tools(
             calls, self._retrieval
         )
         return Observation(
             response=seen.response,
-            input=case.input,
-            ground_truth=case.ground_truth,
+            input=last,
+            ground_truth=asked.ground_truth,
             retrieval_context=tuple(retrieved or ()),
             tool_calls=tuple(seen.invocations),
-            case_name=case.name,
+            case_name=name,
             latency_ms=seen.agent_ms,
             file_content="\n\n".join(file.markdown_content for file in seen.files) or None,
-            expected_tools=case.expected_tools,
+            expected_tools=asked.expected_tools,
+            turns=seen.turns,
             instructions=self._instructions,
             tools=self._tools,
         )

@@ -171,7 +171,7 @@ class ProgressIndicator(SpinnerMixin):
             answered = sum(usage.completion_tokens for usage in spent)
             total = sum(usage.total_tokens for usage in spent)
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
-        rows = [row for result in self.test_results for row in result.metric_results]
+        rows = [row for result in self.test_results for row in result.rows]
         calls = sum(row.judge_calls for row in rows)
         if calls:
             judged = [row.judge_tokens.total_tokens for row in rows if row.judge_tokens]
@@ -190,8 +190,14 @@ class ProgressIndicator(SpinnerMixin):
 def _details(number: int, result: TestResult) -> Iterator[str]:
     name = _shown(result.test_name) or f"Test {number}"
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
-    for row in result.metric_results:
-        yield f"      {_metric_mark(row)} {_shown(row.metric_name)}: {_score(row)}"
+    for place, turn in enumerate(result.turns, 1):
+        yield from _row_lines(turn.metric_results, f"turn {place}: ")
+    yield from _row_lines(result.metric_results)
+
+
+def _row_lines(rows: list[MetricResult], where: str = "") -> Iterator[str]:
+    for row in rows:
+        yield f"      {_metric_mark(row)} {where}{_shown(row.metric_name)}: {_score(row)}"
         if row.reasoning:
             yield f"        Reasoning: {one_line(row.reasoning, _REASON_LIMIT)}"
 

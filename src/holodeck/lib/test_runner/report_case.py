@@ -10,6 +10,7 @@ from holodeck.models.test_result import (
     ProcessedFileInput,
     TestResult,
     ToolInvocation,
+    TurnResult,
 )
 
 STATUS = {
@@ -19,6 +20,9 @@ STATUS = {
     Outcome.METRIC_ERROR: "⚠️ ERROR",
     Outcome.UNCHECKED: "❔ UNCHECKED",
 }
+_PART = "####"
+"""Heads a part of a case; a part of a turn stands one level below."""
+_PART_OF_TURN = "#####"
 _CALLS_SHOWN = 50
 _CELL_LIMIT = 120
 
@@ -27,15 +31,38 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
     """The lines about the test; `number` counts from 1 and names the anchor."""
     yield from (f'<a id="{anchor(number)}"></a>', "")
     yield from (f"### Test: {display_name(result)} {STATUS[result.outcome]}", "")
-    yield from ("**Input:**", "", *fenced(result.test_input), "")
-    yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
-    yield from _files(result.processed_files)
-    yield from _response(result.agent_response)
-    yield from _tools(result)
-    yield from _metrics(result.metric_results)
-    yield from _ground_truth(result.ground_truth)
+    if result.turns:
+        yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
+        yield from _conversation(result)
+    else:
+        yield from ("**Input:**", "", *fenced(result.test_input), "")
+        yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
+        yield from _files(result.processed_files)
+        yield from _response(result.agent_response)
+        yield from _tools(result, result.tool_invocations)
+        yield from _metrics(result.metric_results)
+        yield from _ground_truth(result.ground_truth)
     yield from _errors(result)
     yield from _attempts(result)
+
+
+def _conversation(result: TestResult) -> Iterator[str]:
+    """The transcript with the verdict of each turn, then what is said of the whole."""
+    for number, turn in enumerate(result.turns, 1):
+        status = "not graded" if turn.outcome is None else STATUS[turn.outcome]
+        yield from (f"{_PART} Turn {number} {status}", "")
+        yield from ("**Input:**", "", *fenced(turn.input), "")
+        yield from _files(turn.processed_files, _PART_OF_TURN)
+        yield from _response(turn.agent_response, _PART_OF_TURN)
+        yield from _tools(turn, turn.tool_invocations, _PART_OF_TURN)
+        yield from _metrics(turn.metric_results, _PART_OF_TURN)
+        yield from _ground_truth(turn.ground_truth, _PART_OF_TURN)
+    if result.metric_results or result.tool_checks or result.ground_truth is not None:
+        yield from (f"{_PART} Whole Conversation", "")
+    if result.tool_checks:
+        yield from _tools(result, [], _PART_OF_TURN)
+    yield from _metrics(result.metric_results, _PART_OF_TURN)
+    yield from _ground_truth(result.ground_truth, _PART_OF_TURN)
 
 
 def display_name(result: TestResult) -> str:
@@ -48,10 +75,10 @@ def anchor(number: int) -> str:
     return f"test-{number}"
 
 
-def _files(files: list[ProcessedFileInput]) -> Iterator[str]:
+def _files(files: list[ProcessedFileInput], mark: str = _PART) -> Iterator[str]:
     if not files:
         return
-    yield from ("#### Processed Files", "")
+    yield from (f"{mark} Processed Files", "")
     yield from table(("File", "Type", "Processing Time", "Status"), map(_file_row, files))
     yield ""
     for file in files:
@@ -67,8 +94,8 @@ def _file_row(file: ProcessedFileInput) -> tuple[str, ...]:
     return inline(file.original.path), inline(file.original.type), took, status
 
 
-def _response(answer: str | None) -> Iterator[str]:
-    yield from ("#### Agent Response", "")
+def _response(answer: str | None, mark: str = _PART) -> Iterator[str]:
+    yield from (f"{mark} Agent Response", "")
     if answer is None:
         yield "*(no response)*"
     elif not answer:
@@ -78,11 +105,14 @@ def _response(answer: str | None) -> Iterator[str]:
     yield ""
 
 
-def _tools(result: TestResult) -> Iterator[str]:
+def _tools(
+    result: TestResult | TurnResult, calls: list[ToolInvocation], mark: str = _PART
+) -> Iterator[str]:
+    """What was called and expected, then each of `calls` with its result."""
     called, expected = result.tool_calls, result.expected_tools
-    if not called and not result.tool_invocations and expected is None and not result.tool_checks:
+    if not called and not calls and expected is None and not result.tool_checks:
         return
-    yield from ("#### Tool Usage", "")
+    yield from (f"{mark} Tool Usage", "")
     yield f"- **Tools Called:** {_listed(called)}"
     if expected is not None:
         wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
@@ -91,7 +121,7 @@ def _tools(result: TestResult) -> Iterator[str]:
         yield f"- **Match Status:** {_verdict(result.tools_matched)}"
     yield ""
     yield from _checks(result)
-    yield from _calls(result.tool_invocations)
+    yield from _calls(calls)
 
 
 def _listed(names: list[str]) -> str:
@@ -106,7 +136,7 @@ def _expectation(tool: ExpectedTool) -> str:
     return f"{tool.name}{args}{count}"
 
 
-def _checks(result: TestResult) -> Iterator[str]:
+def _checks(result: TestResult | TurnResult) -> Iterator[str]:
     if result.tool_checks:
         rows = [
             (inline(check.expectation), _verdict(check.passed), inline(check.reason or ""))
@@ -150,10 +180,10 @@ def _call_in_full(number: int, call: ToolInvocation) -> Iterator[str]:
             yield from (*fenced(json_text(value, indent=2), "json"), "")
 
 
-def _metrics(rows: list[MetricResult]) -> Iterator[str]:
+def _metrics(rows: list[MetricResult], mark: str = _PART) -> Iterator[str]:
     if not rows:
         return
-    yield from ("#### Evaluation Metrics", "")
+    yield from (f"{mark} Evaluation Metrics", "")
     header: tuple[str, ...] = ("Metric", "Score", "Threshold", "Status", "Model", "Eval Time")
     is_judged = any(row.judge_calls for row in rows)
     if is_judged:
@@ -162,7 +192,7 @@ def _metrics(rows: list[MetricResult]) -> Iterator[str]:
     yield from (*table(header, cells), "")
     for row in rows:
         if row.reasoning or row.error or row.retry_count:
-            yield from _metric_details(row)
+            yield from _metric_details(row, mark)
 
 
 def _metric_row(row: MetricResult) -> tuple[str, ...]:
@@ -197,8 +227,8 @@ def _metric_status(row: MetricResult) -> str:
     return "reported only" if row.passed is None else _verdict(row.passed)
 
 
-def _metric_details(row: MetricResult) -> Iterator[str]:
-    yield from (f"##### {inline(row.metric_name)}", "")
+def _metric_details(row: MetricResult, mark: str) -> Iterator[str]:
+    yield from (f"{mark}# {inline(row.metric_name)}", "")
     if row.reasoning:
         yield from ("Reasoning:", "", *fenced(row.reasoning), "")
     if row.error:
@@ -207,9 +237,9 @@ def _metric_details(row: MetricResult) -> Iterator[str]:
         yield from (f"Retries: {row.retry_count}", "")
 
 
-def _ground_truth(expected: str | None) -> Iterator[str]:
+def _ground_truth(expected: str | None, mark: str = _PART) -> Iterator[str]:
     if expected is not None:
-        yield from ("#### Ground Truth Comparison", "", "**Expected:**", "")
+        yield from (f"{mark} Ground Truth Comparison", "", "**Expected:**", "")
         yield from (*fenced(expected), "")
 
 

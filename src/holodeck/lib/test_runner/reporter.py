@@ -110,9 +110,7 @@ def _averages(report: TestReport) -> Iterator[str]:
     names = list(dict.fromkeys([*summary.average_scores, *summary.metrics_errored]))
     if not names:
         return
-    scales = {
-        row.metric_name: row.scale for result in report.results for row in result.metric_results
-    }
+    scales = {row.metric_name: row.scale for result in report.results for row in result.rows}
     yield from ("### Average Metric Scores", "")
     rows = [
         (

@@ -7,12 +7,13 @@ from itertools import chain
 
 import holodeck
 from holodeck.lib.records.run import Run
-from holodeck.lib.test_runner.grading import Check, Gradebook, grade
+from holodeck.lib.test_runner.conversations import graded_turns, whole
+from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.test_runner.verdict import verdict
+from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult
@@ -45,7 +46,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
         answers = left.get(_question(case, redact))
-        if not answers:
+        if not answers or not _fits(answers[0], case):
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = gradebook.checks_of(index)
@@ -80,30 +81,44 @@ def _by_question(run: Run) -> dict[Question, list[TestResult]]:
 
 
 def _question(case: TestCaseModel, redact: Redact) -> Question:
-    return None if case.name is None else redact(case.name), redact(case.input)
+    return None if case.name is None else redact(case.name), redact(case.said)
+
+
+def _fits(result: TestResult, case: TestCaseModel) -> bool:
+    """Whether the record holds every turn of the case, where it holds an answer at all."""
+    is_held = len(result.turns) == len(case.turns or ())
+    return is_held or result.outcome is Outcome.AGENT_ERROR
 
 
 async def _regraded(
-    result: TestResult, case: TestCaseModel, checks: list[Check], observer: Observer
+    result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
 ) -> TestResult:
     if result.outcome is Outcome.AGENT_ERROR:
         return result
+    turns = await graded_turns(case, result.turns, checks.of_turns, observer)
     tool_checks = check_tools(case, result.tool_invocations)
-    seen = Answered(
-        result.agent_response or "",
-        result.tool_invocations,
-        result.processed_files,
-        result.agent_time_ms,
-    )
-    rows = await grade(checks, observer.observation(case, seen))
-    outcome = verdict(result.errors, tool_checks, rows, checks)
+    seen = whole(turns) if turns else _answered(result)
+    rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
+    faults = [] if turns else result.errors
+    at_end = verdict(faults, tool_checks, rows, checks.at_end)
+    outcome = together([at_end, *(turn.outcome for turn in turns if turn.outcome is not None)])
     update = {
         "expected_tools": case.expected_tools,
         "tools_matched": all(one.passed for one in tool_checks) if tool_checks else None,
         "tool_checks": tool_checks,
         "metric_results": rows,
+        "turns": turns,
         "ground_truth": case.ground_truth,
         "passed": outcome is Outcome.PASSED,
         "outcome": outcome,
     }
     return result.model_copy(update=update)
+
+
+def _answered(result: TestResult) -> Answered:
+    return Answered(
+        result.agent_response or "",
+        result.tool_invocations,
+        result.processed_files,
+        result.agent_time_ms,
+    )

@@ -16,7 +16,7 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
     computed are counted beside it in `metrics_errored`.
     """
     passed = sum(result.passed for result in results)
-    rows = [row for result in results for row in result.metric_results]
+    rows = [row for result in results for row in result.rows]
     scores = _scores_by_metric(rows)
     return ReportSummary(
         total_tests=len(results),

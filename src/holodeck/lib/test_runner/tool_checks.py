@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.patterns import compiled, find
-from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TestCaseModel
+from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TurnModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
 MATCH_SECONDS = 1.0
@@ -39,8 +39,8 @@ def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool |
     return all(any(name in called for called in actual) for name in expected)
 
 
-def check_tools(case: TestCaseModel, calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
-    """One row for each expectation of the case about tools; none if it has none."""
+def check_tools(case: TurnModel, calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
+    """One row for each expectation of a case or turn about tools; none if it has none."""
     expected = case.expected_tools
     checks = [] if expected is None else _check_expected(expected, calls)
     checks += [_check_forbidden(name, calls) for name in case.forbidden_tools or []]

@@ -1,6 +1,6 @@
 """From what was seen to how a test ended."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from holodeck.lib.test_runner.grading import Check
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
@@ -30,3 +30,11 @@ def verdict(
         return Outcome.METRIC_ERROR
     decided = tool_checks or any(row.passed is not None for row in rows)
     return Outcome.PASSED if decided else Outcome.UNCHECKED
+
+
+_DECIDING_FIRST = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
+
+
+def together(outcomes: Collection[Outcome]) -> Outcome:
+    """How a conversation ended whose parts ended so."""
+    return next((one for one in _DECIDING_FIRST if one in outcomes), Outcome.UNCHECKED)

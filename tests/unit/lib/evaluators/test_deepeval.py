@@ -32,7 +32,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 
 
 NEEDS = [
-    ("turn_relevancy", {}, "a case of several turns, which is not supported yet"),
+    ("turn_relevancy", {}, "needs a conversation; write 'turns'"),
     ("tool_correctness", {}, "'expected_tools'"),
     ("tool_correctness", {"expected_tools": []}, None),
     ("hallucination", {}, "'files' or 'retrieval_context'"),

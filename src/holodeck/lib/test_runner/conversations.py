@@ -1,0 +1,70 @@
+"""Grade a conversation, be it just held or recorded: each turn, then the whole."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from holodeck.lib.evaluators.base import Turn
+from holodeck.lib.test_runner.grading import Check, grade
+from holodeck.lib.test_runner.observer import Answered, Observer
+from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.verdict import verdict
+from holodeck.models.test_case import TestCaseModel, TurnModel
+from holodeck.models.test_result import TurnResult
+
+
+async def graded_turns(
+    case: TestCaseModel,
+    turns: Sequence[TurnResult],
+    checks: Sequence[Sequence[Check]],
+    observer: Observer,
+) -> list[TurnResult]:
+    """The turns of the case with rows and verdicts; each is graded by what was said until then."""
+    said = list(accumulate(map(_said, turns)))
+    return [
+        await _graded(asked, turn, own, observer, until, case.name)
+        for asked, turn, own, until in zip(case.turns or (), turns, checks, said, strict=True)
+    ]
+
+
+def whole(turns: Sequence[TurnResult]) -> Answered:
+    """What metrics about the whole conversation see: the last answer, and everything before it."""
+    took = [turn.agent_time_ms for turn in turns if turn.agent_time_ms is not None]
+    return Answered(
+        response=turns[-1].agent_response or "",
+        invocations=[call for turn in turns for call in turn.tool_invocations],
+        files=[file for turn in turns for file in turn.processed_files],
+        agent_ms=sum(took) if took else None,
+        turns=tuple(one for turn in turns for one in _said(turn)),
+    )
+
+
+def _said(turn: TurnResult) -> tuple[Turn, ...]:
+    answer = Turn("assistant", turn.agent_response or "", tuple(turn.tool_invocations))
+    return Turn("user", turn.input), answer
+
+
+async def _graded(
+    asked: TurnModel,
+    turn: TurnResult,
+    checks: Sequence[Check],
+    observer: Observer,
+    until: tuple[Turn, ...],
+    name: str | None,
+) -> TurnResult:
+    seen = Answered(
+        turn.agent_response or "",
+        turn.tool_invocations,
+        turn.processed_files,
+        turn.agent_time_ms,
+        until,
+    )
+    tool_checks = check_tools(asked, turn.tool_invocations)
+    rows = await grade(checks, observer.observation(asked, seen, name))
+    update = {
+        "expected_tools": asked.expected_tools,
+        "tool_checks": tool_checks,
+        "metric_results": rows,
+        "ground_truth": asked.ground_truth,
+        "outcome": verdict(turn.errors, tool_checks, rows, checks),
+    }
+    return turn.model_copy(update=update)

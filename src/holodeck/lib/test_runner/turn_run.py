@@ -1,0 +1,159 @@
+"""One turn with an agent: its files, what is said, and what came back."""
+
+import logging
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from holodeck.errors import BackendError, HoloDeckError
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.observability import names, set_content, span
+from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
+from holodeck.models.test_case import TurnModel
+from holodeck.models.test_result import (
+    Attempt,
+    Outcome,
+    ProcessedFileInput,
+    ToolInvocation,
+    TurnResult,
+)
+
+logger = logging.getLogger(__name__)
+
+Ask = Callable[[str], Awaitable[ExecutionResult]]
+
+ANSWERED_NOTHING = "the agent answered nothing"
+
+
+@dataclass
+class TurnRun:
+    """A turn under way: what is said, and what has been seen so far."""
+
+    turn: TurnModel
+    files: FileProcessor
+    agent_name: str
+
+    processed: list[ProcessedFileInput] = field(default_factory=list)
+    answer: ExecutionResult | None = None
+    invocations: list[ToolInvocation] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """What kept the agent from being run."""
+    is_hopeless: bool = False
+    """Whether every other case will fail like this one: a wrong key, a spent quota."""
+    faults: list[str] = field(default_factory=list)
+    """What the agent did wrong, whatever the checks say."""
+    attempts: list[Attempt] = field(default_factory=list)
+    agent_seconds: float | None = None
+    """How long the agent took, without the wait for a slot."""
+    waited_seconds: float = 0.0
+    """For a slot of the endpoint, which is nobody's slowness."""
+
+    @property
+    def response(self) -> str | None:
+        """The agent's answer; None where there is none."""
+        return self.answer.response if self.answer is not None and not self.errors else None
+
+    @property
+    def agent_ms(self) -> int | None:
+        """How long the agent took, in whole milliseconds."""
+        return None if self.agent_seconds is None else round(self.agent_seconds * 1000)
+
+    async def run(self, ask: Ask) -> None:
+        """Read the files and ask; what goes wrong is noted."""
+        await self._read_files()
+        if not self.errors:
+            await self._ask(ask)
+
+    def result(self) -> TurnResult:
+        """The turn as it went, ungraded."""
+        return TurnResult(
+            input=self.turn.input,
+            outcome=Outcome.AGENT_ERROR if self.errors else None,
+            processed_files=self.processed,
+            agent_response=self.response,
+            tool_invocations=self.invocations,
+            expected_tools=self.turn.expected_tools,
+            ground_truth=self.turn.ground_truth,
+            agent_time_ms=self.agent_ms,
+            errors=[*self.errors, *self.faults],
+            attempts=self.attempts,
+            token_usage=None if self.answer is None else self.answer.token_usage,
+        )
+
+    async def _read_files(self) -> None:
+        for file in self.turn.files or []:
+            processed = await self.files.process_file_async(file)
+            self.processed.append(processed)
+            if processed.error:
+                self.errors.append(f"File error: {file.path}: {processed.error}")
+
+    async def _ask(self, ask: Ask) -> None:
+        message = self._message()
+        attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: self.agent_name}
+        started = time.perf_counter()
+        with span(names.invoke_agent(self.agent_name), attributes, kind="client") as current:
+            set_content(current, names.INPUT_MESSAGES, message)
+            try:
+                self.answer = await ask(message)
+                self.waited_seconds = self.answer.waited_ms / 1000
+            except Exception as error:  # noqa: BLE001 - an agent may raise what it likes
+                logger.debug("agent: %s", traceback.format_exc())
+                current.fail(type(error).__name__, str(error))
+                self._note_failure(error)
+                return
+            finally:
+                self.agent_seconds = time.perf_counter() - started - self.waited_seconds
+            set_content(current, names.OUTPUT_MESSAGES, self.answer.response)
+            current.set(
+                {
+                    names.INPUT_TOKENS: self.answer.token_usage.prompt_tokens,
+                    names.OUTPUT_TOKENS: self.answer.token_usage.completion_tokens,
+                }
+            )
+        self._note_answer(self.answer)
+
+    def _message(self) -> str:
+        """The input, after the text of the files."""
+        texts = [
+            "\n".join(filter(None, [f"File: {file.original.path}", file.original.description]))
+            + f"\n{file.markdown_content}"
+            for file in self.processed
+        ]
+        return "\n\n".join([*texts, self.turn.input])
+
+    def _note_failure(self, error: Exception) -> None:
+        self.errors.append(in_words(error))
+        self.is_hopeless = isinstance(error, BackendError) and error.hopeless
+        self.attempts = [
+            tried for tried in getattr(error, "attempts", ()) if isinstance(tried, Attempt)
+        ]
+        seen = getattr(error, "seen", None)
+        if isinstance(seen, ExecutionResult):
+            self.waited_seconds = seen.waited_ms / 1000
+            self.answer = seen
+            self.invocations = pair_tool_calls(seen.tool_calls, seen.tool_results)
+
+    def _note_answer(self, answer: ExecutionResult) -> None:
+        self.attempts = answer.attempts
+        self.invocations = pair_tool_calls(answer.tool_calls, answer.tool_results)
+        self.faults += [
+            f"a tool call could not be carried out: {line}"
+            for line in refusals(answer.tool_calls, answer.tool_results)
+        ]
+        if answer.is_error:
+            self.errors.append(f"Agent error: {answer.error_reason or 'it gave no reason'}")
+        elif not answer.response.strip():
+            self.faults.append(ANSWERED_NOTHING)
+
+
+def in_words(error: Exception) -> str:
+    """An error of anybody's as one line."""
+    text = ""
+    with suppress(Exception):  # an exception of the user's may fail to say what it is
+        text = " ".join(str(error).split())
+    if isinstance(error, HoloDeckError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
