@@ -129,3 +129,56 @@ def test_everything_an_agent_yaml_names_lies_beside_it_wherever_the_command_runs
     assert (ran.code, ran.stderr) == (0, "")
     assert (elsewhere / "r.md").is_file()
     assert not (bot_dir.path / "r.md").exists()
+
+
+@pytest.mark.parametrize("backend", [None, "chat"], ids=["semantic kernel", "chat"])
+def test_a_model_is_told_the_whole_conversation_in_every_turn(agent_dir, backend):
+    agent_dir.write_agent(
+        backend=backend,
+        test_cases=[
+            {
+                "name": "talks",
+                "turns": [
+                    {"input": "Say hello please", "expected_tools": []},
+                    {"input": "And once more", "expected_tools": []},
+                ],
+            }
+        ],
+    )
+
+    ran = agent_dir.run("test", "-o", "r.json")
+
+    assert_plain(ran)
+    assert (ran.code, ran.stderr) == (0, "")
+    first, second = [request.body["messages"] for request in agent_dir.server.requests]
+    said = [one["content"] for one in second if one["role"] == "user"]
+    answers = [
+        turn["agent_response"] for turn in results_in(agent_dir.path / "r.json")["talks"]["turns"]
+    ]
+    assert said == ["Say hello please", "And once more"]
+    assert [one["role"] for one in second[-3:]] == ["user", "assistant", "user"]
+    assert second[-2]["content"] == turns[0]["agent_response"]
+    assert len(second) == len(first) + 2
+
+
+def test_code_holds_a_conversation_and_a_resumed_run_keeps_them(bot_dir, write_bot):
+    write_bot(
+        backend="bot:Agent",
+        test_cases=[
+            {
+                "name": "talks",
+                "turns": [
+                    {"input": "a", "evaluations": [{"metric": "exact_match", "value": "a 0"}]},
+                    {"input": "b", "evaluations": [{"metric": "exact_match", "value": "b 2"}]},
+                ],
+            }
+        ],
+    )
+
+    ran = bot_dir.run("test")
+    again = bot_dir.run("test", "--resume", "-o", "r.json")
+
+    assert (ran.code, again.code) == (0, 0)
+    assert "1 of 1 results are kept" in again.stderr
+    turns = results_in(bot_dir.path / "r.json")["talks"]["turns"]
+    assert [turn["outcome"] for turn in turns] == ["passed", "passed"]

@@ -46,8 +46,9 @@ class Inputs:
         missing = needed - self._offers(case) if needed else needed
         if not missing:
             return None
+        place = "case" if isinstance(case, TestCaseModel) else "turn"
         if isinstance(metric, ComparingMetric):
-            wish = "write 'value' here or 'ground_truth' in the case"
+            wish = f"write 'value' here or 'ground_truth' in the {place}"
             if case.evaluations is None:
                 wish = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
@@ -55,7 +56,6 @@ class Inputs:
             wish = "a conversation; write 'turns', or give the case 'evaluations' of its own"
             return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
-        place = "case" if isinstance(case, TestCaseModel) else "turn"
         return f"the metric {metric.label!r} needs {words} in the {place}"
 
     def _offers(self, case: TurnModel) -> frozenset[EvalParam]:
