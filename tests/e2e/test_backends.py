@@ -152,9 +152,7 @@ def test_a_model_is_told_the_whole_conversation_in_every_turn(agent_dir, backend
     assert (ran.code, ran.stderr) == (0, "")
     first, second = [request.body["messages"] for request in agent_dir.server.requests]
     said = [one["content"] for one in second if one["role"] == "user"]
-    answers = [
-        turn["agent_response"] for turn in results_in(agent_dir.path / "r.json")["talks"]["turns"]
-    ]
+    turns = results_in(agent_dir.path / "r.json")["talks"]["turns"]
     assert said == ["Say hello please", "And once more"]
     assert [one["role"] for one in second[-3:]] == ["user", "assistant", "user"]
     assert second[-2]["content"] == turns[0]["agent_response"]
