@@ -118,7 +118,8 @@ class Interruption:
     def __call__(self, pid: int) -> None:
         until = time.monotonic() + LONGEST_RUN_S / 2
         while time.monotonic() < until and not has_ended(pid):
-            if stats(self._url)["in_flight"] >= self._wanted:
+            seen = stats(self._url)  # after the first answers, so that there is something to keep
+            if seen["in_flight"] >= self._wanted < seen["requests"]:
                 self.at = time.monotonic()
                 os.kill(pid, signal.SIGINT)
                 return

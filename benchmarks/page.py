@@ -26,7 +26,8 @@ def block(table: Table) -> str:
     lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
     for (number, what), rows in groupby(table.rows, key=lambda row: (row.id, row.what)):
         found = {row.who: row for row in rows}
-        cells = [cell(found.get(who) or found.get(EITHER)) for who in (*BACKENDS, *peers)]
+        ours = [cell(found.get(who) or found.get(EITHER)) for who in BACKENDS]
+        cells = [*ours, *(cell(found.get(who)) for who in peers)]
         lines.append(f"| {number} {what} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, "", *_beneath(table)])
 
