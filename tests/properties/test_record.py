@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -112,13 +112,16 @@ class Records(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        logging.getLogger("holodeck").setLevel(logging.CRITICAL)
+        logger = logging.getLogger("holodeck")
+        self.level = logger.level
+        logger.setLevel(logging.CRITICAL)
         self.folder = Path(tempfile.mkdtemp(prefix="records-"))
         self.last: TestReport | None = None
         self.known: dict[str, Outcome] = {}
         """What the newest record is to hold: the outcome of each case that was announced."""
 
     def teardown(self):
+        logging.getLogger("holodeck").setLevel(self.level)
         shutil.rmtree(self.folder)
 
     def newest(self):
@@ -256,6 +259,9 @@ RESULTS = st.lists(
 
 
 @given(RESULTS, st.sampled_from([None, "it gave up"]), st.booleans())
+@example(
+    [a_result(tool_invocations=[ToolInvocation(name="x", args={"\ud800": "\ufffd"})])], None, False
+)
 def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interrupted):
     report = a_report(*results, stopped=stopped, interrupted=interrupted, planned_tests=SIZE)
     cases = [PlannedCase(hash=str(n)) for n in range(SIZE)]

@@ -32,6 +32,7 @@ FILE_NAME = "run.jsonl"
 _MOST_TRIES = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _MOST_DEPTH = 100
+_REPLACED = "\ufffd".encode()
 
 
 class Recorder:
@@ -135,10 +136,14 @@ def _without_secrets(head: RunStarted, redactor: "Redactor") -> RunStarted:
 def line_of(event: Model) -> bytes:
     """The event as one line of JSON."""
     try:
-        return event.model_dump_json().encode() + b"\n"
+        line = event.model_dump_json().encode() + b"\n"
     except (ValueError, RecursionError):
         # Half a surrogate pair, which JSON can only write escaped, or arguments without a bottom.
         return json.dumps(_plain(event), default=str).encode() + b"\n"
+    if _REPLACED not in line:
+        return line
+    # In a key, half a pair is no error to pydantic: it puts another character in its place.
+    return json.dumps(_plain(event), default=str).encode() + b"\n"
 
 
 def _plain(value: Any, depth: int = _MOST_DEPTH) -> Any:
