@@ -138,9 +138,9 @@ def _woken() -> None:
 
 def _insist(silence: threading.Lock, heard: threading.Event) -> None:
     """Raise KeyboardInterrupt in what keeps the loop from hearing of a signal."""
-    with silence:
-        if heard.wait(_PATIENCE_SECONDS):
-            return
+    silence.acquire()  # and not let go of: whoever ends the waiting may already have done so
+    if heard.wait(_PATIENCE_SECONDS):
+        return
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
