@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from holodeck.config.check_cases import check_case, check_pattern
 from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
-from holodeck.config.keys import missing_keys
+from holodeck.config.keys import metrics_in, missing_keys
 from holodeck.config.python_files import check_target, definition, parameters
 from holodeck.config.response_format import response_schema
 from holodeck.config.source import Path_
@@ -34,6 +34,7 @@ def check(agent: Agent) -> list[Finding]:
     shared = agent.evaluations.metrics if agent.evaluations else []
     inputs = Inputs(agent)
     check_metrics(agent, shared, ("evaluations", "metrics"), inputs, findings)
+    _check_judge_is_asked(agent, findings)
     _check_patterns(agent, findings)
     cases = agent.test_cases or []
     if not cases:
@@ -60,6 +61,16 @@ def _check_model(agent: Agent, findings: Findings) -> None:
         findings.of_error(("model",), MissingExtra("local", "model"))
     if model.name.endswith(".gguf") and not is_file(agent.base_dir / model.name):
         findings.error(("model", "name"), f"there is no file {model.name!r}")
+
+
+def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
+    if agent.evaluations is None or agent.evaluations.model is None:
+        return
+    for _, metric in metrics_in(agent):
+        asked = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
+        if asked is agent.evaluations.model:
+            return
+    findings.warning(("evaluations", "model"), "is asked by no metric; remove it, or add one")
 
 
 def _check_backend(agent: Agent, findings: Findings) -> None:

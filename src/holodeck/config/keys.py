@@ -17,7 +17,7 @@ def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
         if lacking is not None:
             told.add(id(agent.model))
             yield ("model",), lacking
-    for path, metric in _metrics(agent):
+    for path, metric in metrics_in(agent):
         judge = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
         lacking = None if judge is None or id(judge) in told else missing_key(judge)
         if lacking is not None:
@@ -25,7 +25,8 @@ def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
             yield path, f"the judge of {metric.label!r}: {lacking}"
 
 
-def _metrics(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
+def metrics_in(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
+    """Every metric of the file with its place."""
     for index, metric in enumerate(agent.evaluations.metrics if agent.evaluations else []):
         yield ("evaluations", "metrics", index), metric
     for number, case in enumerate(agent.test_cases or []):

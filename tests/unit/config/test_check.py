@@ -274,6 +274,10 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
             "4:28: error: backend.url: a URL begins with http:// or https://",
         ),
         ('backend: "bto:run"\n', "4:10: error: backend: there is no bto.py beside the agent.yaml"),
+        (
+            "evaluations: {model: {provider: ollama, name: m}, metrics: [{metric: bleu}]}\n",
+            "4:22: warning: evaluations.model: is asked by no metric",
+        ),
     ],
 )
 def test_the_rest_of_the_agent_is_checked_too(folder, more, finding):
