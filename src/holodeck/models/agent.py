@@ -157,18 +157,20 @@ class Agent(Model):
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Agent":
         _refuse_twins("tools", [tool.name for tool in self.tools or []])
-        _refuse_twins("test_cases", [case.name for case in self.test_cases or []])
+        cases = self.test_cases or []
+        _refuse_twins("test_cases", [case.name for case in cases])
+        _refuse_twins("test_cases", [case.id for case in cases], "id")
         return self
 
 
-def _refuse_twins(where: str, names: Sequence[str | None]) -> None:
+def _refuse_twins(where: str, names: Sequence[str | None], key: str = "name") -> None:
     seen: dict[str, int] = {}
     for index, name in enumerate(names):
         if name is None:
             continue
         if name in seen:
             raise ValueError(
-                f"'{where}[{index}].name': {name!r} is already the name of {where}[{seen[name]}];"
+                f"'{where}[{index}].{key}': {name!r} is already the {key} of {where}[{seen[name]}];"
                 " give each its own"
             )
         seen[name] = index

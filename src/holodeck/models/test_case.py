@@ -150,6 +150,12 @@ class TestCaseModel(TurnModel, NamedModel):
     )
     not_yet: ClassVar = {"script": "conversations", "simulate": "conversations"}
 
+    id: NonBlank | None = None
+    """Names the case for good, whatever it is called later; unique within the file."""
+    tags: list[NonBlank] = []
+    """Words by which cases are chosen; those of its suite are added."""
+    suite: NonBlank | None = None
+    """The suite that the case belongs to."""
     input: NonBlank = ""
     """What the user says; a case has this or `turns`."""
     evaluations: list[Metric] | None = None

@@ -134,6 +134,9 @@ class TestResult(Model):
     __test__: ClassVar[bool] = False
 
     test_name: str | None = None
+    test_id: str | None = None
+    suite: str | None = None
+    tags: list[str] = []
     test_input: str
     processed_files: list[ProcessedFileInput] = []
     agent_response: str | None = None

@@ -155,6 +155,10 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
             "7:6: 'test_cases[2].name': 'a' is already the name of test_cases[0]",
         ),
         (
+            "test_cases:\n  - {id: a, input: x}\n  - {id: a, input: y}",
+            "6:6: 'test_cases[1].id': 'a' is already the id of test_cases[0]",
+        ),
+        (
             (
                 "tools:\n  - {type: function, name: a, file: b.py, function: c}\n"
                 "  - {type: function, name: a, file: b.py, function: d}"

@@ -153,6 +153,9 @@ class CaseRun:
         checked = self.tool_checks
         return TestResult(
             test_name=self.case.name,
+            test_id=self.case.id,
+            suite=self.case.suite,
+            tags=self.case.tags,
             test_input=self.case.said,
             processed_files=[file for run in self.runs for file in run.processed],
             agent_response=self.runs[-1].response if self.runs and not self.errors else None,
