@@ -12,6 +12,7 @@ from holodeck import errors
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
+from holodeck.config.prices import merged as merged_prices
 from holodeck.config.problems import config_error
 from holodeck.config.providers import filled
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
@@ -56,7 +57,7 @@ class ConfigLoader:
         merged = self.merge_configs(source.data(env.substitute), self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
         agent = _validated(Agent, merged, source).placed_in(folder).located_by(source.place)
-        return _with_sources(agent, source)
+        return _with_sources(self._with_prices(agent, folder), source)
 
     def load_global_config(self) -> GlobalConfig | None:
         """The user's own configuration; None if there is none."""
@@ -118,6 +119,14 @@ class ConfigLoader:
             Layer(user.execution if user else None, "user config"),
         ]
         return resolve(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+
+    def _with_prices(self, agent: Agent, folder: Path) -> Agent:
+        """The agent with all prices that the configuration files know."""
+        configs = (self.load_project_config(folder), self.load_global_config())
+        shared = [one.prices for one in configs if one is not None]
+        if not any(shared):
+            return agent
+        return agent.model_copy(update={"prices": merged_prices([agent.prices, *shared])})
 
     def _shared(self, folder: Path) -> GlobalConfig | None:
         """Project and user configuration as one, the project's keys winning."""

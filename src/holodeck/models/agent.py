@@ -11,6 +11,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.observability import ObservabilityConfig
+from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
 
@@ -99,6 +100,8 @@ class Agent(Model):
     """What is said to the agent, and what is expected of it."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
+    prices: PriceTable | None = None
+    """What the models cost; completed by the `prices` of the configuration files."""
     observability: ObservabilityConfig | None = None
     """Traces of the run."""
 

@@ -9,6 +9,7 @@ from pydantic_core import CoreSchema
 
 from holodeck.models.base import Count, Model, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
+from holodeck.models.price import PriceTable
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,8 @@ class GlobalConfig(Model):
     """Fills keys that the agent's `model` leaves out, by provider name."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
+    prices: PriceTable | None = None
+    """What models cost; an agent.yaml's own prices win."""
 
     @model_validator(mode="after")
     def _providers_are_known(self) -> "GlobalConfig":

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metric import MetricKind
+from holodeck.models.price import Cost
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
@@ -155,6 +156,8 @@ class TestResult(Model):
     attempts: list[Attempt] = []
     timestamp: str
     token_usage: TokenUsage | None = None
+    cost: Cost | None = None
+    """None where the configuration has no `prices`."""
     turns: list[TurnResult] = []
     """The turns of a conversation, as far as it came; empty for a case of one input."""
 
@@ -227,6 +230,8 @@ class ReportSummary(Model):
     judge_calls: Count = 0
     judge_usage: TokenUsage = TokenUsage()
     """Of the judges."""
+    cost: Cost | None = None
+    """Of all tests; None where the configuration has no `prices`."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> "ReportSummary":

@@ -22,6 +22,7 @@ from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.summary import summarize
@@ -149,7 +150,9 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
-        self._results = dict(self.carried_over)
+        self._results = {
+            index: priced(one, self.agent_config) for index, one in self.carried_over.items()
+        }
         self._refusals, self._stopped = 0, None
         self._started = time.perf_counter()
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
@@ -252,7 +255,7 @@ class TestExecutor:
                 agent_name=self.agent_config.name,
                 time_limit_s=self.config.case_timeout,
             )
-            result = await run.result()
+            result = priced(await run.result(), self.agent_config)
             self._results[index] = result
             if self.on_result is not None:
                 self.on_result(index, result)

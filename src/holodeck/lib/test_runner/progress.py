@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from holodeck.lib.test_runner.costs import in_words, total_cost
 from holodeck.lib.text import one_line, percent
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
@@ -176,6 +177,9 @@ class ProgressIndicator(SpinnerMixin):
         if calls:
             judged = [row.judge_tokens.total_tokens for row in rows if row.judge_tokens]
             yield f"  Judges: {calls} calls, {sum(judged)} tokens"
+        cost = total_cost(self.test_results)
+        if cost is not None:
+            yield f"  Cost: {in_words(cost)}"
 
     def _took(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
@@ -190,6 +194,8 @@ class ProgressIndicator(SpinnerMixin):
 def _details(number: int, result: TestResult) -> Iterator[str]:
     name = _shown(result.test_name) or f"Test {number}"
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
+    if result.cost is not None:
+        yield f"      Cost: {in_words(result.cost)}"
     for place, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {place}: ")
     yield from _row_lines(result.metric_results)

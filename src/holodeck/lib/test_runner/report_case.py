@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -44,6 +45,8 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
         yield from _ground_truth(result.ground_truth)
     yield from _errors(result)
     yield from _attempts(result)
+    if result.cost is not None:
+        yield from (f"**Cost:** {inline(in_words(result.cost), 1_000)}", "")
 
 
 def _conversation(result: TestResult) -> Iterator[str]:

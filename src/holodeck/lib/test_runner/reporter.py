@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import code, inline, table
 from holodeck.lib.test_runner.report_case import STATUS, anchor, case_section, display_name
 from holodeck.lib.text import percent
@@ -96,6 +97,8 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     if summary.judge_calls:
         tokens = summary.judge_usage.total_tokens
         rows.append(("Judges", f"{summary.judge_calls} calls, {tokens} tokens"))
+    if summary.cost is not None:
+        rows.append(("Cost", inline(in_words(summary.cost), 1_000)))
     return table(("Metric", "Value"), rows)
 
 

@@ -8,6 +8,7 @@ from itertools import chain
 import holodeck
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner.conversations import graded_turns, whole
+from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
@@ -50,7 +51,8 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = gradebook.checks_of(index)
-        results.append(await _regraded(answers.pop(0), case, checks, observer))
+        again = await _regraded(answers.pop(0), case, checks, observer)
+        results.append(priced(again, agent))
     await gradebook.bench.judges.close()
     before = report_of(run)
     update = {
@@ -109,6 +111,7 @@ async def _regraded(
         "metric_results": rows,
         "turns": turns,
         "ground_truth": case.ground_truth,
+        "cost": None,
         "passed": outcome is Outcome.PASSED,
         "outcome": outcome,
     }

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from math import fsum, sqrt
 
 from holodeck.errors import ExitCode
+from holodeck.lib.test_runner.costs import total_cost
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -35,6 +36,7 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         token_usage=_sum(result.token_usage for result in results),
         judge_calls=sum(row.judge_calls for row in rows),
         judge_usage=_sum(row.judge_tokens for row in rows),
+        cost=total_cost(results),
     )
 
 

@@ -1,0 +1,149 @@
+"""What cases and runs have cost, as far as prices and tokens are known."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from math import fsum
+
+from holodeck.config.prices import agents_model
+from holodeck.models.agent import Agent
+from holodeck.models.price import Cost, Price, PriceTable
+from holodeck.models.test_result import MetricResult, TestResult, TurnResult
+from holodeck.models.token_usage import TokenUsage
+
+_A_MILLION = 1_000_000
+_CENTS_FROM = 1
+"""Amounts below it are told with three digits, whatever their size."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """Tokens to be paid for; None where nobody told them."""
+
+    model: str
+    usage: TokenUsage | None
+    who: str
+
+
+def priced(result: TestResult, agent: Agent) -> TestResult:
+    """The result with what it has cost; as it is where there are no prices, or it has its cost."""
+    if agent.prices is None or result.cost is not None:
+        return result
+    return result.model_copy(update={"cost": cost_of(result, agent.prices, agents_model(agent))})
+
+
+def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
+    """What a case has cost; `agents` is the model behind the agent."""
+    own = list(agent_charges(result, agents))
+    judged = list(judge_charges(result.rows))
+    return _cost(
+        prices.unit,
+        _sum([_amount(one, prices) for one in own]),
+        _sum([_amount(one, prices) for one in judged]),
+        [why for one in own + judged if (why := _why_unknown(one, prices))],
+    )
+
+
+def total_cost(results: Sequence[TestResult]) -> Cost | None:
+    """What all of it has cost; None where no result knows of prices."""
+    costs = [one.cost for one in results if one.cost is not None]
+    if not costs:
+        return None
+    currencies = sorted({one.currency for one in costs})
+    without = sum(one.cost is None and _has_charges(one) for one in results)
+    unknown = [why for one in costs for why in one.unknown]
+    if without:
+        unknown.append(f"{without} results were recorded without prices")
+    if len(currencies) > 1:
+        unknown.append(f"results are in {' and '.join(currencies)}")
+    whole = not without and len(currencies) == 1
+    agent = _sum([one.agent for one in costs]) if whole else None
+    judges = _sum([one.judges for one in costs]) if whole else None
+    return _cost(" or ".join(currencies), agent, judges, unknown)
+
+
+def in_words(cost: Cost) -> str:
+    """A cost as reports tell it."""
+    parts = f"agent {_money(cost, cost.agent)}, judges {_money(cost, cost.judges)}"
+    if cost.total is not None:
+        return f"{_money(cost, cost.total)} ({parts})"
+    return f"unknown ({'; '.join(cost.unknown)}); {parts}"
+
+
+def exchanges(result: TestResult) -> Iterator[TestResult | TurnResult]:
+    """The times that the agent was asked: each turn, or the case of one input."""
+    parts: Sequence[TestResult | TurnResult] = result.turns or [result]
+    return (part for part in parts if part.agent_time_ms is not None)
+
+
+def told(usage: TokenUsage | None) -> TokenUsage | None:
+    """Tokens; None for those of who tells none, as no model answers without any."""
+    return usage if usage is not None and usage.total_tokens else None
+
+
+def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
+    """What the agent is to be paid for: answers, and what is known of tries that failed."""
+    for part in exchanges(result):
+        usage = told(part.token_usage)
+        if usage is not None or part.agent_response is not None:
+            yield Charge(model, usage, "the agent")
+
+
+def judge_charges(rows: Iterable[MetricResult]) -> Iterator[Charge]:
+    """What the judges are to be paid for."""
+    for row in rows:
+        if row.judge_calls:
+            model = row.model_used or "unknown"
+            yield Charge(model, told(row.judge_tokens), f"the judge {model}")
+
+
+def _has_charges(result: TestResult) -> bool:
+    own = [*agent_charges(result, ""), *judge_charges(result.rows)]
+    return bool(own)
+
+
+def _amount(charge: Charge, prices: PriceTable) -> float | None:
+    price = prices.price_of(charge.model)
+    if price is None:
+        return None
+    if charge.usage is None:
+        return 0.0 if _is_free(price) else None
+    read, written = charge.usage.prompt_tokens, charge.usage.completion_tokens
+    return (read * price.input + written * price.output) / _A_MILLION
+
+
+def _is_free(price: Price) -> bool:
+    """Whether tokens need not be known to know what they cost."""
+    return price.input == price.output == 0
+
+
+def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
+    if prices.price_of(charge.model) is None:
+        return f"no price for {charge.model}"
+    if _amount(charge, prices) is None:
+        return f"{charge.who} does not tell its tokens"
+    return None
+
+
+def _cost(currency: str, agent: float | None, judges: float | None, unknown: list[str]) -> Cost:
+    return Cost(
+        currency=currency,
+        total=_sum([agent, judges]),
+        agent=agent,
+        judges=judges,
+        unknown=list(dict.fromkeys(unknown)),
+    )
+
+
+def _sum(amounts: Sequence[float | None]) -> float | None:
+    """The sum; None if one of them is not known."""
+    known = [one for one in amounts if one is not None]
+    return fsum(known) if len(known) == len(amounts) else None
+
+
+def _money(cost: Cost, amount: float | None) -> str:
+    if amount is None:
+        return "unknown"
+    if amount >= _CENTS_FROM:
+        return f"{amount:,.2f} {cost.currency}"
+    return f"{Decimal(f'{amount:.3g}'):f} {cost.currency}"

@@ -1,0 +1,66 @@
+"""What models cost: prices by model, and what came of them."""
+
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import Field
+
+from holodeck.models.base import Model, NonBlank
+
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+OWN_AGENT = "agent"
+"""What an agent is called in a table of prices that names no model: Python code, a URL."""
+
+
+class Price(Model):
+    """The price of a model."""
+
+    input: Amount
+    """For a million tokens read."""
+    output: Amount
+    """For a million tokens written."""
+
+
+_FREE = Price(input=0, output=0)
+
+
+class PriceTable(Model):
+    """What models cost. Those of `provider: local` cost nothing unless it says otherwise."""
+
+    currency: NonBlank | None = None
+    """Any text; USD if nothing says otherwise. All prices are in it."""
+    models: dict[NonBlank, Price] = {}
+    """`provider/model`, `model` or a pattern such as `openai/gpt-*` → its price. An exact name wins
+    over a pattern, a longer pattern over a shorter one. An agent behind a `backend` of its own
+    that names no `model` is called `agent`."""
+
+    @property
+    def unit(self) -> str:
+        """The currency."""
+        return self.currency or "USD"
+
+    def price_of(self, model: str) -> Price | None:
+        """The price of a `provider/model`; None if it is not known."""
+        provider, _, name = model.partition("/")
+        for exact in (model, name):
+            if exact in self.models:
+                return self.models[exact]
+        fitting = [one for one in self.models if _fits(one, model, name)]
+        if fitting:
+            return self.models[max(fitting, key=len)]
+        return _FREE if provider == "local" else None
+
+
+def _fits(pattern: str, *names: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+class Cost(Model):
+    """What a case or a run has cost; None where that is not known."""
+
+    currency: str
+    total: Amount | None
+    agent: Amount | None
+    judges: Amount | None
+    unknown: list[str] = []
+    """Why something is not known, such as `no price for openai/gpt-x`."""
