@@ -63,6 +63,10 @@ def completed(answering: Answering | None, fields: dict[str, Any]) -> Callable[[
     return lambda request: replace(made(base, request), **fields)
 
 
+STEPS_OF_A_GREETING = 4
+"""Of the loop, from accepting a connection to knowing it; the last one may have just come."""
+
+
 class FakeOpenAI:
     """The server; a context manager that serves from a thread of its own.
 
@@ -196,8 +200,10 @@ class FakeOpenAI:
         self._started.set()
         await self._stopping.wait()
         listener.close()
-        for connection in list(self._connections):
-            connection.transport.abort()
+        for _ in range(STEPS_OF_A_GREETING):
+            await asyncio.sleep(0)
+            for connection in list(self._connections):
+                connection.transport.abort()
         await asyncio.sleep(0)
 
     async def _serve(self, connection: Connection, message: Message) -> None:
