@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from holodeck.lib.records.run import Run
     from holodeck.models.agent import Agent
+    from holodeck.models.selection import Selection
     from holodeck.models.test_result import TestResult
 
 
@@ -22,13 +23,26 @@ class Resumed:
     """By place in the present file."""
 
 
-def resumed(agent: "Agent", run: str, *, retry_errors: bool, force: bool) -> Resumed:
-    """What is kept of `run`. Raises ConfigError if the run goes on, or if the agent changed."""
+def selected_again(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | None]":
+    """The agent with the cases that `run` had chosen; None if the run chose none."""
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.resume import places_of
+
+    chosen = run.started.selection if run.started else None
+    if run.started is None or chosen is None:
+        return agent, None
+    present = fingerprint_of(agent).cases
+    places = places_of(run.started.cases, present)
+    now = {"total": len(present), "selected": len(places)}
+    now["deselected"] = len(present) - len(places)
+    return agent.keeping(places), chosen.model_copy(update=now)
+
+
+def resumed(agent: "Agent", found: "Run", *, retry_errors: bool, force: bool) -> Resumed:
+    """What is kept of the run. Raises ConfigError if it goes on, or if the agent changed."""
     from holodeck.lib.records.fingerprint import fingerprint_of
     from holodeck.lib.records.resume import changes, kept_results
-    from holodeck.lib.records.shelf import Shelf
 
-    found = Shelf(agent.base_dir).read(run)
     present = fingerprint_of(agent)
     _refuse(found, changes(found, present), force=force)
     results = kept_results(found, present, retry_errors=retry_errors)

@@ -123,6 +123,7 @@ def _facts(run: "Run") -> dict[str, object]:
         "started": started.started if started else None,
         "agent": started.agent_name if started else None,
         "configuration": started.agent_config_path if started else None,
+        "selected": str(started.selection) if started and started.selection else None,
         "resumes": started.resumes if started else None,
         "commit": started.commit if started else None,
         "versions": started.versions if started else {},

@@ -8,7 +8,9 @@ import click
 
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.outside import outside_option
+from holodeck.cli.selecting import request_of, selected, selection_options
 from holodeck.config.flags import cli_config, cli_options
+from holodeck.errors import ExitCode
 
 if TYPE_CHECKING:
     from holodeck.models.agent import Agent
@@ -37,13 +39,7 @@ MOST_WARNINGS = 20
     metavar="FORMAT",
     help="Format of an --output whose name does not tell it: markdown or json.",
 )
-@click.option(
-    "--limit",
-    "-n",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Run only the first N test cases.",
-)
+@selection_options
 @click.option(
     "--resume",
     metavar="[RUN]",
@@ -60,13 +56,12 @@ MOST_WARNINGS = 20
 @outside_option
 @cli_options()
 @click.pass_context
-def test(  # noqa: PLR0913, PLR0917 - one argument per option
+def test(
     context: click.Context,
     /,
     agent_config: str,
     outputs: tuple[Path, ...],
     report_format: str | None,
-    limit: int | None,
     resume: str | None,
     retry_errors: bool,
     force: bool,
@@ -80,20 +75,30 @@ def test(  # noqa: PLR0913, PLR0917 - one argument per option
     of 3, 4, 1, 5 is told.
     """
     from holodeck.cli.outputs import targets_for
-    from holodeck.cli.resuming import resumed
+    from holodeck.cli.resuming import resumed, selected_again
     from holodeck.cli.test_run import TestRun
+    from holodeck.lib.records.shelf import Shelf
 
     if resume is None and (retry_errors or force):
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
     invocation = context.ensure_object(Invocation)
+    request = request_of(options)
     targets = targets_for(outputs, report_format)
     agent, settings = _loaded(agent_config, cli_config(options), invocation)
-    agent = _limited(agent, limit)
+    before = None if resume is None else Shelf(agent.base_dir).read(resume)
+    if before is not None and not request.args():
+        agent, selection = selected_again(agent, before)
+    else:
+        agent, selection = selected(agent, request, invocation)
+    if selection is not None:
+        click.echo(invocation.clean(f"Running {selection}"), err=True)
     earlier = None
-    if resume is not None:
-        earlier = resumed(agent, resume, retry_errors=retry_errors, force=force)
-    run = TestRun(agent_config, agent, settings, targets, invocation, limit, earlier)
-    context.exit(run.to_exit_code())
+    if before is not None:
+        earlier = resumed(agent, before, retry_errors=retry_errors, force=force)
+    run = TestRun(agent_config, agent, settings, targets, invocation, selection, earlier)
+    code = run.to_exit_code()
+    is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
+    context.exit(ExitCode.PASSED if is_empty and request.allow_empty else code)
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
@@ -134,12 +139,3 @@ def _log_sources(settings: "ExecutionConfig") -> None:
         source = settings.source_of(name)
         level = logging.DEBUG if source == "default" else logging.INFO
         logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
-
-
-def _limited(agent: "Agent", limit: int | None) -> "Agent":
-    """The agent with its first test cases only."""
-    cases = agent.test_cases or []
-    if limit is None or limit >= len(cases):
-        return agent
-    click.echo(f"Running the first {limit} of {len(cases)} test cases (--limit)", err=True)
-    return agent.model_copy(update={"test_cases": cases[:limit]})

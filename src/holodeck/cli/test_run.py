@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from holodeck.lib.ui.live import LiveLine
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
+    from holodeck.models.selection import Selection
     from holodeck.models.test_result import TestReport
 
 
@@ -36,7 +37,8 @@ class TestRun:
     settings: "ExecutionConfig"
     targets: Sequence[Target]
     invocation: Invocation
-    limit: int | None = None
+    selection: "Selection | None" = None
+    """None if every case is to run."""
     earlier: "Resumed | None" = None
 
     recorder: "Recorder | None" = field(default=None, init=False)
@@ -53,6 +55,7 @@ class TestRun:
         )
         if self.earlier is not None:
             executor.carried_over = self.earlier.results
+        executor.selection = self.selection
         self.recorder = self._recorder()
         try:
             report = self._watched(executor, progress)
@@ -69,6 +72,7 @@ class TestRun:
         progress = ProgressIndicator(
             len(cases), quiet=bool(settings.quiet), verbose=bool(settings.verbose)
         )
+        progress.selection = self.selection
         for result in self.earlier.results.values() if self.earlier else ():
             progress.update(result)
         return progress
@@ -87,6 +91,7 @@ class TestRun:
             self.settings,
             redactor,
             version=__version__,
+            selection=self.selection,
             resumes=earlier.id if earlier else None,
             carried_over=earlier.results if earlier else None,
         )
@@ -187,8 +192,6 @@ class TestRun:
         if recorder is None or recorder.trouble is not None or complete or not report.results:
             return
         args = ["holodeck", "test", self.agent_config, "--resume", recorder.id]
-        if self.limit is not None:
-            args += ["--limit", str(self.limit)]
         if report.stopped is not None:
             args.append("--retry-errors")
         line = f"Resume with: {shlex.join(args)}"

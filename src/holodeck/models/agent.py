@@ -134,6 +134,19 @@ class Agent(Model):
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
         return "agent" if self._locate is None else self._locate(path)
 
+    def keeping(self, places: Sequence[int]) -> "Agent":
+        """The same agent with these of its cases, in this order; they still know their places."""
+        cases, locate = self.test_cases or [], self.place
+
+        def where(path: tuple[str | int, ...]) -> str:
+            match path:
+                case ("test_cases", int(index), *rest) if index < len(places):
+                    return locate("test_cases", places[index], *rest)
+            return locate(*path)
+
+        copy = self.model_copy(update={"test_cases": [cases[at] for at in places]})
+        return copy if self._locate is None else copy.located_by(where)
+
     @property
     def brings_its_own_model(self) -> bool:
         """Whether model, instructions and tools are the backend's own business."""

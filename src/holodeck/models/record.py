@@ -3,6 +3,7 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.selection import Selection
 from holodeck.models.test_result import ReportSummary, TestResult
 
 SCHEMA_VERSION = 1
@@ -12,8 +13,17 @@ class PlannedCase(Model):
     """A case that a run set out to run."""
 
     name: str | None = None
+    id: str | None = None
+    suite: str | None = None
     hash: str
     """Of the case alone, whatever agent it is put to."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What the case is known by from run to run: its id, else its name, else what it says."""
+        if self.id is not None:
+            return "id", self.id
+        return ("hash", self.hash) if self.name is None else ("name", self.suite or "", self.name)
 
 
 class RunStarted(Model):
@@ -35,6 +45,8 @@ class RunStarted(Model):
     hashes: dict[str, str] = {}
     """Part of the configuration → hash of it and of the files it names."""
     cases: list[PlannedCase] = []
+    selection: Selection | None = None
+    """What was chosen of the cases; None if the run set out to run them all."""
     settings: dict[str, Json] = {}
     config: dict[str, Json] = {}
     """The configuration without secrets."""

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metric import MetricKind
 from holodeck.models.price import Cost
+from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
@@ -259,6 +260,8 @@ class TestReport(Model):
     """Why the run gave up before every case had run; None if it did not."""
     planned_tests: Count | None = None
     """How many cases the run set out to run."""
+    selection: Selection | None = None
+    """What was chosen of the cases; None if the run set out to run them all."""
     notes: list[str] = []
     """What a reader must know to trust the verdicts."""
 

@@ -154,7 +154,7 @@ def test_a_limited_run_says_so(folder):
     ran = run_cli("test", "-n", "1", cwd=folder(GOOD, BAD))
 
     assert ran.code == 0
-    assert ran.stderr == "Running the first 1 of 2 test cases (--limit)\n"
+    assert ran.stderr == "Running 1 of 2 test cases: --limit 1\n"
     assert "1/1 passed" in ran.stdout
 
 

@@ -67,7 +67,8 @@ def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
     said = [case, *(case.turns or ())]
     files = [_digest(file.path, folder) for one in said for file in one.files or []]
     parts = [text, *files, *_metric_code(case.own_evaluations, folder)]
-    return PlannedCase(name=case.name, hash=_hash_of_text("\0".join(parts)))
+    digest = _hash_of_text("\0".join(parts))
+    return PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
 
 
 def _metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from holodeck.lib.redact import Redactor
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
+    from holodeck.models.selection import Selection
     from holodeck.models.test_result import TestReport, TestResult
 
 RUNS = Path(".holodeck") / "runs"
@@ -73,6 +74,7 @@ class Recorder:
         redactor: "Redactor",
         *,
         version: str,
+        selection: "Selection | None" = None,
         resumes: str | None = None,
         carried_over: Mapping[int, "TestResult"] | None = None,
     ) -> None:
@@ -90,6 +92,7 @@ class Recorder:
             settings=settings.model_dump(mode="json"),
             config=self._fingerprint.config,
             cases=list(self._fingerprint.cases),
+            selection=selection,
         )
         head = _without_secrets(head, redactor)
         events: list[Event] = [

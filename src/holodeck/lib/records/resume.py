@@ -31,6 +31,19 @@ def kept_results(
     return kept
 
 
+def places_of(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -> list[int]:
+    """Where the planned cases stand now, in the order of the plan; without those that are gone."""
+    exact: dict[str, list[int]] = {}
+    by_key: dict[tuple[str, ...], int] = {}
+    for place, one in enumerate(present):
+        exact.setdefault(one.hash, []).append(place)
+        by_key.setdefault(one.key, place)
+    places = [
+        exact[one.hash].pop(0) if exact.get(one.hash) else by_key.get(one.key) for one in planned
+    ]
+    return list(dict.fromkeys(place for place in places if place is not None))
+
+
 def changes(run: Run, present: Fingerprint) -> list[str]:
     """What is not as it was in the run, a line each; empty if all is."""
     if run.started is None:

@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
+from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -75,6 +76,7 @@ class TestExecutor:
         evaluators: The evaluators of cases without metrics of their own, by name.
         carried_over: Results of an earlier run by the case's place in the file; those cases do not
             run again.
+        selection: What was chosen of the cases in the file, for the report; None if all run.
         on_result: Called with place and result before anything else learns of the result.
 
     Raises:
@@ -121,6 +123,7 @@ class TestExecutor:
         self._observer = Observer(self.agent_config)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
+        self.selection: Selection | None = None
         self.on_result: Callable[[int, TestResult], None] | None = None
         self._results: dict[int, TestResult] = {}
         self._refusals = 0
@@ -283,6 +286,7 @@ class TestExecutor:
             interrupted=interrupted,
             stopped=self._stopped,
             planned_tests=len(self.cases),
+            selection=self.selection,
             notes=self._gradebook.bench.notes,
         )
 

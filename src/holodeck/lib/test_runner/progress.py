@@ -9,6 +9,7 @@ from typing import NamedTuple
 from holodeck.lib.test_runner.costs import in_words, total_cost
 from holodeck.lib.text import one_line, percent
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
+from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
 
 _NAME_LIMIT = 120
@@ -59,6 +60,8 @@ class ProgressIndicator(SpinnerMixin):
         self.failed = 0
         self.quiet = quiet
         self.verbose = verbose
+        self.selection: Selection | None = None
+        """What was chosen of the cases; None if the tests are all there are."""
         self.current_test_name: str | None = None
         self.test_results: list[TestResult] = []
         self.start_time = datetime.now(UTC)
@@ -134,7 +137,7 @@ class ProgressIndicator(SpinnerMixin):
     def get_summary(self) -> str:
         """The run in a few lines; with `verbose`, every test and metric too."""
         if self.total_tests == 0:
-            return "No tests to execute"
+            return "No tests to execute" + (f" ({self.selection})" if self.selection else "")
         return "\n".join(["", _RULE, *self._summary_lines(), _RULE])
 
     def __str__(self) -> str:
@@ -151,6 +154,8 @@ class ProgressIndicator(SpinnerMixin):
                 yield f"  {title}: {count}"
         if self.current_test < self.total_tests:
             yield f"  Not run: {self.total_tests - self.current_test}"
+        if self.selection is not None:
+            yield f"  Selected: {one_line(str(self.selection), _REASON_LIMIT)}"
         yield f"  Duration: {self._elapsed():.2f}s"
         yield from self._tokens()
         if self.verbose and self.test_results:

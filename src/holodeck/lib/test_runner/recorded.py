@@ -23,6 +23,7 @@ def report_of(run: Run) -> TestReport:
         interrupted=ended is None or ended.interrupted,
         stopped=_stopped(run),
         planned_tests=run.planned,
+        selection=started.selection if started else None,
     )
 
 

@@ -46,6 +46,8 @@ def _head(report: TestReport) -> Iterator[str]:
         yield from (f"**Interrupted: {len(report.results)}{of_all} tests ran.**", "")
     if report.stopped is not None:
         yield from (f"**Stopped: {inline(report.stopped)}**", "")
+    if report.selection is not None:
+        yield from (f"**Selected: {inline(str(report.selection), 1_000)}**", "")
     for note in report.notes:
         yield from (f"**Note: {inline(note, 1_000)}**", "")
     yield f"- **Configuration:** {code(report.agent_config_path)}"

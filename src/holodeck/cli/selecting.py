@@ -1,0 +1,120 @@
+"""The options of `holodeck test` that choose what runs."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holodeck.cli.invocation import Invocation
+
+if TYPE_CHECKING:
+    from holodeck.lib.selection.request import Request
+    from holodeck.models.agent import Agent
+    from holodeck.models.selection import Selection
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST_SEEDS = 1_000_000
+_OPTIONS = (
+    click.option(
+        "-k",
+        "keyword",
+        metavar="EXPR",
+        help="Run the cases whose name, id or suite fits EXPR, such as 'refund and not slow'.",
+    ),
+    click.option("--tag", "tags", multiple=True, help="Run the cases with this tag; repeatable."),
+    click.option(
+        "--exclude-tag",
+        "excluded_tags",
+        metavar="TAG",
+        multiple=True,
+        help="Leave out the cases with this tag; repeatable.",
+    ),
+    click.option(
+        "--suite",
+        "suites",
+        metavar="NAME",
+        multiple=True,
+        help="Run the cases of this suite; repeatable.",
+    ),
+    click.option(
+        "--id", "ids", metavar="ID", multiple=True, help="Run the case with this id; repeatable."
+    ),
+    click.option(
+        "--limit",
+        "-n",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run only the first N of the chosen cases.",
+    ),
+    click.option("--shuffle", is_flag=True, help="Run the chosen cases in an order by chance."),
+    click.option(
+        "--seed",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="With --shuffle: the same order as an earlier run that said this seed.",
+    ),
+    click.option(
+        "--shard",
+        metavar="I/N",
+        help="Run the I-th of N parts of the chosen cases, which together are all of them.",
+    ),
+    click.option(
+        "--allow-empty", is_flag=True, help="Exit with 0, not 5, if there is no case to run."
+    ),
+)
+
+
+def selection_options(command: F) -> F:
+    """A decorator that gives a command the options that `request_of` reads."""
+    for one in reversed(_OPTIONS):
+        command = one(command)
+    return command
+
+
+def request_of(options: Mapping[str, Any]) -> "Request":
+    """What the options ask for. Raises ConfigError and UsageError."""
+    from holodeck.lib.selection.expression import parse
+    from holodeck.lib.selection.request import Request, Shard
+
+    shard, keyword = options["shard"], options["keyword"]
+    return Request(
+        ids=options["ids"],
+        suites=options["suites"],
+        tags=options["tags"],
+        excluded_tags=options["excluded_tags"],
+        keyword=None if keyword is None else parse(keyword),
+        seed=_seed(options),
+        limit=options["limit"],
+        shard=None if shard is None else Shard.parse(shard),
+        allow_empty=options["allow_empty"],
+    )
+
+
+def _seed(options: Mapping[str, Any]) -> int | None:
+    seed: int | None = options["seed"]
+    if not options["shuffle"]:
+        if seed is not None:
+            raise click.UsageError("--seed says how to shuffle; add --shuffle")
+        return None
+    if seed is None and options["shard"] is not None:
+        raise click.UsageError("every shard must shuffle alike; add the same --seed N to each")
+    if seed is None:
+        from secrets import randbelow
+
+        return randbelow(_MOST_SEEDS)
+    return seed
+
+
+def selected(
+    agent: "Agent", request: "Request", invocation: Invocation
+) -> "tuple[Agent, Selection | None]":
+    """The agent with the chosen cases, and what was chosen; None if nothing was asked for."""
+    from holodeck.lib.selection.choose import choose
+
+    if not request.args():
+        return agent, None
+    choice = choose(agent.test_cases or [], request)
+    for warning in choice.warnings:
+        click.echo(invocation.clean(f"WARNING: {warning}"), err=True)
+    return agent.keeping(choice.places), choice.selection

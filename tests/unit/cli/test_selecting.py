@@ -1,0 +1,109 @@
+"""Choosing what `holodeck test` runs, from the outside."""
+
+import json
+
+import pytest
+import yaml
+
+from fakes import run_cli
+from holodeck.lib.records.shelf import Shelf
+from holodeck.models.agent import Agent
+
+BOT = """
+def answer(text):
+    if text == "raise":
+        raise RuntimeError("no such thing")
+    return text
+"""
+CASES = [
+    {"name": "refund", "id": "r1", "tags": ["smoke"], "input": "hello"},
+    {"name": "greets", "tags": ["smoke", "slow"], "input": "raise"},
+    {"name": "weather", "suite": "small talk", "input": "hullo"},
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    agent = {"name": "echo", "backend": "mine:answer", "test_cases": CASES}
+    agent["evaluations"] = {"metrics": [{"metric": "contains", "value": "hello"}]}
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(agent, sort_keys=False))
+    (tmp_path / "mine.py").write_text(BOT)
+    return tmp_path
+
+
+def test_whoever_reads_of_a_part_is_told_of_the_whole(folder):
+    ran = run_cli(
+        "test", "--tag", "smoke", "-k", "refund", "-o", "r.json", "-o", "r.md", cwd=folder
+    )
+
+    chosen = "1 of 3 test cases: --tag smoke -k refund"
+    assert (ran.code, ran.stderr) == (0, f"Running {chosen}\n")
+    assert "1/1 passed" in ran.stdout
+    assert f"  Selected: {chosen}\n" in ran.stdout
+    assert f"**Selected: {chosen}**" in (folder / "r.md").read_text()
+    report = json.loads((folder / "r.json").read_text())
+    assert report["planned_tests"] == 1
+    assert report["selection"] == {
+        "total": 3, "selected": 1, "deselected": 2, "how": "--tag smoke -k refund",
+        "shard": None, "plan": None,
+    }  # fmt: skip
+    assert run_cli("report", cwd=folder).stdout == (folder / "r.md").read_text()
+    assert f"selected:      {chosen}\n" in run_cli("runs", "show", cwd=folder).stdout
+
+
+def test_choosing_nothing_is_not_success_unless_that_is_allowed(folder):
+    ran = run_cli("test", "--tag", "smok", "-o", "r.json", cwd=folder)
+    allowed = run_cli("test", "--tag", "smok", "--allow-empty", "-o", "r.json", cwd=folder)
+
+    missed = "--tag: no case has the tag 'smok'; did you mean 'smoke'? there are: slow, smoke\n"
+    assert (ran.code, ran.stdout) == (5, "")
+    assert ran.stderr == f"Nothing to test: {missed}"
+    assert allowed.code == 0
+    assert f"WARNING: {missed}" in allowed.stderr
+    assert "No tests to execute (0 of 3 test cases: --tag smok)" in allowed.stdout
+    assert json.loads((folder / "r.json").read_text())["selection"]["selected"] == 0
+
+
+def test_a_part_that_broke_off_is_resumed_as_that_part(folder):
+    first = run_cli("test", "--shuffle", "--seed", "1", "--exclude-tag", "nothing", cwd=folder)
+    part = run_cli("test", "--tag", "smoke", cwd=folder)
+    resumed = run_cli("test", "--resume", "--retry-errors", cwd=folder)
+    again = run_cli("test", "--resume", "--retry-errors", cwd=folder)
+
+    assert "WARNING: --exclude-tag: no case has the tag 'nothing'" in first.stderr
+    assert (first.code, part.code, resumed.code, again.code) == (3, 3, 3, 3)
+    for ran in (resumed, again):
+        assert "Running 2 of 3 test cases: --tag smoke\n" in ran.stderr
+        assert "1 of 2 results are kept, 1 cases run" in ran.stderr
+        assert "[Test 2/2] ERROR greets" in ran.stdout
+    assert len(Shelf(folder).read("last").finished) == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["-k", "a and"], "Configuration Error: -k 'a and': character 6: found the end"),
+        (["--shard", "3/2"], "Configuration Error: --shard: found '3/2'"),
+        (["--seed", "3"], "--seed says how to shuffle; add --shuffle"),
+        (["--shuffle", "--shard", "1/2"], "every shard must shuffle alike"),
+    ],
+    ids=["expression", "shard", "seed", "shuffled shard"],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_is_read(tmp_path, args, said):
+    ran = run_cli("test", *args, cwd=tmp_path)
+
+    assert ran.code == 2
+    assert said in ran.stderr
+
+
+def test_chosen_cases_still_know_where_they_stand():
+    agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": CASES})
+    placed = agent.located_by(lambda path: ".".join(map(str, path)))
+
+    chosen = placed.keeping([2, 0])
+
+    assert [one.name for one in chosen.test_cases] == ["weather", "refund"]
+    assert chosen.place("test_cases", 0, "input") == "test_cases.2.input"
+    assert chosen.keeping([1]).place("test_cases", 0) == "test_cases.0"
+    assert chosen.place("evaluations", "model") == "evaluations.model"
+    assert agent.keeping([1]).place("test_cases", 0) == "agent"

@@ -1,0 +1,66 @@
+"""What `-k` means, and what is said of one that means nothing."""
+
+import pytest
+
+from holodeck.errors import ConfigError
+from holodeck.lib.selection.expression import parse
+
+SAID = "refund of order 12, by card"
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("refund", True),
+        ("REFUND", True),
+        ("fund", True),
+        ("gift", False),
+        ("not gift", True),
+        ("not not refund", True),
+        ("refund and gift", False),
+        ("refund AND card", True),
+        ("gift or card", True),
+        ("gift and card or refund", True),
+        ("gift and (card or refund)", False),
+        ("not (gift or voucher)", True),
+        ('"order 12"', True),
+        ("'12, by' and refund", True),
+        ('"and"', False),
+        ("(((card)))", True),
+        ("  refund  ", True),
+    ],
+    ids=str,
+)
+def test_words_are_looked_for_anywhere_and_joined(text, fits):
+    assert parse(text).fits(SAID) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "-k '': character 1: found the end; wanted a word, 'not' or '('"),
+        ("a and", "character 6: found the end; wanted a word"),
+        ("a b", "character 3: found 'b'; wanted 'and', 'or' or the end; put a phrase"),
+        ("a or or b", "character 6: found 'or'; wanted a word"),
+        ("(a and b", "character 9: found the end; wanted 'and', 'or' or ')'"),
+        ("a) or b", "character 2: found ')'"),
+        ("()", "character 2: found ')'; wanted a word"),
+        ("a and 'b", "character 7: the quote ' is never closed"),
+        ('a or ""', "character 6: an empty phrase fits every case"),
+        ("(" * 60 + "a", "more than 50 parentheses deep"),
+    ],
+    ids=lambda one: one[:12],
+)
+def test_what_cannot_be_read_is_told_with_its_place(text, said):
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+
+    assert said in str(caught.value)
+
+
+def test_a_word_may_hold_an_apostrophe():
+    assert parse("user's").words == ("user's",)
+
+
+def test_a_thousand_nots_are_read():
+    assert parse("not " * 1001 + "gift").fits(SAID)
