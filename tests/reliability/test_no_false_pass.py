@@ -117,7 +117,8 @@ async def test_three_refusals_in_a_row_end_the_run_before_the_rest_is_asked(way,
         )
         asked = len(server.requests)
 
-    assert (asked, len(report.results)) == (3, 3)
+    assert (asked, report.ran, len(report.results)) == (3, 3, 100)
+    assert {result.skipped_by for result in report.results[3:]} == {"refused"}
     assert "no such key" in report.stopped
     assert "the other 97 cases are not run" in report.stopped
 
@@ -137,7 +138,8 @@ def test_a_run_that_gave_up_says_why_once_and_how_to_go_on(agent_dir):
     assert (ran.stdout + ran.stderr).count("3 calls in a row were refused") == 1
     assert "Not run: 17" in ran.stdout
     assert "--retry-errors" in ran.stderr
-    assert len(json.loads((agent_dir.path / "r.json").read_text())["results"]) == 3
+    summary = json.loads((agent_dir.path / "r.json").read_text())["summary"]
+    assert summary["outcomes"] == {"agent_error": 3, "skipped": 17}
 
 
 def test_a_run_whose_time_is_over_is_no_success(agent_dir):

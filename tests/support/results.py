@@ -3,16 +3,19 @@
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
+SKIPPED = {"skipped_by": "skip", "skip_reason": "not today"}
+
 
 def a_result(outcome=Outcome.PASSED, **fields):
     basis = {
         "test_name": "greets",
         "test_input": "hi",
         "agent_response": "hello",
-        "passed": outcome is Outcome.PASSED,
+        "passed": outcome.is_pass,
         "outcome": outcome,
         "execution_time_ms": 1234,
         "timestamp": "2026-01-01T00:00:00Z",
+        **(SKIPPED if outcome is Outcome.SKIPPED else {}),
     }
     return TestResult(**{**basis, **fields})
 

@@ -189,10 +189,10 @@ class TestRun:
     def _say_how_to_resume(self, report: "TestReport") -> None:
         recorder = self.recorder
         complete = not report.interrupted and report.stopped is None
-        if recorder is None or recorder.trouble is not None or complete or not report.results:
+        if recorder is None or recorder.trouble is not None or complete or not report.ran:
             return
         args = ["holodeck", "test", self.agent_config, "--resume", recorder.id]
-        if report.stopped is not None:
+        if report.stopped_by != "fail_fast" and report.stopped is not None:
             args.append("--retry-errors")
         line = f"Resume with: {shlex.join(args)}"
         click.echo(self.invocation.clean(line), err=True)

@@ -4,7 +4,7 @@ from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.selection import Selection
-from holodeck.models.test_result import ReportSummary, TestResult
+from holodeck.models.test_result import ReportSummary, StopKind, TestResult
 
 SCHEMA_VERSION = 1
 
@@ -64,6 +64,16 @@ class CaseFinished(Model):
     result: TestResult
 
 
+class CaseSkipped(Model):
+    """A line per case that was not run, and why; whoever resumes the run runs it."""
+
+    event: Literal["case_skipped"] = "case_skipped"
+    schema_version: Literal[1] = 1
+    index: Count
+    """The case's place in the file."""
+    result: TestResult
+
+
 class RunFinished(Model):
     """The last line of a run that came to an end by itself or by Ctrl-C."""
 
@@ -73,6 +83,7 @@ class RunFinished(Model):
     exit_code: Count
     interrupted: bool = False
     stopped: str | None = None
+    stopped_by: StopKind | None = None
     planned_tests: Count | None = None
     environment: dict[str, str] = {}
     libraries: dict[str, str] = {}
@@ -80,10 +91,11 @@ class RunFinished(Model):
     summary: ReportSummary
 
 
-Event = RunStarted | CaseFinished | RunFinished
-EVENTS: dict[str, type[RunStarted] | type[CaseFinished] | type[RunFinished]] = {
+Event = RunStarted | CaseFinished | CaseSkipped | RunFinished
+EVENTS: dict[str, type[Event]] = {
     "run_started": RunStarted,
     "case_finished": CaseFinished,
+    "case_skipped": CaseSkipped,
     "run_finished": RunFinished,
 }
 """Name of an event → its shape."""

@@ -156,6 +156,8 @@ class TestCaseModel(TurnModel, NamedModel):
     """Words by which cases are chosen; those of its suite are added."""
     suite: NonBlank | None = None
     """The suite that the case belongs to."""
+    skip: NonBlank | None = None
+    """Why the case is not run; it is listed as skipped."""
     input: NonBlank = ""
     """What the user says; a case has this or `turns`."""
     evaluations: list[Metric] | None = None

@@ -24,6 +24,21 @@ class Outcome(StrEnum):
     """A metric could not be computed, so nothing was decided."""
     UNCHECKED = "unchecked"
     """The agent answered, but the case has no check that could fail."""
+    FLAKY = "flaky"
+    """It passed in the end, but not every time it was run."""
+    SKIPPED = "skipped"
+    """It was not run, for a reason that is told."""
+
+    @property
+    def is_pass(self) -> bool:
+        """Whether a test that ended so counts as passed."""
+        return self in {Outcome.PASSED, Outcome.FLAKY}
+
+
+StopKind = Literal["fail_fast", "run_timeout", "refused", "budget"]
+"""What ended a run before every case had run."""
+SkipKind = Literal["skip"] | StopKind
+"""What kept a case from being run: its own `skip`, or what ended the run."""
 
 
 class ProcessedFileInput(Model):
@@ -161,6 +176,10 @@ class TestResult(Model):
     """None where the configuration has no `prices`."""
     turns: list[TurnResult] = []
     """The turns of a conversation, as far as it came; empty for a case of one input."""
+    skipped_by: SkipKind | None = None
+    """What kept the case from being run; None for one that was."""
+    skip_reason: str | None = None
+    """Why the case was not run; None for one that was."""
 
     @property
     def rows(self) -> list[MetricResult]:
@@ -170,14 +189,18 @@ class TestResult(Model):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> "TestResult":
-        if self.passed != (self.outcome is Outcome.PASSED):
+        if self.passed != self.outcome.is_pass:
             raise ValueError(f"passed={self.passed} contradicts outcome={self.outcome}")
+        if (self.skip_reason is not None) != (self.outcome is Outcome.SKIPPED):
+            raise ValueError(f"skip_reason contradicts outcome={self.outcome}")
         return self
 
     def reasons(self) -> list[str]:
         """Why the test did not pass, one line each; empty for one that did."""
         if self.passed:
             return []
+        if self.skip_reason is not None:
+            return [self.skip_reason]
         lines = [*self.errors]
         for number, turn in enumerate(self.turns, 1):
             lines += [f"turn {number}: {reason}" for reason in _reasons(turn)]
@@ -212,9 +235,15 @@ class ReportSummary(Model):
 
     total_tests: Count
     passed: Count
+    """Every test that passed in the end, the flaky ones included."""
     failed: Count
-    """Every test that did not pass; `outcomes` says why."""
+    """Every test that ran and did not pass; `outcomes` says why."""
+    flaky: Count = 0
+    """Those of the passed ones that did not pass every time."""
+    skipped: Count = 0
+    """Every test that was not run."""
     pass_rate: float = Field(ge=0, le=100)
+    """Of the tests that ran."""
     total_duration_ms: Count
     """Sum over the tests."""
     wall_time_ms: Count = 0
@@ -236,8 +265,10 @@ class ReportSummary(Model):
 
     @model_validator(mode="after")
     def _adds_up(self) -> "ReportSummary":
-        if self.passed + self.failed != self.total_tests:
-            raise ValueError("passed + failed is not total_tests")
+        if self.passed + self.failed + self.skipped != self.total_tests:
+            raise ValueError("passed + failed + skipped is not total_tests")
+        if self.flaky > self.passed:
+            raise ValueError("more tests are flaky than passed")
         return self
 
 
@@ -258,12 +289,19 @@ class TestReport(Model):
     """Whether the run was stopped before every case had run."""
     stopped: str | None = None
     """Why the run gave up before every case had run; None if it did not."""
+    stopped_by: StopKind | None = None
+    """What made it give up, in a word."""
     planned_tests: Count | None = None
     """How many cases the run set out to run."""
     selection: Selection | None = None
     """What was chosen of the cases; None if the run set out to run them all."""
     notes: list[str] = []
     """What a reader must know to trust the verdicts."""
+
+    @property
+    def ran(self) -> int:
+        """How many tests were run."""
+        return self.summary.total_tests - self.summary.skipped
 
     @model_validator(mode="after")
     def _counts_its_results(self) -> "TestReport":

@@ -156,5 +156,5 @@ def test_a_failed_result_tells_every_reason():
 
 
 def test_a_summary_must_add_up():
-    with pytest.raises(ValidationError, match="passed \\+ failed is not total_tests"):
+    with pytest.raises(ValidationError, match="passed \\+ failed \\+ skipped is not total_tests"):
         ReportSummary(total_tests=3, passed=1, failed=1, pass_rate=50, total_duration_ms=1)

@@ -18,7 +18,7 @@ from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.git import commit_of
 from holodeck.lib.records.journal import Journal
 from holodeck.models.base import Model
-from holodeck.models.record import CaseFinished, Event, RunFinished, RunStarted
+from holodeck.models.record import CaseFinished, CaseSkipped, Event, RunFinished, RunStarted
 
 if TYPE_CHECKING:
     from holodeck.lib.redact import Redactor
@@ -102,7 +102,10 @@ class Recorder:
 
     def add(self, index: int, result: "TestResult") -> None:
         """Write the result of the case at that place in the file."""
-        self._journal.append(line_of(self._finished(index, result)))
+        if result.skip_reason is not None:
+            self._journal.append(line_of(CaseSkipped(index=index, result=result)))
+        else:
+            self._journal.append(line_of(self._finished(index, result)))
 
     def end(self, report: "TestReport", exit_code: int) -> None:
         """Write how the run ended, and close the file."""
@@ -113,6 +116,7 @@ class Recorder:
                     exit_code=exit_code,
                     interrupted=report.interrupted,
                     stopped=report.stopped,
+                    stopped_by=report.stopped_by,
                     planned_tests=report.planned_tests,
                     environment=report.environment,
                     libraries=_libraries(),

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -15,6 +15,7 @@ from holodeck.models.record import (
     EVENTS,
     SCHEMA_VERSION,
     CaseFinished,
+    CaseSkipped,
     Event,
     RunFinished,
     RunStarted,
@@ -39,6 +40,8 @@ class Run:
     is_running: bool = False
     warnings: tuple[str, ...] = ()
     """Lines that were left out, and why."""
+    skipped: Mapping[int, CaseSkipped] = field(default_factory=dict)
+    """The cases that were not run by their place in the file."""
 
     @property
     def id(self) -> str:
@@ -88,6 +91,7 @@ def read_run(path: Path) -> Run:
         ended=_last(events, RunFinished),
         is_running=is_running,
         warnings=tuple(warnings),
+        skipped={one.index: one for one in events if isinstance(one, CaseSkipped)},
     )
 
 

@@ -25,6 +25,7 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import Agent
@@ -42,13 +43,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
-
-MOST_REFUSALS = 3
-"""So many calls in a row that a provider refuses for good end the run."""
-
-
-class _HopelessError(Exception):
-    """No further case can succeed."""
 
 
 class TestExecutor:
@@ -126,7 +120,7 @@ class TestExecutor:
         self.selection: Selection | None = None
         self.on_result: Callable[[int, TestResult], None] | None = None
         self._results: dict[int, TestResult] = {}
-        self._refusals = 0
+        self._stop: Stop | None = None
         self._stopped: str | None = None
         self._started = time.perf_counter()
 
@@ -156,10 +150,11 @@ class TestExecutor:
         self._results = {
             index: priced(one, self.agent_config) for index, one in self.carried_over.items()
         }
-        self._refusals, self._stopped = 0, None
+        self._stop, self._stopped = None, None
         self._started = time.perf_counter()
+        self._skip(skipped_as_told)
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
-            if len(self._results) < len(self.cases):
+            if self._left:
                 await self._run_on_backend()
             report = self.report()
             passed = report.summary.failed == 0
@@ -198,18 +193,37 @@ class TestExecutor:
 
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
-        cases = enumerate(self.cases)
-        waiting = iter([(index, case) for index, case in cases if index not in self._results])
+        waiting, brakes = iter(self._left), Brakes()
         try:
             async with self._run_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):
-                    group.create_task(self._work(waiting, backend))
+                    group.create_task(self._work(waiting, backend, brakes))
         except BaseExceptionGroup as errors:
             first = _first(errors)
-            if not isinstance(first, _HopelessError):
+            if not isinstance(first, Stopped):
                 raise first from None
-            self._stopped = str(first)
-            logger.error("%s", first)  # noqa: TRY400 - a verdict about the run, not a fault
+            self._give_up(first.stop)
+
+    @property
+    def _left(self) -> list[tuple[int, TestCaseModel]]:
+        """The cases without a result, each with its place."""
+        return [one for one in enumerate(self.cases) if one[0] not in self._results]
+
+    def _give_up(self, stop: Stop) -> None:
+        """List the cases that the run did not come to."""
+        left = len(self._left)
+        if left == 0:
+            return
+        self._stop, self._stopped = stop, stop.told(left)
+        logger.error("%s", self._stopped)
+        self._skip(stop.row)
+
+    def _skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
+        """Take the row instead of a run for each case left that gets one."""
+        for index, case in self._left:
+            result = row(case)
+            if result is not None:
+                self._keep(index, result)
 
     @asynccontextmanager
     async def _run_limit(self) -> AsyncIterator[None]:
@@ -221,12 +235,8 @@ class TestExecutor:
         except TimeoutError:
             if not limit.expired():
                 raise
-            left = len(self.cases) - len(self._results)
-            self._stopped = (
-                f"the run's time limit of {self.config.run_timeout:g} s is over; "
-                f"{left} cases are not run"
-            )
-            logger.error("%s", self._stopped)  # noqa: TRY400 - a verdict about the run
+            told = f"the run's time limit of {self.config.run_timeout:g} s is over"
+            self._give_up(Stop("run_timeout", told))
 
     def _most_at_once(self) -> int:
         """Cases that may run at once.
@@ -244,7 +254,7 @@ class TestExecutor:
         return 1 if self._is_injected or is_users_code else MOST_SLOTS
 
     async def _work(
-        self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend
+        self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend, brakes: Brakes
     ) -> None:
         for index, case in waiting:
             if self.on_test_start is not None:
@@ -259,18 +269,15 @@ class TestExecutor:
                 time_limit_s=self.config.case_timeout,
             )
             result = priced(await run.result(), self.agent_config)
-            self._results[index] = result
-            if self.on_result is not None:
-                self.on_result(index, result)
-            if self.progress_callback is not None:
-                self.progress_callback(result)
-            self._refusals = self._refusals + 1 if run.is_hopeless else 0
-            if self._refusals >= MOST_REFUSALS:
-                left = len(self.cases) - len(self._results)
-                raise _HopelessError(
-                    f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused, so the "
-                    f"other {left} cases are not run"
-                )
+            self._keep(index, result)
+            brakes.watch(result, is_hopeless=run.is_hopeless)
+
+    def _keep(self, index: int, result: TestResult) -> None:
+        self._results[index] = result
+        if self.on_result is not None:
+            self.on_result(index, result)
+        if self.progress_callback is not None:
+            self.progress_callback(result)
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """The report of the results so far."""
@@ -285,6 +292,7 @@ class TestExecutor:
             environment=self._environment(),
             interrupted=interrupted,
             stopped=self._stopped,
+            stopped_by=self._stop.kind if self._stop else None,
             planned_tests=len(self.cases),
             selection=self.selection,
             notes=self._gradebook.bench.notes,

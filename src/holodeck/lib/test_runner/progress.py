@@ -16,7 +16,8 @@ _NAME_LIMIT = 120
 _REASON_LIMIT = 300
 _REASONS_SHOWN = 3
 _RULE = "=" * 60
-_NOT_PASSED = (
+_NOT_JUST_PASSED = (
+    ("Flaky", (Outcome.FLAKY,)),
     ("Failed", (Outcome.FAILED,)),
     ("Errors", (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)),
     ("Unchecked", (Outcome.UNCHECKED,)),
@@ -33,12 +34,16 @@ _PASS = _Mark("PASS", "✓", ANSIColors.GREEN)
 _FAIL = _Mark("FAIL", "✗", ANSIColors.RED)
 _ERROR = _Mark("ERROR", "⚠", ANSIColors.YELLOW)
 _UNCHECKED = _Mark("UNCHECKED", "?", ANSIColors.YELLOW)
+_FLAKY = _Mark("FLAKY", "≈", ANSIColors.YELLOW)
+_SKIPPED = _Mark("SKIPPED", "-", ANSIColors.YELLOW)
 _MARKS = {
     Outcome.PASSED: _PASS,
     Outcome.FAILED: _FAIL,
     Outcome.AGENT_ERROR: _ERROR,
     Outcome.METRIC_ERROR: _ERROR,
     Outcome.UNCHECKED: _UNCHECKED,
+    Outcome.FLAKY: _FLAKY,
+    Outcome.SKIPPED: _SKIPPED,
 }
 
 
@@ -58,6 +63,8 @@ class ProgressIndicator(SpinnerMixin):
         self.current_test = 0
         self.passed = 0
         self.failed = 0
+        self.skipped = 0
+        self.unreached = 0
         self.quiet = quiet
         self.verbose = verbose
         self.selection: Selection | None = None
@@ -77,7 +84,9 @@ class ProgressIndicator(SpinnerMixin):
         self.current_test += 1
         self.test_results.append(result)
         self.passed += result.passed
-        self.failed += not result.passed
+        self.skipped += result.skipped_by == "skip"
+        self.unreached += result.skipped_by not in {None, "skip"}
+        self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         self._forget(result.test_name)
 
     def _forget(self, name: str | None) -> None:
@@ -114,11 +123,13 @@ class ProgressIndicator(SpinnerMixin):
     def get_progress_line(self) -> str:
         """The line of the last finished test; empty when quiet and before there is one.
 
+        A test that the run did not come to has none: the summary counts them.
+
         `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere.
         """
-        if self.quiet or not self.test_results:
+        result = self._shown_last()
+        if result is None:
             return ""
-        result = self.test_results[-1]
         place = f"Test {self.current_test}/{self.total_tests}"
         place = f"{place}:" if is_tty() else f"[{place}]"
         parts = (place, _mark(_MARKS[result.outcome]), _shown(result.test_name), self._took(result))
@@ -126,13 +137,21 @@ class ProgressIndicator(SpinnerMixin):
 
     def get_reason_lines(self) -> list[str]:
         """Why the last test did not pass, indented: at most three lines unless verbose."""
-        if self.quiet or not self.test_results:
+        result = self._shown_last()
+        if result is None:
             return []
-        reasons = self.test_results[-1].reasons()
+        reasons = result.reasons()
         shown = reasons if self.verbose else reasons[:_REASONS_SHOWN]
         lines = [f"    {one_line(reason, _REASON_LIMIT)}" for reason in shown]
         hidden = len(reasons) - len(shown)
         return [*lines, f"    … and {hidden} more (--verbose shows all)"] if hidden else lines
+
+    def _shown_last(self) -> TestResult | None:
+        """The last result, if it is one to be shown by itself."""
+        if self.quiet or not self.test_results:
+            return None
+        last = self.test_results[-1]
+        return last if last.skipped_by in {None, "skip"} else None
 
     def get_summary(self) -> str:
         """The run in a few lines; with `verbose`, every test and metric too."""
@@ -146,14 +165,17 @@ class ProgressIndicator(SpinnerMixin):
         return self.get_summary() if finished else self.get_progress_line()
 
     def _summary_lines(self) -> Iterator[str]:
-        rate = percent(100 * self.passed / self.total_tests, 1)
-        yield f"{self._verdict()}Test Results: {self.passed}/{self.total_tests} passed ({rate})"
+        wanted = self.total_tests - self.skipped
+        rate = percent(100 * self.passed / wanted, 1) if wanted else "all are skipped"
+        yield f"{self._verdict()}Test Results: {self.passed}/{wanted} passed ({rate})"
         outcomes = Counter(result.outcome for result in self.test_results)
-        for title, kinds in _NOT_PASSED:
+        for title, kinds in _NOT_JUST_PASSED:
             if count := sum(outcomes[kind] for kind in kinds):
                 yield f"  {title}: {count}"
-        if self.current_test < self.total_tests:
-            yield f"  Not run: {self.total_tests - self.current_test}"
+        if self.skipped:
+            yield f"  Skipped: {self.skipped}"
+        if not_run := self.total_tests - self.current_test + self.unreached:
+            yield f"  Not run: {not_run}"
         if self.selection is not None:
             yield f"  Selected: {one_line(str(self.selection), _REASON_LIMIT)}"
         yield f"  Duration: {self._elapsed():.2f}s"
@@ -166,7 +188,7 @@ class ProgressIndicator(SpinnerMixin):
     def _verdict(self) -> str:
         if not is_tty():
             return ""
-        if self.passed == self.total_tests:
+        if 0 < self.passed == self.total_tests - self.skipped:
             return colorize("✓", ANSIColors.GREEN) + " "
         return colorize("⚠", ANSIColors.RED) + " "
 

@@ -5,12 +5,14 @@ from datetime import datetime
 from holodeck import __version__
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner.summary import summarize
+from holodeck.models.record import CaseFinished, CaseSkipped
 from holodeck.models.test_result import TestReport, TestResult
 
 
 def report_of(run: Run) -> TestReport:
     """The report of the results that the record holds; of a killed run, those until then."""
-    results = [one.result for one in run.finished.values()]
+    lines: dict[int, CaseFinished | CaseSkipped] = {**run.skipped, **run.finished}
+    results = [lines[index].result for index in sorted(lines)]
     started, ended = run.started, run.ended
     return TestReport(
         agent_name=started.agent_name if started else "unknown",
@@ -22,6 +24,7 @@ def report_of(run: Run) -> TestReport:
         environment=ended.environment if ended else {},
         interrupted=ended is None or ended.interrupted,
         stopped=_stopped(run),
+        stopped_by=run.ended.stopped_by if run.ended else None,
         planned_tests=run.planned,
         selection=started.selection if started else None,
     )
@@ -31,7 +34,7 @@ def _stopped(run: Run) -> str | None:
     """Why results are missing: as the run said, or because the record is damaged."""
     if run.ended is None:
         return None
-    lost = run.ended.summary.total_tests - len(run.finished)
+    lost = run.ended.summary.total_tests - len(run.finished) - len(run.skipped)
     if lost > 0:
         return f"the record is damaged: {lost} of its results cannot be read"
     return run.ended.stopped

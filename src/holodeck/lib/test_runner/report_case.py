@@ -20,6 +20,8 @@ STATUS = {
     Outcome.AGENT_ERROR: "⚠️ ERROR",
     Outcome.METRIC_ERROR: "⚠️ ERROR",
     Outcome.UNCHECKED: "❔ UNCHECKED",
+    Outcome.FLAKY: "🎲 FLAKY",
+    Outcome.SKIPPED: "⏭️ SKIPPED",
 }
 _PART = "####"
 """Heads a part of a case; a part of a turn stands one level below."""
@@ -32,6 +34,10 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
     """The lines about the test; `number` counts from 1 and names the anchor."""
     yield from (f'<a id="{anchor(number)}"></a>', "")
     yield from (f"### Test: {display_name(result)} {STATUS[result.outcome]}", "")
+    if result.skip_reason is not None:
+        yield from ("**Input:**", "", *fenced(result.test_input), "")
+        yield from (f"**Skipped:** {inline(result.skip_reason, 2_000)}", "")
+        return
     if result.turns:
         yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
         yield from _conversation(result)

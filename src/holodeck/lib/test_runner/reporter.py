@@ -1,14 +1,14 @@
 """The Markdown report of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import code, inline, table
 from holodeck.lib.test_runner.report_case import STATUS, anchor, case_section, display_name
 from holodeck.lib.text import percent
-from holodeck.models.test_result import Outcome, ReportSummary, TestReport
+from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
 
-_FAILURES_LISTED = 100
+_MOST_LISTED = 100
 
 
 def generate_markdown_report(report: TestReport) -> str:
@@ -27,7 +27,7 @@ def generate_markdown_report(report: TestReport) -> str:
 
 def _document(report: TestReport) -> Iterator[str]:
     yield from _head(report)
-    yield from _failures(report)
+    yield from _remarkable(report)
     yield from ("## Summary", "", *_summary_table(report.summary), "")
     yield from _averages(report)
     yield from ("---", "", "## Test Results", "")
@@ -43,7 +43,7 @@ def _head(report: TestReport) -> Iterator[str]:
     if report.interrupted:
         planned = report.planned_tests
         of_all = "" if planned is None else f" of {planned}"
-        yield from (f"**Interrupted: {len(report.results)}{of_all} tests ran.**", "")
+        yield from (f"**Interrupted: {report.ran}{of_all} tests ran.**", "")
     if report.stopped is not None:
         yield from (f"**Stopped: {inline(report.stopped)}**", "")
     if report.selection is not None:
@@ -59,20 +59,29 @@ def _head(report: TestReport) -> Iterator[str]:
     yield ""
 
 
-def _failures(report: TestReport) -> Iterator[str]:
-    failed = [
-        (number, result) for number, result in enumerate(report.results, 1) if not result.passed
-    ]
-    if not failed:
+def _remarkable(report: TestReport) -> Iterator[str]:
+    yield from _listed("Not Passed", report, _has_failed)
+    yield from _listed("Flaky", report, lambda one: one.outcome is Outcome.FLAKY)
+    yield from _listed("Skipped", report, lambda one: one.outcome is Outcome.SKIPPED)
+
+
+def _has_failed(result: TestResult) -> bool:
+    return not result.passed and result.outcome is not Outcome.SKIPPED
+
+
+def _listed(title: str, report: TestReport, belongs: Callable[[TestResult], bool]) -> Iterator[str]:
+    """The tests of one kind with their reasons, each a link to its section."""
+    found = [(number, one) for number, one in enumerate(report.results, 1) if belongs(one)]
+    if not found:
         return
-    yield from ("## Not Passed", "")
-    for number, result in failed[:_FAILURES_LISTED]:
+    yield from (f"## {title}", "")
+    for number, result in found[:_MOST_LISTED]:
         symbol = STATUS[result.outcome].split()[0]
         reasons = result.reasons()
         why = f": {inline(reasons[0])}" if reasons else ""
         yield f"- {symbol} [{display_name(result)}](#{anchor(number)}){why}"
-    if len(failed) > _FAILURES_LISTED:
-        yield f"- … and {len(failed) - _FAILURES_LISTED} more"
+    if len(found) > _MOST_LISTED:
+        yield f"- … and {len(found) - _MOST_LISTED} more"
     yield ""
 
 
@@ -86,8 +95,9 @@ _KINDS = (
 def _summary_table(summary: ReportSummary) -> list[str]:
     rows = [
         ("Total Tests", str(summary.total_tests)),
-        ("Passed", str(summary.passed)),
+        ("Passed", _passed(summary)),
         ("Failed", _failed(summary)),
+        *([("Skipped", str(summary.skipped))] if summary.skipped else []),
         ("Pass Rate", percent(summary.pass_rate, 2)),
         ("Total Duration", _duration(summary.total_duration_ms)),
         ("Wall Time", _duration(summary.wall_time_ms)),
@@ -102,6 +112,14 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     if summary.cost is not None:
         rows.append(("Cost", inline(in_words(summary.cost), 1_000)))
     return table(("Metric", "Value"), rows)
+
+
+def _passed(summary: ReportSummary) -> str:
+    return (
+        f"{summary.passed} (of these Flaky: {summary.flaky})"
+        if summary.flaky
+        else str(summary.passed)
+    )
 
 
 def _failed(summary: ReportSummary) -> str:
@@ -145,7 +163,8 @@ def _standard_error(summary: ReportSummary, name: str) -> str:
 def _last_line(summary: ReportSummary) -> str:
     passed = f"✅ **{summary.passed} tests passed**" if summary.passed else "**0 tests passed**"
     failed = f"❌ **{summary.failed} tests failed**" if summary.failed else "**0 tests failed**"
-    return f"{passed} | {failed} | **Pass Rate: {percent(summary.pass_rate, 2)}**"
+    skipped = f" | ⏭️ **{summary.skipped} tests skipped**" if summary.skipped else ""
+    return f"{passed} | {failed}{skipped} | **Pass Rate: {percent(summary.pass_rate, 2)}**"
 
 
 def _duration(elapsed_ms: int) -> str:

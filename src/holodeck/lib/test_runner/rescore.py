@@ -12,6 +12,7 @@ from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.stopping import skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.verdict import together, verdict
@@ -46,6 +47,10 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     left = _by_question(run)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
+        skipped = skipped_as_told(case)
+        if skipped is not None:
+            results.append(skipped)
+            continue
         answers = left.get(_question(case, redact))
         if not answers or not _fits(answers[0], case):
             ungraded.append(case.name or f"#{index + 1}")
@@ -63,6 +68,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "holodeck_version": holodeck.__version__,
         "interrupted": False,
         "stopped": f"{len(ungraded)} cases have no recorded answer" if ungraded else None,
+        "stopped_by": None,
         "planned_tests": len(agent.test_cases or []),
         "notes": gradebook.bench.notes,
     }

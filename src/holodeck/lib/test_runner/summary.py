@@ -17,16 +17,20 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
     computed are counted beside it in `metrics_errored`.
     """
     passed = sum(result.passed for result in results)
+    outcomes = Counter(str(result.outcome) for result in results)
+    ran = len(results) - outcomes[Outcome.SKIPPED]
     rows = [row for result in results for row in result.rows]
     scores = _scores_by_metric(rows)
     return ReportSummary(
         total_tests=len(results),
         passed=passed,
-        failed=len(results) - passed,
-        pass_rate=100 * passed / len(results) if results else 0,
+        failed=ran - passed,
+        flaky=outcomes[Outcome.FLAKY],
+        skipped=outcomes[Outcome.SKIPPED],
+        pass_rate=100 * passed / ran if ran else 0,
         total_duration_ms=sum(result.execution_time_ms for result in results),
         wall_time_ms=wall_time_ms,
-        outcomes=dict(Counter(str(result.outcome) for result in results)),
+        outcomes=dict(outcomes),
         metrics_evaluated={name: len(found) for name, found in scores.items()},
         metrics_errored=dict(Counter(row.metric_name for row in rows if row.score is None)),
         average_scores={name: _mean(found) for name, found in scores.items()},
@@ -75,12 +79,12 @@ def exit_code(report: TestReport) -> ExitCode:
     """What the run tells the shell: 130, 3, 4, 1, 5 or 0, and the first that applies wins.
 
     What could not be decided outranks what failed: as long as agents or metrics break, the number
-    of failures is not known. 5 is for a run that tested nothing, left a case unchecked, or gave up
-    before it came to all.
+    of failures is not known. 5 is for a run that tested nothing, all being skipped included, left
+    a case unchecked, or gave up before it came to all.
     """
     if report.interrupted:
         return ExitCode.INTERRUPTED
-    if not report.results:
+    if not report.ran:
         return ExitCode.NOTHING_SELECTED
     seen = {result.outcome for result in report.results}
     otherwise = ExitCode.PASSED if report.stopped is None else ExitCode.NOTHING_SELECTED

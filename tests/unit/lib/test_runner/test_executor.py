@@ -10,34 +10,9 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.summary import exit_code
-from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Attempt, Outcome
-
-
-def contains(text, **options):
-    return {"metric": "contains", "value": text} | options
-
-
-def an_agent(*cases, **fields):
-    raw = {
-        "name": "scripted",
-        "model": {"provider": "openai", "name": "none"},
-        "instructions": {"inline": "x"},
-        "test_cases": list(cases),
-    }
-    return Agent.model_validate(raw | fields)
-
-
-def executor_of(tmp_path, agent, backend, *, parallel=1, **rest):
-    limits = ExecutionConfig(parallel_test_cases=parallel, file_timeout=10)
-    return TestExecutor(
-        str(tmp_path / "agent.yaml"),
-        agent_config=agent,
-        resolved_execution_config=limits,
-        backend=backend,
-        **rest,
-    )
+from support.agents import an_agent, contains, executor_of
 
 
 async def run_one(tmp_path, answer, case, **fields):
@@ -458,5 +433,8 @@ async def test_a_run_that_takes_too_long_keeps_what_it_has(tmp_path):
 
     report = await executor.execute_tests()
 
-    assert [result.test_input for result in report.results] == ["fast"]
-    assert report.stopped == "the run's time limit of 0.2 s is over; 2 cases are not run"
+    told = "the run's time limit of 0.2 s is over"
+    assert [result.outcome for result in report.results] == ["passed", "skipped", "skipped"]
+    assert [result.skip_reason for result in report.results] == [None, told, told]
+    assert report.stopped == f"{told}, so the other 2 cases are not run"
+    assert report.stopped_by == "run_timeout"

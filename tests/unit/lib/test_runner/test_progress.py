@@ -58,6 +58,8 @@ def after(*results, total=None, **options):
         (Outcome.AGENT_ERROR, "[Test 1/5] ERROR greets (1.23s)"),
         (Outcome.METRIC_ERROR, "[Test 1/5] ERROR greets (1.23s)"),
         (Outcome.UNCHECKED, "[Test 1/5] UNCHECKED greets (1.23s)"),
+        (Outcome.FLAKY, "[Test 1/5] FLAKY greets (1.23s)"),
+        (Outcome.SKIPPED, "[Test 1/5] SKIPPED greets (1.23s)"),
     ],
 )
 @on_pipe

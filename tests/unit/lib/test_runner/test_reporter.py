@@ -83,6 +83,8 @@ def test_the_status_is_in_the_heading():
         "agent_error ⚠️ ERROR",
         "metric_error ⚠️ ERROR",
         "unchecked ❔ UNCHECKED",
+        "flaky 🎲 FLAKY",
+        "skipped ⏭️ SKIPPED",
     ]
 
 

@@ -69,11 +69,33 @@ def test_a_run_without_tests_has_a_summary():
         ([Outcome.METRIC_ERROR, Outcome.AGENT_ERROR, FAILED], ExitCode.EXECUTION),
         ([PASSED, Outcome.UNCHECKED], ExitCode.NOTHING_SELECTED),
         ([Outcome.UNCHECKED, FAILED], ExitCode.TEST_FAILED),
+        ([Outcome.FLAKY], ExitCode.PASSED),
+        ([PASSED, Outcome.SKIPPED], ExitCode.PASSED),
+        ([Outcome.SKIPPED], ExitCode.NOTHING_SELECTED),
     ],
-    ids=["none", "passed", "failed", "metric", "agent", "unchecked", "failed-unchecked"],
+    ids=[
+        "none",
+        "passed",
+        "failed",
+        "metric",
+        "agent",
+        "unchecked",
+        "failed-unchecked",
+        "flaky",
+        "passed-skipped",
+        "skipped",
+    ],
 )
 def test_the_exit_code_is_that_of_the_worst_outcome(outcomes, code):
     assert exit_code(a_run(*outcomes)) is code
+
+
+def test_skipped_tests_are_counted_and_have_no_part_in_the_pass_rate():
+    summary = a_run(PASSED, Outcome.FLAKY, FAILED, Outcome.SKIPPED).summary
+
+    assert (summary.total_tests, summary.passed, summary.failed) == (4, 2, 1)
+    assert (summary.flaky, summary.skipped) == (1, 1)
+    assert summary.pass_rate == pytest.approx(66.667, abs=0.001)
 
 
 def test_an_interrupted_run_is_never_a_success():

@@ -1,0 +1,76 @@
+"""Why a run ends before every case has run, and the rows of the cases that it did not come to."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
+
+MOST_REFUSALS = 3
+"""So many calls in a row that a provider refuses for good end the run."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Why no further case is run."""
+
+    kind: StopKind
+    reason: str
+
+    def told(self, left: int) -> str:
+        """The reason with what it means for the `left` cases that have no result."""
+        cases = "other case is" if left == 1 else f"other {left} cases are"
+        return f"{self.reason}, so the {cases} not run"
+
+    def row(self, case: TestCaseModel) -> TestResult:
+        """The result of a case that the run did not come to."""
+        return skipped(case, self.kind, self.reason)
+
+
+class Stopped(Exception):
+    """Raised where a run is to end at once, with what is under way."""
+
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.reason)
+        self.stop = stop
+
+
+class Brakes:
+    """Watches the results of a run for reasons to end it."""
+
+    def __init__(self) -> None:
+        self._refusals = 0
+
+    def watch(self, result: TestResult, *, is_hopeless: bool) -> None:
+        """Take note of a result; raises Stopped if it was one too many.
+
+        `is_hopeless` says that every other case will fail like this one.
+        """
+        self._refusals = self._refusals + 1 if is_hopeless else 0
+        if self._refusals >= MOST_REFUSALS:
+            refused = f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused"
+            raise Stopped(Stop("refused", refused))
+
+
+def skipped_as_told(case: TestCaseModel) -> TestResult | None:
+    """The result of a case that says of itself to be skipped; None for any other."""
+    return None if case.skip is None else skipped(case, "skip", case.skip)
+
+
+def skipped(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult:
+    """The result of a case that was not run."""
+    return TestResult(
+        test_name=case.name,
+        test_id=case.id,
+        suite=case.suite,
+        tags=case.tags,
+        test_input=case.said,
+        expected_tools=case.expected_tools,
+        ground_truth=case.ground_truth,
+        passed=False,
+        outcome=Outcome.SKIPPED,
+        skipped_by=by,
+        skip_reason=reason,
+        execution_time_ms=0,
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )
