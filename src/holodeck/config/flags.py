@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from holodeck.config.nodes import short
 from holodeck.config.problems import wanted
-from holodeck.config.settings import Declared, settings
+from holodeck.config.settings import Declared, contradiction, settings
 from holodeck.models.config import ExecutionConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -72,7 +72,10 @@ def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
     """The settings among a command's arguments, each knowing its flag."""
     given = {field: values[field] for field in settings() if values.get(field) is not None}
     sources = {field: _source(settings()[field], value) for field, value in given.items()}
-    return ExecutionConfig(**given).with_sources(sources)
+    try:
+        return ExecutionConfig(**given).with_sources(sources)
+    except ValidationError as error:
+        raise click.UsageError(contradiction(error)) from error
 
 
 def _source(declared: Declared, value: Any) -> str:

@@ -4,7 +4,7 @@ import difflib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -78,18 +78,46 @@ def resolve(
     The result knows the source of each value. Raises ConfigError for a bad variable, even one that
     a layer overrules.
     """
-    values: dict[str, Any] = {}
-    sources: dict[str, str] = {}
+    found = {one.field: _found(one, layers, env, defaults or {}) for one in settings().values()}
     for declared in settings().values():
-        from_env = _from_environment(declared, env)
-        default = (defaults or {}).get(declared.field, declared.setting.default)
-        found = (
-            next((found for layer in layers if (found := layer.value(declared))), None)
-            or from_env
-            or (default, "default")
-        )
-        values[declared.field], sources[declared.field] = found
-    return ExecutionConfig(**values).with_sources(sources)
+        rival = declared.setting.rival
+        if rival is not None and found[rival].rank < found[declared.field].rank:
+            found[declared.field] = _Found(len(layers) + 1, declared.setting.default, "default")
+    try:
+        config = ExecutionConfig(**{field: one.value for field, one in found.items()})
+    except ValidationError as error:  # two variables that contradict each other
+        raise ConfigError("HOLODECK_*", contradiction(error)) from error
+    return config.with_sources({field: one.source for field, one in found.items()})
+
+
+def contradiction(error: ValidationError) -> str:
+    """What settings that are right by themselves have against each other."""
+    return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+
+
+class _Found(NamedTuple):
+    """A value, how far from the user it was set, and what is said of where."""
+
+    rank: int
+    value: Any
+    source: str
+
+
+def _found(
+    declared: Declared,
+    layers: Sequence[Layer],
+    env: Mapping[str, str],
+    defaults: Mapping[str, Any],
+) -> _Found:
+    from_env = _from_environment(declared, env)
+    for rank, layer in enumerate(layers):
+        in_layer = layer.value(declared)
+        if in_layer is not None:
+            return _Found(rank, *in_layer)
+    if from_env is not None:
+        return _Found(len(layers), *from_env)
+    default = defaults.get(declared.field, declared.setting.default)
+    return _Found(len(layers) + 1, default, "default")
 
 
 def _from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, str] | None:

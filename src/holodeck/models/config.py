@@ -19,6 +19,8 @@ class Setting:
     default: Any
     help: str
     flags: tuple[str, ...] = ()
+    rival: str | None = None
+    """The field that says the same in another way; whichever is set nearer to the user holds."""
 
     @staticmethod
     def variable(field: str) -> str:
@@ -80,6 +82,24 @@ class ExecutionConfig(Model):
             ("--parallel", "-j"),
         ),
     ] = None
+    fail_fast: Annotated[
+        bool | None,
+        Setting(
+            False,
+            "End the run with the first test case that does not pass.",
+            ("--fail-fast", "-x"),
+            rival="maxfail",
+        ),
+    ] = None
+    maxfail: Annotated[
+        Annotated[int, Field(ge=1)] | None,
+        Setting(
+            None,
+            "End the run when so many test cases did not pass.",
+            ("--maxfail",),
+            rival="fail_fast",
+        ),
+    ] = None
     verbose: Annotated[
         bool | None, Setting(False, "Show every metric of every test.", ("--verbose", "-v"))
     ] = None
@@ -96,6 +116,12 @@ class ExecutionConfig(Model):
     ] = None
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _ends_after_one_number(self) -> "ExecutionConfig":
+        if self.fail_fast and self.maxfail is not None:
+            raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
+        return self
 
     def source_of(self, field: str) -> str:
         """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""

@@ -193,7 +193,7 @@ class TestExecutor:
 
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
-        waiting, brakes = iter(self._left), Brakes()
+        waiting, brakes = iter(self._left), Brakes(self.config)
         try:
             async with self._run_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):

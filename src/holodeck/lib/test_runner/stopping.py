@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
 
@@ -38,7 +39,9 @@ class Stopped(Exception):
 class Brakes:
     """Watches the results of a run for reasons to end it."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: ExecutionConfig) -> None:
+        self._most_failures = most_failures(settings)
+        self._failures = 0
         self._refusals = 0
 
     def watch(self, result: TestResult, *, is_hopeless: bool) -> None:
@@ -50,6 +53,19 @@ class Brakes:
         if self._refusals >= MOST_REFUSALS:
             refused = f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused"
             raise Stopped(Stop("refused", refused))
+        self._failures += not result.passed
+        if self._failures == self._most_failures:
+            raise Stopped(Stop("fail_fast", self._too_many(result)))
+
+    def _too_many(self, result: TestResult) -> str:
+        if self._failures > 1:
+            return f"{self._failures} cases did not pass (maxfail)"
+        return f"{result.test_name or result.test_input!r} did not pass (fail_fast)"
+
+
+def most_failures(settings: ExecutionConfig) -> int | None:
+    """So many cases that do not pass end the run; None for no end."""
+    return 1 if settings.fail_fast else settings.maxfail
 
 
 def skipped_as_told(case: TestCaseModel) -> TestResult | None:
