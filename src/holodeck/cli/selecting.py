@@ -8,6 +8,7 @@ import click
 from holodeck.cli.invocation import Invocation
 
 if TYPE_CHECKING:
+    from holodeck.lib.selection.past import Past
     from holodeck.lib.selection.request import Request
     from holodeck.models.agent import Agent
     from holodeck.models.selection import Selection
@@ -39,6 +40,13 @@ _OPTIONS = (
     ),
     click.option(
         "--id", "ids", metavar="ID", multiple=True, help="Run the case with this id; repeatable."
+    ),
+    click.option(
+        "--last-failed", is_flag=True, help="Run the cases that did not pass when they last ran."
+    ),
+    click.option("--new", is_flag=True, help="Run the cases that no recorded run has a result of."),
+    click.option(
+        "--failed-first", is_flag=True, help="Begin with the cases that did not pass last time."
     ),
     click.option(
         "--limit",
@@ -78,17 +86,34 @@ def request_of(options: Mapping[str, Any]) -> "Request":
     from holodeck.lib.selection.request import Request, Shard
 
     shard, keyword = options["shard"], options["keyword"]
+    if shard is not None:
+        _refuse_moving_shards(options)
     return Request(
         ids=options["ids"],
         suites=options["suites"],
         tags=options["tags"],
         excluded_tags=options["excluded_tags"],
         keyword=None if keyword is None else parse(keyword),
+        last_failed=options["last_failed"],
+        new=options["new"],
         seed=_seed(options),
+        failed_first=options["failed_first"],
         limit=options["limit"],
         shard=None if shard is None else Shard.parse(shard),
         allow_empty=options["allow_empty"],
     )
+
+
+def _refuse_moving_shards(options: Mapping[str, Any]) -> None:
+    """Earlier runs must not decide what the whole is that shards are parts of."""
+    moving = [name for name in ("last_failed", "new") if options[name]]
+    if options["failed_first"] and options["limit"] is not None:
+        moving.append("failed_first")
+    if moving:
+        flag = "--" + moving[0].replace("_", "-")
+        raise click.UsageError(
+            f"{flag} may mean other cases once another shard has run; leave out {flag} or --shard"
+        )
 
 
 def _seed(options: Mapping[str, Any]) -> int | None:
@@ -107,14 +132,27 @@ def _seed(options: Mapping[str, Any]) -> int | None:
 
 
 def selected(
-    agent: "Agent", request: "Request", invocation: Invocation
+    agent: "Agent", request: "Request", agent_config: str, invocation: Invocation
 ) -> "tuple[Agent, Selection | None]":
     """The agent with the chosen cases, and what was chosen; None if nothing was asked for."""
     from holodeck.lib.selection.choose import choose
 
     if not request.args():
         return agent, None
-    choice = choose(agent.test_cases or [], request)
+    past = past_cases(agent, agent_config, request.most_results) if request.asks_the_past else None
+    choice = choose(agent.test_cases or [], request, past)
     for warning in choice.warnings:
         click.echo(invocation.clean(f"WARNING: {warning}"), err=True)
     return agent.keeping(choice.places), choice.selection
+
+
+def past_cases(agent: "Agent", agent_config: str, most: int) -> "list[Past]":
+    """What the recorded runs know of each case from its latest results, `most` of them."""
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.history import Wanted, past_of
+    from holodeck.lib.records.shelf import Shelf
+
+    planned = fingerprint_of(agent).cases
+    currency = None if agent.prices is None else agent.prices.unit
+    wanted = Wanted(agent.name, agent_config, planned, currency)
+    return past_of(Shelf(agent.base_dir), wanted, most)

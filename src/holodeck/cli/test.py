@@ -83,13 +83,15 @@ def test(
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
     invocation = context.ensure_object(Invocation)
     request = request_of(options)
+    if resume is not None and (request.last_failed or request.new or request.failed_first):
+        raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
     targets = targets_for(outputs, report_format)
     agent, settings = _loaded(agent_config, cli_config(options), invocation)
     before = None if resume is None else Shelf(agent.base_dir).read(resume)
     if before is not None and not request.args():
         agent, selection = selected_again(agent, before)
     else:
-        agent, selection = selected(agent, request, invocation)
+        agent, selection = selected(agent, request, agent_config, invocation)
     if selection is not None:
         click.echo(invocation.clean(f"Running {selection}"), err=True)
     earlier = None

@@ -86,8 +86,11 @@ def test_a_part_that_broke_off_is_resumed_as_that_part(folder):
         (["--shard", "3/2"], "Configuration Error: --shard: found '3/2'"),
         (["--seed", "3"], "--seed says how to shuffle; add --shuffle"),
         (["--shuffle", "--shard", "1/2"], "every shard must shuffle alike"),
+        (["--new", "--shard", "1/2"], "--new may mean other cases once another shard has run"),
+        (["--failed-first", "-n", "2", "--shard", "1/2"], "--failed-first may mean other cases"),
+        (["--resume", "--last-failed"], "--resume repeats what the run had chosen"),
     ],
-    ids=["expression", "shard", "seed", "shuffled shard"],
+    ids=["expression", "shard", "seed", "shuffled", "new", "failed first", "resumed"],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_is_read(tmp_path, args, said):
     ran = run_cli("test", *args, cwd=tmp_path)
@@ -107,3 +110,21 @@ def test_chosen_cases_still_know_where_they_stand():
     assert chosen.keeping([1]).place("test_cases", 0) == "test_cases.0"
     assert chosen.place("evaluations", "model") == "evaluations.model"
     assert agent.keeping([1]).place("test_cases", 0) == "agent"
+
+
+def test_what_did_not_pass_can_be_run_alone_or_first(folder):
+    before = run_cli("test", "--last-failed", cwd=folder)
+    run_cli("test", "--tag", "smoke", cwd=folder)
+    new = run_cli("test", "--new", cwd=folder)
+    first = run_cli("test", "--failed-first", "-j", "1", cwd=folder)
+    (folder / "mine.py").write_text("def answer(text):\n    return 'hello'\n")
+    mended = run_cli("test", "--last-failed", cwd=folder)
+    after = run_cli("test", "--last-failed", cwd=folder)
+
+    assert "no recorded run has a result of these cases; run them first" in before.stderr
+    assert new.stdout.splitlines()[0] == "[Test 1/1] FAIL weather"
+    names = [line.split()[-1] for line in first.stdout.splitlines() if line.startswith("[Test")]
+    assert names == ["greets", "weather", "refund"]
+    assert (mended.code, "2/2 passed" in mended.stdout) == (0, True)
+    assert after.code == 5
+    assert "every case that a recorded run has run passed last time" in after.stderr

@@ -83,7 +83,7 @@ def _part(
     places: list[int], shard: Shard, cases: Sequence[TestCaseModel], past: Sequence[Past]
 ) -> tuple[list[int], str]:
     """The shard's own part, in the order of all, and the mark of the whole plan."""
-    parts = shards_of({at: past[at].duration_ms for at in places}, shard.count)
+    parts = shards_of({at: past[at].whole_run_ms for at in places}, shard.count)
     mark = mark_of(parts, {at: title_of(cases[at]) for at in places})
     mine = set(parts[shard.number - 1])
     return [at for at in places if at in mine], mark

@@ -9,6 +9,8 @@ from holodeck.lib.selection.expression import Expression
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
+RESULTS_FOR_A_MEDIAN = 3
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -54,6 +56,11 @@ class Request:
     def asks_the_past(self) -> bool:
         """Whether earlier runs decide."""
         return self.last_failed or self.new or self.failed_first or self.shard is not None
+
+    @property
+    def most_results(self) -> int:
+        """How many earlier results of a case are asked for: the last one, or some for a median."""
+        return RESULTS_FOR_A_MEDIAN if self.shard is not None else 1
 
     def args(self) -> list[str]:
         """The options that ask for this; what only allows or forbids nothing is left out."""

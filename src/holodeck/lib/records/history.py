@@ -1,0 +1,136 @@
+"""What the recorded runs tell of the present cases."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from holodeck.config.loader import DEFAULT_AGENT_FILE
+from holodeck.errors import ConfigError
+from holodeck.lib.records.recorder import FILE_NAME
+from holodeck.lib.records.run import Run, event_of, read_run
+from holodeck.lib.records.shelf import Shelf
+from holodeck.lib.selection.past import Past
+from holodeck.models.record import Event, PlannedCase, RunStarted
+from holodeck.models.test_result import TestResult
+
+logger = logging.getLogger(__name__)
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    result: TestResult
+    in_shard: bool
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Whose past is asked for."""
+
+    agent_name: str
+    agent_config_path: str
+    planned: Sequence[PlannedCase]
+    currency: str | None = None
+    """Costs in another one are unknown."""
+
+
+def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
+    """What is known of each planned case from its latest results, `most` of them.
+
+    Only runs of the same agent in the same file count. A case is the same one from run to run by
+    its id, else by suite and name, else by everything that stands in it.
+    """
+    seen: dict[Key, dict[str, _Seen]] = {one.key: {} for one in wanted.planned}
+    for run in shelf.ids():
+        lacking = {key for key, found in seen.items() if len(found) < most}
+        if not lacking:
+            break
+        path = shelf.folder / run / FILE_NAME
+        if _is_about(path, wanted, lacking):
+            _learn(path, seen, lacking)
+    return [_past(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
+
+
+def _is_about(path: Path, wanted: Wanted, lacking: set[Key]) -> bool:
+    """Whether the run set out to run one of these cases; only its first line is read."""
+    head = _head(path)
+    if isinstance(head, int):
+        logger.warning("%s was written by a later version; what it knows is left out", path)
+    return (
+        isinstance(head, RunStarted)
+        and head.agent_name == wanted.agent_name
+        and _file_name(head.agent_config_path) == _file_name(wanted.agent_config_path)
+        and any(one.key in lacking for one in head.cases)
+    )
+
+
+def _head(path: Path) -> Event | str | int:
+    """The first line, or why it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return event_of(file.readline())
+    except OSError as error:  # removed meanwhile, say
+        return str(error)
+
+
+def _file_name(path: str) -> str:
+    """The file that was meant, a folder meaning the agent.yaml in it."""
+    written = Path(path)
+    return written.name if written.suffix in {".yaml", ".yml"} else DEFAULT_AGENT_FILE
+
+
+def _learn(path: Path, seen: dict[Key, dict[str, _Seen]], lacking: set[Key]) -> None:
+    try:
+        run = read_run(path)
+    except ConfigError as error:
+        logger.warning("a run is left out of what is known of the cases: %s", error)
+        return
+    for key, result in _results(run):
+        if key in lacking:  # a resumed run holds results of the run before it once more
+            in_shard = run.started is not None and _is_shard(run.started)
+            seen[key].setdefault(result.timestamp, _Seen(result, in_shard))
+
+
+def _is_shard(started: RunStarted) -> bool:
+    return started.selection is not None and started.selection.shard is not None
+
+
+def _results(run: Run) -> Iterator[tuple[Key, TestResult]]:
+    """Every result; cases that were skipped have none."""
+    cases = run.started.cases if run.started else []
+    for index, one in run.finished.items():
+        if index < len(cases):
+            yield cases[index].key, one.result
+
+
+def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
+    if not seen:
+        return Past()
+    results = [one.result for one in seen]
+    return Past(
+        passed=results[0].passed,
+        duration_ms=_median(one.execution_time_ms for one in results),
+        whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),
+        agent_tokens=_median(one.token_usage.total_tokens for one in results if one.token_usage),
+        judge_calls=_median(sum(row.judge_calls for row in one.rows) for one in results),
+        judge_tokens=_median(_judge_tokens(one) for one in results),
+        cost=_median(_cost(one, currency) for one in results),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    """The median of what is known; None if nothing is."""
+    known = [one for one in values if one is not None]
+    return median(known) if known else None
+
+
+def _judge_tokens(result: TestResult) -> int:
+    return sum(row.judge_tokens.total_tokens for row in result.rows if row.judge_tokens)
+
+
+def _cost(result: TestResult, currency: str | None) -> float | None:
+    cost = result.cost
+    return None if cost is None or cost.currency != currency else cost.total
