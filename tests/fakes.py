@@ -11,6 +11,7 @@ from support.cli import (
     run_in_pty,
     start_cli,
     start_in_pty,
+    start_python_in_pty,
 )
 from support.folder import AgentFolder, case
 from support.screen import render
@@ -38,4 +39,5 @@ __all__ = [
     "run_in_pty",
     "start_cli",
     "start_in_pty",
+    "start_python_in_pty",
 ]

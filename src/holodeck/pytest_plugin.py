@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="args",
         default=[],
     )
+    parser.getgroup("holodeck").addoption(
+        "--holodeck-debug",
+        action="store_true",
+        help="ask a person at the terminal before the user of a scenario speaks; implies -s",
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    if early_config.known_args_namespace.holodeck_debug:
+        # A person needs the terminal as it is, and this is the last moment to say so.
+        early_config.known_args_namespace.capture = "no"
+    yield
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "agent_test: tests an agent; select with -m agent_test")
     scenarios = config.stash[_KEY] = Scenarios()
     config.add_cleanup(watch(scenarios.note))
+    if config.getoption("holodeck_debug"):
+        config.add_cleanup(_debugging(config))
+
+
+def _debugging(config: pytest.Config) -> Callable[[], None]:
+    """Debug every scenario from now on; gives what ends that. Raises UsageError."""
+    if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
+        raise pytest.UsageError("--holodeck-debug: one test at a time; leave out -n")
+    # Imported here because most test runs debug nothing.
+    from holodeck.lib.ui.asking import missing_terminal  # noqa: PLC0415
+    from holodeck.scenario.config import ScenarioConfig  # noqa: PLC0415
+
+    missing = missing_terminal()
+    if missing is not None:
+        raise pytest.UsageError(f"--holodeck-debug needs a terminal, and {missing} is none")
+    before = ScenarioConfig.default_config
+    ScenarioConfig.configure(debug=True)
+
+    def end() -> None:
+        ScenarioConfig.default_config = before
+
+    return end
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

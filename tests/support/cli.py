@@ -204,7 +204,13 @@ class RunningInTerminal:
     """A started command whose three streams are a terminal; leaving the block ends it."""
 
     def __init__(
-        self, args: tuple[str, ...], *, cwd: Path, env: Environment | None, size: tuple[int, int]
+        self,
+        args: tuple[str, ...],
+        *,
+        cwd: Path,
+        env: Environment | None,
+        size: tuple[int, int],
+        command: tuple[str, ...] = COMMAND,
     ) -> None:
         self.size = size
         self.raw = bytearray()
@@ -213,7 +219,7 @@ class RunningInTerminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         with interruptible():
             self.process = subprocess.Popen(
-                [*COMMAND, *args],
+                [*command, *args],
                 cwd=cwd,
                 env=clean_environment(home_for(cwd), {"TERM": "xterm-256color", **(env or {})}),
                 stdin=slave,
@@ -226,11 +232,15 @@ class RunningInTerminal:
     def interrupt(self) -> None:
         os.killpg(self.process.pid, signal.SIGINT)
 
-    def read_until(self, text: str, timeout: float = 30.0) -> None:
+    def enter(self, text: str) -> None:
+        """What a person types; `\\x04` is Ctrl-D."""
+        os.write(self._master, text.encode())
+
+    def read_until(self, text: str, timeout: float = 30.0, times: int = 1) -> None:
         """Return once the terminal got the text; AssertionError shows what it got instead."""
         wanted = text.encode()
         deadline = time.monotonic() + timeout
-        while wanted not in self.raw:
+        while self.raw.count(wanted) < times:
             if not self._read(deadline):
                 raise AssertionError(f"{text!r} never came:\n{readable(bytes(self.raw))}")
 
@@ -281,6 +291,18 @@ def start_in_pty(
 ) -> RunningInTerminal:
     """Start `holodeck args...` on a terminal of that size."""
     return RunningInTerminal(tuple(map(str, args)), cwd=cwd, env=env, size=(cols, rows))
+
+
+def start_python_in_pty(*args: str | Path, cwd: Path, cols: int = 80) -> RunningInTerminal:
+    """Start `python args...`, with the package that is tested, on a terminal."""
+    source = str(Path(__file__).resolve().parents[2] / "src")
+    return RunningInTerminal(
+        tuple(map(str, args)),
+        cwd=cwd,
+        env={"PYTHONPATH": source},
+        size=(cols, 24),
+        command=(sys.executable, "-P"),
+    )
 
 
 def run_in_pty(

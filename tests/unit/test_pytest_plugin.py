@@ -206,3 +206,20 @@ def test_a_run_that_was_given_up_counts_once(run, tmp_path):
 
     assert "ERROR  late: " in told
     assert "1 scenario: 1 error; success rate 0%" in told
+
+
+def test_debugging_needs_a_terminal(run, scenarios):
+    told = run("--holodeck-debug")
+
+    assert "--holodeck-debug needs a terminal, and " in told
+    assert "Traceback" not in told
+    assert "passed" not in told
+
+
+def test_conversations_stay_out_of_the_output_unless_asked_for(run, scenarios, tmp_path):
+    loud = tmp_path / "test_scenarios.py"
+    loud.write_text(SCENARIOS.replace(", verbose=False", ""))
+
+    assert "User: hi" not in run("-s")
+    loud.write_text(SCENARIOS.replace("verbose=False", "verbose=True"))
+    assert "User: hi" in run("-s")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel
+
+from holodeck.lib.ui.terminal import is_tty
 
 
 class ModelConfig(BaseModel):
@@ -32,7 +35,8 @@ class ScenarioConfig(BaseModel):
     min_turns: int | None = None
     """The least, before a judge is asked."""
     verbose: bool | int | None = True
-    """Whether the conversation is shown as it happens; 2 adds the name of the scenario."""
+    """Whether the conversation is shown on stderr as it happens; 2 adds the name of the scenario.
+    Unless it is given, only where stderr is a terminal."""
     cache_key: str | None = None
     """What answers are kept under; without one, none are."""
     cache_mode: Literal["auto", "record", "replay", "off"] | None = None
@@ -41,6 +45,7 @@ class ScenarioConfig(BaseModel):
     cache_dir: str | Path | None = None
     """The folder of the answers; None for `scenarios` in the cache folder of holodeck."""
     debug: bool | None = False
+    """Whether a person at the terminal may speak for the user."""
     events: Any = None
     """Who is told of what happens: a function of an event, the path of a file, or a list."""
     timeout: float | None = None
@@ -59,6 +64,14 @@ class ScenarioConfig(BaseModel):
         """What holds for a run with these settings, of which None means not given."""
         given = {key: value for key, value in settings.items() if value is not None}
         return (cls.default_config or cls()).merge(cls(**given))
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is something to see of the conversation."""
+        if self.debug:
+            return True
+        given = self.verbose if "verbose" in self.model_fields_set else None
+        return is_tty(sys.stderr) if given is None else bool(given)
 
     def merge(self, other: ScenarioConfig) -> ScenarioConfig:
         """This, with everything that was given to `other`."""

@@ -87,21 +87,21 @@ class _Beside:
             return
         try:
             result = await to_result(self._run)
-        except Misuse as error:
+        except (Misuse, KeyboardInterrupt) as error:
             self._send(error)
         except BaseException as error:  # noqa: BLE001 - sys.exit() of an adapter would end nobody
             self._send(self._run.broken(error))
         else:
             self._send(result)
 
-    def _send(self, outcome: ScenarioResult | Exception) -> None:
+    def _send(self, outcome: ScenarioResult | BaseException) -> None:
         with suppress(RuntimeError):  # the caller's loop is closed: nobody waits any more
             self._caller.call_soon_threadsafe(self._settle, outcome)
 
-    def _settle(self, outcome: ScenarioResult | Exception) -> None:
+    def _settle(self, outcome: ScenarioResult | BaseException) -> None:
         if self._outcome.done():
             return
-        if isinstance(outcome, Exception):
+        if isinstance(outcome, BaseException):
             self._outcome.set_exception(outcome)
         else:
             self._outcome.set_result(outcome)

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from holodeck.errors import NotSupportedYet
+from holodeck.lib.conversation.debugging import debugger_for, with_user
 from holodeck.lib.conversation.listening import Listener
 from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.shown import ConversationLines
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.scenario.config import ScenarioConfig
@@ -27,9 +28,10 @@ class ScenarioExecutor(ScriptRun):
         agents: All who take part: the agent under test, the user, the judge.
         script: The steps; without any, everybody speaks in turn.
         max_turns: The most turns that are played without a script.
-        verbose: Whether the conversation is shown as it happens.
+        verbose: Whether the conversation is shown on stderr as it happens; 2 adds the name to each
+            line. Unless given, it is where stderr is a terminal.
         cache_key: What answers of models are kept under, to be used again.
-        debug: Whether a person may speak for the user.
+        debug: Whether a person at the terminal is asked before the user speaks.
         event_bus: Who is told of what happens: a function of an event.
         set_id: The set that the scenario belongs to.
         min_turns: The least turns before a judge is asked.
@@ -76,14 +78,17 @@ class ScenarioExecutor(ScriptRun):
             timeout=timeout,
             call_timeout=call_timeout,
         )
-        if config.debug:
-            raise NotSupportedYet("debug", "a person cannot speak for the user yet")
+        debugger = debugger_for(name) if config.debug else None
+        parties = agents if debugger is None else with_user(agents)
         super().__init__(
-            name, description, agents, script, config, set_id=set_id, batch_run_id=batch_run_id
+            name, description, parties, script, config, set_id=set_id, batch_run_id=batch_run_id
         )
+        self.debugger = debugger
         self.event_bus = event_bus
         for listener in [*([event_bus] if event_bus else []), *listeners_of(config.events)]:
             self.events.subscribe(listener)
+        if config.is_shown:
+            self.events.subscribe(ConversationLines(is_named=(config.verbose or 0) >= 2))
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented

@@ -210,6 +210,10 @@ class Conversation:
         """The result of a case that failed."""
         return self._ended(False, reasoning or "Scenario marked as failed")
 
+    async def verdict(self) -> ScenarioResult | None:
+        """What the judge decides now, whoever's turn it is; None if nobody decides."""
+        return await self._verdict_of(self._indices(AgentRole.JUDGE))
+
     def concluded(self, result: ScenarioResult) -> ScenarioResult:
         """The result with everything that the engine knows: times, ids, tokens, checkpoints."""
         agents = self._indices(AgentRole.AGENT)
@@ -266,12 +270,13 @@ class Conversation:
 
     async def _last_verdict(self) -> ScenarioResult | None:
         """What a judge with criteria decides now that it must; None if there is none."""
-        for index in self._indices(AgentRole.JUDGE):
-            party = self.agents[index]
-            if isinstance(party, HasCriteria) and party.criteria:
-                result = await self._ask(index, judgment=True)
-                return result if isinstance(result, ScenarioResult) else None
-        return None
+        judges = [(index, self.agents[index]) for index in self._indices(AgentRole.JUDGE)]
+        able = [at for at, one in judges if isinstance(one, HasCriteria) and one.criteria]
+        return await self._verdict_of(able)
+
+    async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
+        result = await self._ask(judges[0], judgment=True) if judges else None
+        return result if isinstance(result, ScenarioResult) else None
 
     async def _checkpoint(self, criteria: list[str]) -> ScenarioResult | None:
         if not criteria or not all(isinstance(one, str) and one.strip() for one in criteria):

@@ -5,7 +5,7 @@ import queue
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from time import time
+from time import monotonic, time
 
 from holodeck.lib.conversation.roles import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
@@ -104,6 +104,14 @@ class Outbox:
         for mailer in self._mailers:
             mailer.events.put(event)
 
+    def catch_up(self) -> None:
+        """Wait until everybody was told all that has happened so far, but not for ever."""
+        ends = monotonic() + PATIENCE_S
+        for mailer in self._mailers:
+            told = threading.Event()
+            mailer.events.put(told)
+            told.wait(max(0.0, ends - monotonic()))
+
     def close(self) -> "list[threading.Thread]":
         """Let no more events follow; gives the threads that still deliver."""
         for mailer in self._mailers:
@@ -115,13 +123,16 @@ class Mailer:
     """Tells one listener of events in their order; whoever hangs hangs alone."""
 
     def __init__(self, listener: Listener) -> None:
-        self.events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
         self._listener = listener
         self.thread = threading.Thread(target=self._work, name="holodeck-events", daemon=True)
         self.thread.start()
 
     def _work(self) -> None:
         while (event := self.events.get()) is not None:
+            if isinstance(event, threading.Event):  # somebody waits for this place in the queue
+                event.set()
+                continue
             try:
                 self._listener(event)
             except Exception:

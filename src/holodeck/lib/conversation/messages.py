@@ -113,3 +113,10 @@ def tool_name(call: Mapping[str, Any]) -> str:
     """The name of the tool that a call is for."""
     function = call.get("function")
     return str(function.get("name", "")) if isinstance(function, Mapping) else ""
+
+
+def arguments_of(call: Mapping[str, Any]) -> str:
+    """The arguments of a call as text; JSON if the model wrote some."""
+    function = call.get("function")
+    given = function.get("arguments", "") if isinstance(function, Mapping) else ""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)

@@ -11,9 +11,11 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
+from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.lib.conversation.endings import NO_CONCLUSION
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.listening import PATIENCE_S, RunFinished, RunStarted
+from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.setup import Settings
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
@@ -59,12 +61,20 @@ class ScriptRun(Conversation):
         batch_run_id: str | None = None,
     ) -> None:
         self.script: list[Any] = list(script) if script else [proceed()]
+        self.debugger: Debugger | None = None
+        """Who lets a person speak for the user."""
         super().__init__(
             name, description, agents, config, set_id=set_id, batch_run_id=batch_run_id
         )
 
     async def run(self) -> ScenarioResult:
         """Play the script from its beginning; whatever anybody raises comes through."""
+        if self.debugger is None:
+            return await self._run()
+        async with self.debugger.seat(self.name):
+            return await self._run()
+
+    async def _run(self) -> ScenarioResult:
         self._step_name = ""
         self.reset()
         self._outbox = self._events.outbox()
@@ -73,7 +83,7 @@ class ScriptRun(Conversation):
         self._outbox.put(RunStarted(thread_id=self.thread_id, **facts))
         try:
             result = await self._in_time()
-        except asyncio.CancelledError as error:
+        except (asyncio.CancelledError, KeyboardInterrupt) as error:
             self._finished("CANCELLED", self.broken(error))
             raise
         except Exception as error:
@@ -83,6 +93,21 @@ class ScriptRun(Conversation):
             running.reset(token)
         await self._delivered("SUCCESS" if result.success else "FAILED", result)
         return result
+
+    async def _ask(
+        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
+    ) -> list[Message] | ScenarioResult:
+        if self.debugger is None or self.agents[index].role is not AgentRole.USER:
+            return await super()._ask(index, judgment=judgment, criteria=criteria)
+        await in_thread(self._outbox.catch_up)
+        may_pass_on = not isinstance(self.agents[index], Silent)
+        word = await self.debugger.word(self, may_pass_on=may_pass_on)
+        if word is None:
+            return await super()._ask(index, judgment=judgment, criteria=criteria)
+        if isinstance(word, ScenarioResult):
+            return word
+        self.add_message({"role": "user", "content": word})  # as a fixed line: the user hears it
+        return [self.state.last_message()]
 
     async def _in_time(self) -> ScenarioResult:
         async with AsyncExitStack() as held:

@@ -1,10 +1,9 @@
 """A conversation as text; one that is too long is shortened around what matters, and searchable."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 
-from holodeck.lib.conversation.messages import calls_in, text_of, tool_name
+from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
 from holodeck.lib.conversation.roles import Message
 from holodeck.lib.text import abridged, printable
 
@@ -31,15 +30,9 @@ def lines_of(messages: Iterable[Message]) -> list[str]:
 def _said(message: Message) -> str:
     role = str(message.get("role", ""))
     parts = [text_of(message)] if text_of(message) or "tool_calls" not in message else []
-    parts += [f"calls {tool_name(call)}({_arguments(call)})" for call in calls_in(message)]
+    parts += [f"calls {tool_name(call)}({arguments_of(call)})" for call in calls_in(message)]
     who = f"result of {message.get('name') or 'the tool'}" if role == "tool" else role
     return printable(f"{who}: " + " · ".join(parts))
-
-
-def _arguments(call: dict[str, object]) -> str:
-    function = call.get("function")
-    given = function.get("arguments", "") if isinstance(function, dict) else ""
-    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 def shortened(lines: Sequence[str], about: Iterable[str], budget: int = BUDGET) -> str:

@@ -9,6 +9,7 @@ class ANSIColors:
     GREEN = "\x1b[92m"
     RED = "\x1b[91m"
     YELLOW = "\x1b[93m"
+    CYAN = "\x1b[96m"
     RESET = "\x1b[0m"
 
 

@@ -1,0 +1,163 @@
+"""A person who speaks for the user when they like, or ends the case."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.types import AgentInput, Party, ScenarioResult
+from holodeck.lib.limiter import clock_stopped
+from holodeck.lib.ui.asking import missing_terminal, typed_line
+from holodeck.lib.ui.colors import ANSIColors
+from holodeck.lib.ui.talk import Said, show
+
+PROMPT = "User> "
+COMMANDS = (
+    "/judge (the verdict now), /pass [reason], /fail [reason], /quit; write //… for a text that"
+    " begins with /"
+)
+HAS_QUIT = "the person debugging it has quit"
+LOOK_AGAIN_S = 0.1
+_debugged: ContextVar[str | None] = ContextVar("holodeck_debugged_case", default=None)
+_seat = threading.Lock()
+
+
+class Silent:
+    """Stands in for a user where a person has to do all the talking."""
+
+    role = AgentRole.USER
+
+    async def call(self, input: AgentInput) -> Any:  # noqa: A002, ARG002 - the name is public API
+        """Nothing: it is never called while a person is there."""
+        return []
+
+
+def with_user(parties: Sequence[Party]) -> list[Party]:
+    """The parties, and one of the role of the user if there is none, for a person to speak as."""
+    roles = {getattr(one, "role", None) for one in parties}  # wrong ones are told of later
+    return [*parties, *([Silent()] if parties and AgentRole.USER not in roles else [])]
+
+
+class Talk(Protocol):
+    """The conversation that is debugged."""
+
+    async def succeed(self, reasoning: str | None = None) -> ScenarioResult: ...
+    async def fail(self, reasoning: str | None = None) -> ScenarioResult: ...
+    async def verdict(self) -> ScenarioResult | None: ...
+
+
+class Debugger:
+    """Asks a person before the user of a run speaks.
+
+    Args:
+        ask: Gives the line that is typed after a prompt, None for the end of input.
+    """
+
+    def __init__(self, ask: Callable[[str], Awaitable[str | None]] = typed_line) -> None:
+        self._ask = ask
+        self._has_explained = False
+
+    @asynccontextmanager
+    async def seat(self, case: str) -> AsyncIterator[None]:
+        """The one place at the terminal; who comes second waits until the first run is over.
+
+        Raises:
+            Misuse: The run is part of one that has the place.
+        """
+        outer = _debugged.get()
+        if outer is not None:
+            raise Misuse(
+                f"case {case!r}",
+                f"runs inside of case {outer!r}, which is being debugged; write debug=False",
+            )
+        while not _seat.acquire(blocking=False):  # noqa: ASYNC110 - of any thread and loop
+            await asyncio.sleep(LOOK_AGAIN_S)
+        token = _debugged.set(case)
+        try:
+            yield
+        finally:
+            _debugged.reset(token)
+            _seat.release()
+
+    async def word(self, talk: Talk, *, may_pass_on: bool) -> str | ScenarioResult | None:
+        """What the person says for the user, or the end of the case; None lets the user speak.
+
+        Raises:
+            KeyboardInterrupt: The person has had enough, of all that would follow, too.
+        """
+        if not self._has_explained:
+            self._has_explained = True
+            enter = "Enter lets the simulated user speak, text" if may_pass_on else "Text"
+            _tell(f"{enter} is what the user says; {COMMANDS}")
+        while True:
+            # A person may take their time: limits are for those who are tested.
+            with clock_stopped():
+                line = await self._ask(PROMPT)
+            try:
+                return await _meant(line, talk, may_pass_on)
+            except _Unclear as unclear:
+                _tell(str(unclear))
+
+
+class _Unclear(Exception):
+    """What the person has to be told before they are asked again."""
+
+
+async def _meant(line: str | None, talk: Talk, may_pass_on: bool) -> str | ScenarioResult | None:
+    if line is None:
+        raise KeyboardInterrupt(HAS_QUIT)
+    if line.startswith("//"):
+        return line[1:]
+    if line.startswith("/"):
+        return await _commanded(line, talk)
+    if line.strip():
+        return line
+    if not may_pass_on:
+        raise _Unclear("there is no simulated user; write what the user says")
+    return None
+
+
+async def _commanded(line: str, talk: Talk) -> ScenarioResult:
+    command, _, rest = line.strip().partition(" ")
+    reason = rest.strip()
+    if command in {"/judge", "/quit"} and reason:
+        raise _Unclear(f"{command} stands alone; you wrote {reason!r} after it")
+    match command:
+        case "/pass":
+            return await talk.succeed(reason or "passed by the person debugging it")
+        case "/fail":
+            return await talk.fail(reason or "failed by the person debugging it")
+        case "/judge":
+            return await _judged(talk)
+        case "/quit":
+            raise KeyboardInterrupt(HAS_QUIT)
+    raise _Unclear(f"{command} is no command; there are {COMMANDS}")
+
+
+async def _judged(talk: Talk) -> ScenarioResult:
+    verdict = await talk.verdict()
+    if verdict is None:
+        raise _Unclear("there is no verdict: nobody judges, or the judge wants to go on")
+    return verdict
+
+
+def _tell(text: str) -> None:
+    show([Said("debug", text, ANSIColors.YELLOW)])
+
+
+def debugger_for(case: str) -> Debugger:
+    """Who lets a person speak in a case. Raises Misuse where there is no terminal."""
+    missing = missing_terminal()
+    if missing is not None:
+        raise Misuse(
+            f"case {case!r}",
+            f"debug needs a person at a terminal, and {missing} is none; run it in a terminal"
+            " (pytest: with --holodeck-debug, or -s), or leave debug out",
+        )
+    return Debugger()

@@ -1,0 +1,106 @@
+"""A listener that shows conversations as they happen."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+from holodeck.lib.conversation.listening import (
+    CriterionJudged,
+    Event,
+    MessageAdded,
+    RunFinished,
+    RunStarted,
+)
+from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.types import CriterionResult, CriterionStatus
+from holodeck.lib.redact import Redactor
+from holodeck.lib.ui.colors import ANSIColors
+from holodeck.lib.ui.talk import Said, show
+
+NAMES = {"user": "User", "assistant": "Agent", "system": "System", "developer": "System"}
+COLOURS = {"user": ANSIColors.GREEN, "assistant": ANSIColors.CYAN}
+ENDS = {
+    "SUCCESS": ("PASSED", ANSIColors.GREEN),
+    "FAILED": ("FAILED", ANSIColors.RED),
+    "ERROR": ("ERROR", ANSIColors.RED),
+    "CANCELLED": ("CANCELLED", ANSIColors.YELLOW),
+}
+_under_way: dict[str, bool] = {}
+"""The runs that are shown now, and whether each needs its name to be told from the others."""
+_lock = threading.Lock()
+
+
+class ConversationLines:
+    """Shows one run on stderr; with its name, as soon as it is not the only one.
+
+    Args:
+        is_named: Whether the name stands there even if it is the only one.
+        clean: What hides secrets.
+    """
+
+    def __init__(
+        self, *, is_named: bool = False, clean: Callable[[str], str] | None = None
+    ) -> None:
+        self._is_named = is_named
+        self._clean = Redactor().redact if clean is None else clean
+
+    def __call__(self, event: Event) -> None:
+        is_named = self._is_named or _is_one_of_several(event)
+        said = [Said(self._clean(one.who), self._clean(one.text), one.colour, one.is_data)
+                for one in _said_in(event)]  # fmt: skip
+        name = self._clean(event.scenario_id) if is_named else ""
+        show(said, name, gap=isinstance(event, RunStarted) and not name)
+
+
+def _is_one_of_several(event: Event) -> bool:
+    """Whether another run has been shown meanwhile; if so, it stays like that to the end."""
+    run = event.scenario_run_id
+    with _lock:
+        if isinstance(event, RunStarted):
+            _under_way[run] = False
+            if len(_under_way) > 1:
+                _under_way.update(dict.fromkeys(_under_way, True))
+        if isinstance(event, RunFinished):
+            return _under_way.pop(run, False)
+        return _under_way.get(run, False)
+
+
+def _said_in(event: Event) -> Sequence[Said]:
+    match event:
+        case RunStarted():
+            return [Said("Scenario", event.name, ANSIColors.YELLOW)]
+        case MessageAdded():
+            return list(_message(event.message))
+        case CriterionJudged():
+            return [_verdict(event.verdict)]
+        case RunFinished():
+            return [_end(event)]
+    return []
+
+
+def _message(message: Message) -> Iterator[Said]:
+    role, text = str(message.get("role", "")), text_of(message)
+    if role == "tool":
+        name = message.get("name")
+        yield Said(f"Result of {name}" if name else "Result", text, ANSIColors.YELLOW, True)
+        return
+    who, colour = NAMES.get(role, role), COLOURS.get(role, ANSIColors.YELLOW)
+    if text or "tool_calls" not in message:
+        yield Said(who, text, colour)
+    for call in calls_in(message):
+        yield Said(f"{who} calls {tool_name(call)}", arguments_of(call), colour, True)
+
+
+def _verdict(row: CriterionResult) -> Said:
+    passed = row.status is CriterionStatus.PASSED
+    colour = ANSIColors.GREEN if passed else ANSIColors.RED
+    why = f": {row.reasoning}" if row.reasoning else ""
+    return Said(f"Judge, {row.status.value}", f"{row.criterion}{why}", colour)
+
+
+def _end(event: RunFinished) -> Said:
+    word, colour = ENDS[event.status]
+    result = event.result
+    # With criteria, the reasoning repeats what the judge has just been shown to say.
+    why = f": {result.reasoning}" if result.reasoning and not result.criteria else ""
+    return Said(word, f"{event.scenario_id} ({result.total_time or 0.0:.2f} s){why}", colour)

@@ -1,0 +1,139 @@
+"""A person at a real terminal speaks for the user."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from fakes import start_python_in_pty
+
+PARTIES = """
+import asyncio, json, sys, termios
+from holodeck import scenario
+
+
+class Agent(scenario.AgentAdapter):
+    async def call(self, input):
+        return "heard " + input.last_new_user_message_str()
+
+
+class User(scenario.AgentAdapter):
+    role = scenario.AgentRole.USER
+
+    async def call(self, input):
+        return "simulated"
+
+
+class Judge(scenario.AgentAdapter):
+    role = scenario.AgentRole.JUDGE
+    criteria = ["is kind"]
+
+    async def call(self, input):
+        if not input.judgment_request:
+            return []
+        return scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
+"""
+SCRIPT = (
+    PARTIES
+    + """
+before = termios.tcgetattr(0)
+try:
+    result = asyncio.run(scenario.run("a chat", "…", [Agent(), User(), Judge()], debug=True,
+                                      timeout=5, call_timeout=5))
+finally:
+    print("AS BEFORE", termios.tcgetattr(0) == before)
+print("SAID", json.dumps([one["content"] for one in result.messages], ensure_ascii=False))
+print("PASSED BY", result.passed_criteria)
+"""
+)
+TESTS = (
+    PARTIES
+    + """
+def play(name, *agents):
+    return asyncio.run(scenario.run(name, "…", [Agent(), *agents])).success
+
+def test_one():
+    assert play("one", User())
+
+def test_two():
+    assert play("two")
+
+def test_three():
+    assert play("three", User())
+"""
+)
+PYTEST = ("-m", "pytest", "-p", "no:deepeval", "-p", "no:asyncio", "-p", "no:cacheprovider",
+          "-p", "no:holodeck", "-p", "holodeck.pytest_plugin", "test_it.py")  # fmt: skip
+ASKED = "User> "
+
+
+@pytest.fixture
+def talk(tmp_path):
+    """Starts a program, or pytest, on a terminal."""
+    (tmp_path / "talk.py").write_text(SCRIPT)
+    (tmp_path / "test_it.py").write_text(TESTS)
+
+    def start(*args):
+        return start_python_in_pty(*(args or ["talk.py"]), cwd=tmp_path, cols=100)
+
+    return start
+
+
+def type_each(run, *lines):
+    for times, line in enumerate(lines, 1):
+        run.read_until(ASKED, times=times)
+        run.enter(line)
+
+
+def test_enter_text_commands_and_the_judge(talk):
+    with talk() as run:
+        type_each(run, "\n", "Größe 7\n", "/jugde\n", "/judge\n")
+        ran = run.finish()
+
+    assert ran.code == 0
+    [told] = [line for line in ran.screen.splitlines() if line.startswith("SAID")]
+    assert json.loads(told.removeprefix("SAID")) == [
+        "simulated", "heard simulated", "Größe 7", "heard Größe 7",
+    ]  # fmt: skip
+    assert "PASSED BY ['is kind']" in ran.screen
+    assert "/jugde is no command; there are /judge" in ran.screen
+    # Prompts are gone; what is left reads like any conversation.
+    assert ASKED.strip() not in ran.screen
+    assert "User: Größe 7\nAgent: heard Größe 7\n" in ran.screen
+    assert "AS BEFORE True" in ran.screen
+
+
+@pytest.mark.parametrize("how", ["/quit\n", "\x04", "Ctrl-C"], ids=["quit", "Ctrl-D", "Ctrl-C"])
+def test_who_has_enough_interrupts_the_program_and_gets_the_terminal_back(talk, how):
+    with talk() as run:
+        run.read_until(ASKED)
+        if how == "Ctrl-C":
+            os.killpg(run.process.pid, signal.SIGINT)
+        else:
+            run.enter(how)
+        ran = run.finish(timeout=10)
+
+    assert ran.code == -signal.SIGINT
+    assert "KeyboardInterrupt" in ran.screen
+    assert "AS BEFORE True" in ran.screen
+
+
+def test_pytest_debugs_every_scenario_though_it_captures(talk):
+    with talk(*PYTEST, "--holodeck-debug") as run:
+        type_each(run, "mine\n", "/pass\n", "all mine\n", "/fail too slow\n", "/quit\n")
+        ran = run.finish()
+
+    assert ran.code == 2
+    assert "Agent: heard mine" in ran.screen
+    assert "Agent: heard all mine" in ran.screen
+    assert "FAILED: two" in ran.screen
+    assert "1 failed, 1 passed" in ran.screen
+
+
+def test_pytest_debugs_only_one_test_at_a_time(talk):
+    with talk(*PYTEST, "--holodeck-debug", "-n", "2") as run:
+        ran = run.finish()
+
+    assert ran.code == 4
+    assert "--holodeck-debug: one test at a time; leave out -n" in ran.screen

@@ -1,0 +1,224 @@
+"""Before the user speaks, a person is asked, and may speak instead or end the case."""
+
+import asyncio
+import io
+from contextlib import redirect_stderr, redirect_stdout
+
+import pytest
+
+from holodeck import scenario
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.debugging import Debugger, Silent
+from holodeck.scenario import events
+from support.parties import a_judge, a_user, an_agent, said
+
+PASSED = scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
+
+
+def typing(*lines):
+    """A person who types these lines."""
+    left = list(lines)
+
+    async def ask(prompt):
+        return left.pop(0)
+
+    return ask
+
+
+def debugged(*agents, lines=(), name="a chat", ask=None, **settings):
+    executor = scenario.ScenarioExecutor(name, "…", agents, verbose=False, **settings)
+    executor.debugger = Debugger(ask or typing(*lines))
+    return executor
+
+
+async def play(*agents, lines, **settings):
+    """The result, and what the person was told."""
+    stream = io.StringIO()
+    with redirect_stderr(stream):
+        result = await debugged(*agents, lines=lines, **settings).run()
+    return result, stream.getvalue()
+
+
+async def test_enter_lets_the_simulated_user_speak():
+    result, told = await play(a_user("hi"), an_agent(), lines=["", " ", "/pass"])
+
+    assert said(result.messages) == ["hi", "agent says"] * 2
+    assert "Enter lets the simulated user speak" in told
+
+
+async def test_a_text_is_what_the_user_says_and_everybody_hears_it():
+    user, agent, judge = a_user("hi"), an_agent(), a_judge([])
+    result, _ = await play(user, agent, judge, lines=["I am here", "", "//tmp", "/pass"])
+
+    assert said(result.messages)[::2] == ["I am here", "hi", "/tmp"]
+    assert result.messages[0]["role"] == "user"
+    for heard in (user.heard[0], agent.heard[0], judge.heard[0]):
+        assert "I am here" in said(heard.new_messages)
+    assert user.calls == 1
+
+
+async def test_a_fixed_line_is_said_without_asking():
+    script = [scenario.user("fixed"), scenario.agent(), scenario.user(), scenario.succeed()]
+    result, _ = await play(a_user("hi"), an_agent(), lines=["typed"], script=script)
+
+    assert said(result.messages) == ["fixed", "agent says", "typed"]
+
+
+@pytest.mark.parametrize(
+    ("line", "success", "reasoning"),
+    [
+        ("/pass", True, "passed by the person debugging it"),
+        ("/pass all is well", True, "all is well"),
+        ("/fail", False, "failed by the person debugging it"),
+        ("/fail  too rude ", False, "too rude"),
+    ],
+)
+async def test_a_person_can_end_the_case(line, success, reasoning):
+    result, _ = await play(a_user(), an_agent(), lines=["hello", line])
+
+    assert (result.success, result.reasoning) == (success, reasoning)
+    assert said(result.messages) == ["hello", "agent says"]
+
+
+async def test_the_judge_can_be_asked_at_any_time():
+    judge = a_judge(lambda given: PASSED if given.judgment_request else [])
+    result, _ = await play(a_user(), an_agent(), judge, lines=["hello", "/judge"])
+
+    assert result.success
+    assert result.passed_criteria == ["is kind"]
+    assert [one.judgment_request for one in judge.heard] == [False, True]
+
+
+@pytest.mark.parametrize("judges", [[], [a_judge([])]], ids=["no judge", "a judge that goes on"])
+async def test_without_a_verdict_the_person_is_asked_again(judges):
+    result, told = await play(a_user(), an_agent(), *judges, lines=["/judge", "/fail"])
+
+    assert "there is no verdict" in told
+    assert result.reasoning == "failed by the person debugging it"
+
+
+@pytest.mark.parametrize(
+    ("line", "answer"),
+    [
+        ("/quti", "/quti is no command; there are /judge"),
+        ("/", "/ is no command"),
+        ("/judge now", "/judge stands alone; you wrote 'now' after it"),
+    ],
+)
+async def test_a_command_that_is_none_is_told_and_asked_again(line, answer):
+    result, told = await play(a_user(), an_agent(), lines=[line, "/pass"])
+
+    assert answer in " ".join(told.split())
+    assert (result.success, result.messages) == (True, [])
+
+
+@pytest.mark.parametrize("line", ["/quit", None], ids=["quit", "end of input"])
+@pytest.mark.parametrize(
+    "run", [scenario.ScenarioExecutor.run, scenario.scenario_executor.to_result]
+)
+def test_quitting_interrupts_and_listeners_hear_of_it(line, run):
+    heard = []
+    executor = debugged(a_user(), an_agent(), lines=[line], events=heard.append)
+
+    with pytest.raises(KeyboardInterrupt, match="has quit"):
+        asyncio.run(run(executor))
+
+    [mailer] = executor._outbox._mailers
+    mailer.thread.join(5)
+    assert isinstance(heard[-1], events.RunFinished)
+    assert heard[-1].status == "CANCELLED"
+
+
+async def test_without_a_user_the_person_does_all_the_talking():
+    result, told = await play(Silent(), an_agent(), lines=["", "hello", "/pass"])
+
+    assert said(result.messages) == ["hello", "agent says"]
+    assert "there is no simulated user; write what the user says" in told
+
+
+async def test_time_stands_still_while_a_person_thinks():
+    lines = ["hello", "/pass"]
+
+    async def slowly(prompt):
+        await asyncio.sleep(0.15)
+        return lines.pop(0)
+
+    result = await debugged(
+        a_user(), an_agent(), ask=slowly, timeout=0.1, call_timeout=0.1
+    ).run()  # fmt: skip
+
+    assert result.success
+
+
+async def test_the_person_sees_all_that_was_said_before_being_asked():
+    heard = []
+
+    async def ask(prompt):
+        seen = [one.message["content"] for one in heard if isinstance(one, events.MessageAdded)]
+        return "hello" if not seen else "/pass " + ", ".join(seen)
+
+    def slow(event):
+        heard.append(event)
+
+    result = await debugged(a_user(), an_agent(), ask=ask, events=slow).run()
+
+    assert result.reasoning == "hello, agent says"
+
+
+async def test_of_two_runs_the_second_waits_for_its_turn_and_its_time_does_not_pass():
+    order = []
+
+    def one_who_notes(name):
+        async def ask(prompt):
+            order.append(name)
+            await asyncio.sleep(0.12)
+            return "hello" if order.count(name) == 1 else "/pass"
+
+        return ask
+
+    runs = [
+        debugged(a_user(), an_agent(), name=name, ask=one_who_notes(name), timeout=0.1).run()
+        for name in ("one", "two")
+    ]
+    results = await asyncio.gather(*runs)
+
+    assert all(result.success for result in results)
+    assert order == ["one", "one", "two", "two"]
+
+
+async def test_a_run_inside_of_a_debugged_one_is_refused_and_does_not_wait_for_ever():
+    async def inner(state):
+        await debugged(a_user(), an_agent(), name="inner", lines=["/pass"]).run()
+
+    with pytest.raises(ConfigError, match=r"'inner'.* runs inside of case 'a chat'"):
+        await debugged(a_user(), an_agent(), script=[inner]).run()
+
+
+async def test_a_cancelled_run_frees_the_terminal_for_the_next():
+    asked = asyncio.Event()
+
+    async def never(prompt):
+        asked.set()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(debugged(a_user(), an_agent(), ask=never).run())
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    result = await asyncio.wait_for(debugged(a_user(), an_agent(), lines=["/pass"]).run(), 5)
+    assert result.success
+
+
+@pytest.mark.parametrize("how", [scenario.run, scenario.arun, scenario.ScenarioExecutor])
+def test_without_a_terminal_debugging_is_refused_before_anything_runs(how):
+    agent = an_agent()
+
+    async def play():
+        await how("a chat", "…", [a_user(), agent], debug=True)
+
+    with redirect_stdout(io.StringIO()), pytest.raises(ConfigError, match="'a chat': debug needs"):
+        asyncio.run(play())
+
+    assert agent.calls == 0
