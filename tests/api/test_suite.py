@@ -395,11 +395,59 @@ def test_an_unknown_scorer_is_a_key_error_too():
         get_scorer("nope")
 
 
-def test_similarity_is_not_listed_and_says_what_is_missing():
-    assert list_scorers()[:3] == ["passfail", "exact", "regex"]
-    assert "similarity" not in list_scorers()
-    with pytest.raises(ConfigError, match="embeddings"):
-        get_scorer("similarity")
+def test_the_built_in_scorers_are_listed():
+    assert list_scorers()[:4] == ["passfail", "exact", "regex", "similarity"]
+
+
+HOURS = "We are open from nine to five."
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("said", "metadata", "passed"),
+    [
+        ("Our opening hours are nine to five.", {}, True),
+        ("The weather is lovely.", {}, False),
+        ("Our opening hours are nine to five.", {"similarity_threshold": 0.99}, False),
+        (HOURS, {"similarity_threshold": 1}, True),
+        ("  ", {"similarity_threshold": 0.01}, False),
+    ],
+    ids=["same meaning", "other meaning", "a high threshold", "the same text", "blank"],
+)
+def test_similarity_compares_meanings_in_the_process(said, metadata, passed):
+    scenario = Scenario(
+        name="a", input="?", expected_output=HOURS, scorers=["similarity"], metadata=metadata
+    )
+
+    (row,) = Runner(lambda question: said).run_scenario(scenario).scores
+
+    assert (row.passed, row.error) == (passed, None)
+    assert 0 <= row.score <= 1
+    threshold = metadata.get("similarity_threshold", 0.7)
+    assert row.details == {"similarity": row.score, "threshold": threshold}
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.5, "0.7", True, None, float("nan")], ids=repr)
+def test_a_threshold_of_similarity_that_decides_nothing_is_an_error(threshold):
+    scenario = Scenario(
+        name="a", input="?", expected_output=HOURS, scorers=["similarity"],
+        metadata={"similarity_threshold": threshold},
+    )  # fmt: skip
+
+    result = Runner(lambda question: HOURS).run_scenario(scenario)
+
+    assert not result.passed
+    assert f"metadata.similarity_threshold: found {threshold!r}" in result.error
+
+
+@pytest.mark.parametrize("expected", [None, " "], ids=["none", "blank"])
+def test_similarity_without_an_expected_text_is_an_error(expected):
+    scenario = Scenario(name="a", input="?", expected_output=expected, scorers=["similarity"])
+
+    result = Runner(lambda question: HOURS).run_scenario(scenario)
+
+    assert not result.passed
+    assert "'similarity' compares with it" in result.error
 
 
 def test_a_scorer_can_be_named_by_module_and_attribute(scenarios, desk):

@@ -13,6 +13,7 @@ from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.azure_metrics import SAFETY_METRICS
 from holodeck.models.evaluation import Metric
+from support.likeness import SharedWords
 
 TEXT = "Dogs are allowed in the library"
 
@@ -22,6 +23,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "bleu": ({"threshold": 0.9}, TEXT, "No"),
     "rouge": ({"threshold": 0.9}, TEXT, "No"),
     "meteor": ({"threshold": 0.9}, TEXT, "No"),
+    "semantic_similarity": ({}, f"Yes, {TEXT}", "No"),
     "exact_match": ({}, TEXT, TEXT + "!"),
     "equality": ({}, TEXT, TEXT + "!"),
     "contains": ({}, f"Yes. {TEXT}.", "No"),
@@ -39,7 +41,7 @@ def case(request, tmp_path) -> tuple[BaseEvaluator, str, str]:
     (tmp_path / "graders.py").write_text("def polite(seen): return 'please' in seen.response")
     keys, right, wrong = CASES[request.param]
     metric = TypeAdapter(Metric).validate_python({"metric": request.param} | keys)
-    return build_evaluator(metric, tmp_path), right, wrong
+    return build_evaluator(metric, tmp_path, embeddings=SharedWords), right, wrong
 
 
 def inputs(evaluator: BaseEvaluator, response: str) -> dict[str, Any]:

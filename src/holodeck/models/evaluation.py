@@ -10,7 +10,7 @@ from holodeck.models.azure_metrics import (
     AzureMetric,
     AzureSafetyMetric,
 )
-from holodeck.models.base import Json, Milliseconds, Model, NonBlank
+from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
 from holodeck.models.code_metric import CodeMetric
 from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMetric, RAGMetricType
 from holodeck.models.judge_metric import JudgeMetric
@@ -91,6 +91,14 @@ class METEORMetric(ComparingMetric):
     """METEOR with exact and stem matches (no synonyms, so nothing is downloaded)."""
 
     metric: Literal["meteor"]
+
+
+class SemanticSimilarityMetric(ComparingMetric):
+    """Cosine of the embeddings of answer and reference, computed in the process."""
+
+    metric: Literal["semantic_similarity"]
+    threshold: Ratio = 0.7
+    """Score to reach, 0 to 1; unrelated texts are below 0.2."""
 
 
 class ExactMatchMetric(TextMetric):
@@ -195,6 +203,7 @@ BUILT_IN: dict[str, type[MetricSettings]] = {
     "bleu": BLEUMetric,
     "rouge": ROUGEMetric,
     "meteor": METEORMetric,
+    "semantic_similarity": SemanticSimilarityMetric,
     "exact_match": ExactMatchMetric,
     "equality": ExactMatchMetric,
     "contains": ContainsMetric,
@@ -244,6 +253,7 @@ Metric = Annotated[
     | Annotated[BLEUMetric, Tag("bleu")]
     | Annotated[ROUGEMetric, Tag("rouge")]
     | Annotated[METEORMetric, Tag("meteor")]
+    | Annotated[SemanticSimilarityMetric, Tag("semantic_similarity")]
     | Annotated[ExactMatchMetric, Tag("exact_match")]
     | Annotated[ContainsMetric, Tag("contains")]
     | Annotated[NotContainsMetric, Tag("not_contains")]

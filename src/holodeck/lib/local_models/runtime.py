@@ -1,5 +1,7 @@
 """llama.cpp in the process: loads a GGUF file and answers chat requests, one at a time.
 
+It is the only door to the library, for models of embeddings, too.
+
 Temperature 0 gives the same answer run after run, whatever was asked before. This needs a single
 slot, and prompts that are computed anew each time: reusing the start of an earlier prompt was
 measured to change the answers.
@@ -12,6 +14,7 @@ import queue
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +41,8 @@ class RuntimeSettings:
     """None means the cores that this process may use, 8 at most."""
     batch: int = 128
     """Tokens of a prompt computed between two chances to stop."""
+    embeds: bool = False
+    """Whether it makes vectors and does not answer; then `batch` is the longest text."""
 
 
 class LocalModel:
@@ -63,7 +68,7 @@ class LocalModel:
         self.path = path
         self.settings = settings
         started = time.perf_counter()
-        self._server: Server | None = _serve(path, settings)
+        self._server: Server | None = _serve(path, settings, "model.provider: local")
         self.load_seconds = time.perf_counter() - started
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = threading.Event()
@@ -211,13 +216,24 @@ def _explained(error: JsonObject) -> str:
     )
 
 
-def _serve(path: Path, settings: RuntimeSettings) -> "Server":
+def open_embeddings(
+    path: Path, settings: RuntimeSettings, needed_by: str
+) -> Callable[[JsonObject], JsonObject]:
+    """What answers OpenAI embeddings requests by the model of a GGUF file, which it keeps loaded.
+
+    Raises MissingExtra without llama.cpp, and ModelStoreError for a file that it cannot load.
+    """
+    answer: Callable[[JsonObject], JsonObject] = _serve(path, settings, needed_by).handle_embeddings
+    return answer
+
+
+def _serve(path: Path, settings: RuntimeSettings, needed_by: str) -> "Server":
     # Threads that wait by spinning make each answer several times slower on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # noqa: TID251 - read by OpenMP at import
     try:
         import xllamacpp  # noqa: PLC0415 - a door
     except ImportError as error:
-        raise MissingExtra("local", "model.provider: local") from error
+        raise MissingExtra("local", needed_by) from error
     params = xllamacpp.CommonParams()
     params.model.path = str(path)
     params.model_alias = {path.stem}
@@ -225,6 +241,7 @@ def _serve(path: Path, settings: RuntimeSettings) -> "Server":
     params.n_parallel = 1
     params.n_batch = params.n_ubatch = settings.batch
     params.cpuparams.n_threads = settings.threads or _cores()
+    params.embedding = settings.embeds
     params.use_jinja = True
     params.warmup = False
     params.verbosity = -1

@@ -16,7 +16,13 @@ from typing import Literal
 from holodeck import errors
 from holodeck.errors import ModelStoreError
 from holodeck.lib.local_models import hub, index
-from holodeck.lib.local_models.catalog import CATALOG, Catalog, KnownModel, known_model
+from holodeck.lib.local_models.catalog import (
+    CATALOG,
+    DEFAULT_MODEL,
+    Catalog,
+    KnownModel,
+    known_model,
+)
 from holodeck.lib.local_models.locks import exclusive
 from holodeck.lib.local_models.progress import Progress, silent
 from holodeck.lib.local_models.weights import (
@@ -57,8 +63,16 @@ class ModelStore:
         self._catalog = catalog
 
     def resolve(self, name: str, base_dir: Path, progress: Progress = silent) -> Path:
-        """The weights that a configuration names: a GGUF file of the user's, or a known model."""
-        return own_file(name, base_dir) if is_path(name) else self.ensure(name, progress)
+        """The weights of a model that answers: a GGUF file of the user's, or a known model."""
+        if is_path(name):
+            return own_file(name, base_dir)
+        if known_model(name, self._catalog).purpose != "chat":
+            raise errors.ConfigError(
+                "model.name",
+                f"{name!r} compares texts and cannot answer; write the name of a model that chats,"
+                f" such as {DEFAULT_MODEL!r}",
+            )
+        return self.ensure(name, progress)
 
     def ensure(self, name: str, progress: Progress = silent) -> Path:
         """The weights of a known model, fetched if they are missing or damaged."""

@@ -125,7 +125,10 @@ class Gradebook:
         evaluator = self._injected.get(name)
         if evaluator is None:
             judge = self.bench.judge_of(metric, where) if asks_a_judge(metric) else None
-            evaluator = build_evaluator(metric, self._base_dir, where=where, judge=judge)
+            embeddings = self.bench.judges.embeddings
+            evaluator = build_evaluator(
+                metric, self._base_dir, where=where, judge=judge, embeddings=embeddings
+            )
             self._inputs.learn(metric, evaluator)
         return Check(name, evaluator, metric.threshold, metric.fail_on_error, metric.kind)
 

@@ -2,20 +2,18 @@
 
 import inspect
 from collections.abc import Awaitable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.registry import Registry, unknown_name
 from holodeck.suite.faults import UnknownScorer
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 
 WHERE = "scorer"
-NO_EMBEDDINGS = (
-    "'similarity' compares embeddings, and the models in the process make none in this version;"
-    " register a scorer of that name, or use 'passfail', 'exact' or 'regex'"
-)
+SIMILARITY = "similarity"
 
 
 @runtime_checkable
@@ -37,6 +35,7 @@ _BUILT_IN: Registry[type[Scorer]] = Registry(
         "passfail": "holodeck.suite.scorers.passfail:PassFailScorer",
         "exact": "holodeck.suite.scorers.exact:ExactMatchScorer",
         "regex": "holodeck.suite.scorers.pattern:RegexScorer",
+        SIMILARITY: "holodeck.suite.scorers.similarity:SimilarityScorer",
     },
 )
 _registered: dict[str, Scorer] = {}
@@ -69,12 +68,12 @@ def _full_name(scorer: Scorer) -> tuple[str, str]:
 def get_scorer(name: str, folder: Path | None = None) -> Scorer:
     """The scorer of that name; a `module:attribute` is looked for in `folder` first.
 
-    Raises UnknownScorer, which is both a ConfigError and a KeyError.
+    Raises UnknownScorer, which is both a ConfigError and a KeyError, and MissingExtra.
     """
     if name in _registered:
         return _registered[name]
-    if name == "similarity":
-        raise UnknownScorer(WHERE, NO_EMBEDDINGS)
+    if name == SIMILARITY and not _has_embeddings():
+        raise MissingExtra("local", f"{WHERE} {name!r}")
     try:
         found: object = _BUILT_IN.load(name, base_dir=folder)
     except ConfigError as error:
@@ -89,4 +88,10 @@ def get_scorer(name: str, folder: Path | None = None) -> Scorer:
 
 def list_scorers() -> list[str]:
     """The names that can be used, the built-in ones first."""
-    return list(dict.fromkeys((*_BUILT_IN.names(), *_registered)))
+    built_in = (name for name in _BUILT_IN.names() if name != SIMILARITY or _has_embeddings())
+    return list(dict.fromkeys((*built_in, *_registered)))
+
+
+def _has_embeddings() -> bool:
+    """Whether the library is installed that runs the model of embeddings."""
+    return find_spec("xllamacpp") is not None

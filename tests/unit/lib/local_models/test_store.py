@@ -10,6 +10,7 @@ import pytest
 
 from holodeck import errors
 from holodeck.errors import ConfigError, ModelStoreError
+from holodeck.lib.local_models.embeddings import EmbeddingModel
 from holodeck.lib.local_models.store import ModelStore, is_path
 
 PULL = """
@@ -66,6 +67,23 @@ def test_a_download_tells_how_far_it_is(store, hub_model):
 
     assert said[-1] == (hub_model.size, hub_model.size, "tiny")
     assert [done for done, _, _ in said] == sorted(done for done, _, _ in said)
+
+
+def test_a_model_of_embeddings_is_made_from_its_wheel_and_works(cache, bert_model):
+    store = ModelStore(cache, catalog={"tiny": bert_model})
+
+    model = EmbeddingModel.load(store.ensure("tiny"))
+
+    assert model.likeness("abba", "abba") == 1
+    model.close()
+
+
+def test_a_model_of_embeddings_cannot_be_the_one_that_answers(cache, bert_model, tmp_path):
+    store = ModelStore(cache, catalog={"tiny": bert_model})
+
+    with pytest.raises(ConfigError, match="'tiny' compares texts and cannot answer"):
+        store.resolve("tiny", tmp_path)
+    assert not cache.exists()
 
 
 def test_a_model_is_joined_from_wheels_that_are_never_imported(index_store, hub, index_model):
