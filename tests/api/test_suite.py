@@ -399,6 +399,40 @@ def test_the_built_in_scorers_are_listed():
     assert list_scorers()[:4] == ["passfail", "exact", "regex", "similarity"]
 
 
+def test_similarity_without_its_library_is_not_listed_and_says_what_to_install(tmp_path):
+    program = (
+        "import sys\n"
+        "sys.modules['xllamacpp'] = None\n"
+        "from holodeck.errors import MissingExtra\n"
+        "from holodeck.suite import Runner, Scenario, list_scorers\n"
+        "assert list_scorers() == ['passfail', 'exact', 'regex']\n"
+        "wanting = Scenario(name='a', input='?', expected_output='x', scorers=['similarity'])\n"
+        "try:\n"
+        "    Runner(lambda question: sys.exit('the agent was asked')).run_scenario(wanting)\n"
+        "except MissingExtra as error:\n"
+        "    print(error)\n"
+    )
+
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert "pip install 'holodeck[local]'" in ran.stdout
+
+
+def test_similarity_without_weights_keeps_the_answer_and_says_what_to_pull(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOLODECK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("HOLODECK_OFFLINE", "1")
+    scenario = Scenario(name="a", input="?", expected_output=HOURS, scorers=["similarity"])
+
+    result = Runner(lambda question: HOURS).run_scenario(scenario)
+
+    assert not result.passed
+    assert result.agent_result.output == HOURS
+    assert "holodeck models pull all-minilm-l6-v2" in result.error
+
+
 HOURS = "We are open from nine to five."
 
 

@@ -4,7 +4,7 @@ from functools import cached_property
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.semantic_similarity import THRESHOLD, Likeness
-from holodeck.lib.judging.connect import embedding_model
+from holodeck.lib.judging.connect import Judges
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 
@@ -16,9 +16,12 @@ class SimilarityScorer:
 
     name: str = "similarity"
 
+    def __init__(self) -> None:
+        self._judges = Judges()
+
     @cached_property
     def _model(self) -> Likeness:
-        return embedding_model()
+        return self._judges.embeddings()
 
     def score(self, scenario: Scenario, result: AgentResult) -> ScoreResult:
         """The cosine, and 0 where it is negative or the answer is blank."""
