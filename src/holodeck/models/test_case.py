@@ -167,6 +167,11 @@ class TestCaseModel(TurnModel, NamedModel):
     are about the last answer and the whole conversation."""
 
     @property
+    def form(self) -> str:
+        """The key that says what the user says: `input` or `turns`."""
+        return "input" if self.turns is None else "turns"
+
+    @property
     def said(self) -> str:
         """Everything the user says."""
         return "\n\n".join(one.input for one in self.turns) if self.turns else self.input

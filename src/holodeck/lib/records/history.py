@@ -114,7 +114,7 @@ def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
         passed=results[0].passed,
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),
-        agent_tokens=_median(one.token_usage.total_tokens for one in results if one.token_usage),
+        agent_tokens=_median(_agent_tokens(one) for one in results),
         judge_calls=_median(sum(row.judge_calls for row in one.rows) for one in results),
         judge_tokens=_median(_judge_tokens(one) for one in results),
         cost=_median(_cost(one, currency) for one in results),
@@ -125,6 +125,11 @@ def _median(values: Iterable[float | None]) -> float | None:
     """The median of what is known; None if nothing is."""
     known = [one for one in values if one is not None]
     return median(known) if known else None
+
+
+def _agent_tokens(result: TestResult) -> int | None:
+    """None for an agent that does not tell: no model answers without any."""
+    return result.token_usage.total_tokens or None if result.token_usage else None
 
 
 def _judge_tokens(result: TestResult) -> int:

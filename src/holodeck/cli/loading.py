@@ -1,0 +1,54 @@
+"""Reading an agent.yaml for a run, and refusing what can be known to be wrong with it."""
+
+import logging
+
+from holodeck.cli.invocation import Invocation
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+
+logger = logging.getLogger(__name__)
+
+MOST_WARNINGS = 20
+"""`holodeck validate` tells them all."""
+
+
+def read(
+    agent_config: str, given: ExecutionConfig, invocation: Invocation
+) -> tuple[Agent, ExecutionConfig]:
+    """The agent as it is written, and its settings."""
+    from holodeck.cli.logs import start_logging
+    from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+    from holodeck.config.secrets import collect
+
+    env = ConfigLoader().environment(agent_file(agent_config).parent)
+    invocation.protect(collect(None, env))
+    start_logging(invocation.verbosity, env, invocation.clean)
+    agent, settings, _ = load_agent_with_config(agent_config, given)
+    invocation.protect(collect(agent, env))
+    return agent, settings
+
+
+def check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
+    """Raise ConfigError for what can be known to be wrong before the run."""
+    from holodeck.config.check import check, raise_on_errors
+    from holodeck.config.keys import missing_keys
+    from holodeck.config.source import dotted
+    from holodeck.errors import ConfigError
+
+    _log_sources(settings)
+    findings = check(agent)
+    raise_on_errors(findings)
+    for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
+        raise ConfigError(f"{agent.place(*path)}: {dotted(path)}", lacking)
+    for finding in findings[:MOST_WARNINGS]:
+        logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
+    if len(findings) > MOST_WARNINGS:
+        logger.warning("and %d more; see `holodeck validate`", len(findings) - MOST_WARNINGS)
+
+
+def _log_sources(settings: ExecutionConfig) -> None:
+    """Tell where each setting came from; those that somebody set with -v, all of them with -vv."""
+    for name in type(settings).model_fields:
+        source = settings.source_of(name)
+        level = logging.DEBUG if source == "default" else logging.INFO
+        logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)

@@ -1,0 +1,68 @@
+"""The plan of a run: its cases and calls, and what earlier runs let expect."""
+
+from collections.abc import Sequence
+from math import fsum
+
+from holodeck.lib.evaluators.inputs import metrics_of
+from holodeck.lib.evaluators.metric_table import asks_a_judge
+from holodeck.lib.selection.past import Past
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.plan import Bounds, Estimate, Plan
+from holodeck.models.selection import Selection
+from holodeck.models.test_case import TestCaseModel
+
+
+def plan_of(
+    agent: Agent,
+    agent_config_path: str,
+    settings: ExecutionConfig,
+    past: Sequence[Past],
+    selection: Selection | None,
+) -> Plan:
+    """What a run of the agent's cases would do; `past` is what is known of each of them."""
+    cases = agent.test_cases or []
+    run = [(case, one) for case, one in zip(cases, past, strict=True) if case.skip is None]
+    known = [one for _, one in run]
+    judged = sum(_judged_checks(agent, case) for case, _ in run)
+    return Plan(
+        agent_name=agent.name,
+        agent_config_path=agent_config_path,
+        cases=len(run),
+        skipped=len(cases) - len(run),
+        selection=selection,
+        parallel=settings.parallel_test_cases or 1,
+        agent_calls=_together([_agent_calls(case) for case, _ in run]),
+        judge_calls=Bounds(least=judged, most=None if judged else 0),
+        duration_ms=_estimate([one.duration_ms for one in known]),
+        agent_tokens=_estimate([one.agent_tokens for one in known]),
+        expected_judge_calls=_estimate([one.judge_calls for one in known]),
+        judge_tokens=_estimate([one.judge_tokens for one in known]),
+        currency=None if agent.prices is None else agent.prices.unit,
+        cost=None if agent.prices is None else _estimate([one.cost for one in known]),
+    )
+
+
+def _agent_calls(case: TestCaseModel) -> Bounds:
+    turns = len(case.turns) if case.turns is not None else 1
+    return Bounds(least=turns, most=turns)
+
+
+def _together(bounds: Sequence[Bounds]) -> Bounds:
+    most = [one.most for one in bounds if one.most is not None]
+    return Bounds(
+        least=sum(one.least for one in bounds),
+        most=sum(most) if len(most) == len(bounds) else None,
+    )
+
+
+def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
+    """Checks of a case that ask a judge, each at least once."""
+    of_turns = [metric for turn in case.turns or () for metric in turn.evaluations or ()]
+    metrics = [*metrics_of(agent, case), *of_turns]
+    return sum(metric.enabled and asks_a_judge(metric) for metric in metrics)
+
+
+def _estimate(values: Sequence[float | None]) -> Estimate:
+    known = [one for one in values if one is not None]
+    return Estimate(known=fsum(known) if known else None, unknown_cases=len(values) - len(known))

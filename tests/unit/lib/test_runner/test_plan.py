@@ -1,0 +1,58 @@
+"""What a plan counts, and what it says of what is not known."""
+
+from holodeck.lib.selection.past import UNKNOWN, Past
+from holodeck.lib.test_runner.plan import plan_of
+from holodeck.lib.test_runner.plan_text import in_words
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+
+JUDGED = {"type": "judge", "name": "polite", "criteria": ["Is it polite?"], "votes": 3}
+AGENT = {
+    "name": "a",
+    "model": {"provider": "openai", "name": "gpt-x", "api_key": "k"},
+    "backend": "m:f",
+    "evaluations": {"metrics": [JUDGED, JUDGED | {"name": "off", "enabled": False}]},
+    "test_cases": [
+        {"input": "one"},
+        {"input": "two", "evaluations": [{"metric": "contains", "value": "x"}]},
+        {"turns": [{"input": "three", "evaluations": [JUDGED]}, {"input": "four"}]},
+    ],
+}
+SETTINGS = ExecutionConfig(parallel_test_cases=2)
+KNOWN = Past(
+    passed=True, duration_ms=90_000, agent_tokens=1000, judge_calls=3, judge_tokens=50, cost=0.25
+)
+
+
+def planned(past, **fields):
+    return plan_of(Agent.model_validate(AGENT | fields), "agent.yaml", SETTINGS, past, None)
+
+
+def test_calls_are_counted_by_turn_and_by_metric_that_asks():
+    plan = planned([UNKNOWN] * 3)
+
+    assert (plan.agent_calls.least, plan.agent_calls.most) == (4, 4)
+    assert (plan.judge_calls.least, plan.judge_calls.most) == (3, None)
+
+
+def test_a_sum_says_how_much_of_it_is_unknown():
+    plan = planned([KNOWN, UNKNOWN, KNOWN], prices={"currency": "EUR", "models": {}})
+
+    assert in_words(plan).splitlines() == [
+        "Plan for a: 3 test cases",
+        "  At once: 2",
+        "  Agent calls: 4",
+        "  Judge calls: at least 3, by earlier runs about 6 and 1 case unknown",
+        "  Time: about 3 min 0 s and 1 case unknown, one case after the other",
+        "  Agent tokens: about 2,000 and 1 case unknown",
+        "  Judge tokens: about 100 and 1 case unknown",
+        "  Cost: about 0.50 EUR and 1 case unknown",
+    ]
+
+
+def test_a_cost_that_is_not_known_is_called_unknown():
+    plan = planned([UNKNOWN] * 3, prices={"models": {}})
+
+    assert plan.cost.known is None
+    assert "  Cost: unknown" in in_words(plan)
+    assert planned([KNOWN] * 3).cost is None
