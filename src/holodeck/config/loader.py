@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from holodeck import errors
+from holodeck.config.case_settings import with_case_settings
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
@@ -18,7 +19,7 @@ from holodeck.config.providers import filled
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
 from holodeck.config.source import Source, why_unreadable
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig
+from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +90,7 @@ class ConfigLoader:
     ) -> ExecutionConfig:
         """Every setting with a value: CLI > agent.yaml > project > user > HOLODECK_* > default."""
         layers = [
-            Layer(cli_config, "command line"),
+            Layer(cli_config, COMMAND_LINE),
             Layer(yaml_config, DEFAULT_AGENT_FILE),
             Layer(project_config, "project config"),
             Layer(user_config, "user config"),
@@ -113,7 +114,7 @@ class ConfigLoader:
         project = self.load_project_config(agent.base_dir)
         user = self.load_global_config()
         layers = [
-            Layer(cli_config, "command line"),
+            Layer(cli_config, COMMAND_LINE),
             Layer(agent.execution, DEFAULT_AGENT_FILE),
             Layer(project.execution if project else None, "project config"),
             Layer(user.execution if user else None, "user config"),
@@ -159,7 +160,8 @@ def load_agent_with_config(
     agent = loader.load_agent_yaml(path)
     for warning in unknown_variables(loader.environment(agent.base_dir)):
         logger.warning("%s", warning)
-    return agent, loader.settings_of(agent, cli_config), loader
+    settings = loader.settings_of(agent, cli_config)
+    return with_case_settings(agent, settings), settings, loader
 
 
 def agent_file(path: str | Path) -> Path:

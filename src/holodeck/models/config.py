@@ -11,6 +11,9 @@ from holodeck.models.base import Count, Model, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
+COMMAND_LINE = "command line"
+"""The source of values that came with the start of a run, but by no flag."""
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -61,7 +64,17 @@ class ExecutionConfig(Model):
     ] = None
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(5, "How often a transient failure of the agent is tried again.", ("--retries",)),
+        Setting(
+            5,
+            "How often one request of the agent that failed for a while is sent again.",
+            ("--max-retries",),
+        ),
+    ] = None
+    retries: Annotated[
+        Annotated[int, Field(ge=0, le=20)] | None,
+        Setting(
+            0, "How often a case whose agent broke is run again from the start.", ("--retries",)
+        ),
     ] = None
     retry_delay: Annotated[
         Annotated[float, Field(ge=0, le=60)] | None,
@@ -126,6 +139,11 @@ class ExecutionConfig(Model):
     def source_of(self, field: str) -> str:
         """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""
         return self._sources.get(field, "given")
+
+    def is_from_command_line(self, field: str) -> bool:
+        """Whether whoever started the run set the value, so that it overrules the cases."""
+        source = self.source_of(field)
+        return source == COMMAND_LINE or source.startswith("--")
 
     def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
         """The same settings, each knowing where it came from."""

@@ -8,6 +8,8 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.evaluation import Metric
 
+RetryKind = Literal["error", "timeout", "failed"]
+"""What a case can be run again after: the agent broke, it took too long, a check said no."""
 MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
 
 
@@ -158,6 +160,11 @@ class TestCaseModel(TurnModel, NamedModel):
     """The suite that the case belongs to."""
     skip: NonBlank | None = None
     """Why the case is not run; it is listed as skipped."""
+    retries: Annotated[int, Field(ge=0, le=20)] | None = None
+    """How often the case is run again after what `retry_on` names, instead of what the run says."""
+    retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
+    """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
+    later is flaky."""
     input: NonBlank = ""
     """What the user says; a case has this or `turns`."""
     evaluations: list[Metric] | None = None

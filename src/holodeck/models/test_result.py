@@ -176,10 +176,18 @@ class TestResult(Model):
     """None where the configuration has no `prices`."""
     turns: list[TurnResult] = []
     """The turns of a conversation, as far as it came; empty for a case of one input."""
+    tries: list["TestResult"] = []
+    """What came of earlier tries of the case, the first one first; their times are part of
+    `execution_time_ms`, their tokens and judges are their own."""
     skipped_by: SkipKind | None = None
     """What kept the case from being run; None for one that was."""
     skip_reason: str | None = None
     """Why the case was not run; None for one that was."""
+
+    @property
+    def single_runs(self) -> list["TestResult"]:
+        """Every time that the agent was put to the case, the earlier tries included."""
+        return [*self.tries, self]
 
     @property
     def rows(self) -> list[MetricResult]:

@@ -177,7 +177,18 @@ def run_flags(*arguments):
 
 def test_every_flag_reaches_its_setting():
     result, (config,) = run_flags(
-        "--timeout", "5", "--attempt-timeout", "2", "--retries", "1", "-j", "3", "-v", "--no-quiet"
+        "--timeout",
+        "5",
+        "--attempt-timeout",
+        "2",
+        "--max-retries",
+        "1",
+        "--retries",
+        "4",
+        "-j",
+        "3",
+        "-v",
+        "--no-quiet",
     )
 
     assert result.exit_code == 0
@@ -185,6 +196,7 @@ def test_every_flag_reaches_its_setting():
         "llm_timeout": 5.0,
         "attempt_timeout": 2.0,
         "max_retries": 1,
+        "retries": 4,
         "parallel_test_cases": 3,
         "verbose": True,
         "quiet": False,
@@ -210,7 +222,7 @@ def test_a_flag_can_turn_off_what_agent_yaml_turns_on(folder):
         (("--timeout", "0"), "'--timeout': found '0'; wanted more than 0"),
         (("--timeout", "nan"), "'--timeout': found 'nan'; wanted a finite number"),
         (("-j", "1.5"), "'--parallel' / '-j': found '1.5'; wanted a whole number"),
-        (("--retries", "x"), "'--retries': found 'x'; wanted a whole number"),
+        (("--max-retries", "x"), "'--max-retries': found 'x'; wanted a whole number"),
     ],
 )
 def test_a_bad_flag_is_a_usage_error(arguments, message):

@@ -17,6 +17,7 @@ from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 
 _DIGITS = 16
+_OF_RETRIES = {"retries", "retry_on"}
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,19 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
     without = _hash({name: value for name, value in parts.items() if name != "metrics"})
     cases, plain, folder = agent.test_cases or [], config.get("test_cases", []), agent.base_dir
     planned = tuple(
-        _planned(case, text, folder) for case, text in zip(cases, map(_text, plain), strict=True)
+        _planned(case, _text(_without_retries(one)), folder)
+        for case, one in zip(cases, plain, strict=True)
     )
     hashes = tuple(
         _hash_of_text((with_metrics if case.evaluations is None else without) + one.hash)
         for case, one in zip(cases, planned, strict=True)
     )
     return Fingerprint(parts, planned, hashes, config)
+
+
+def _without_retries(case: Mapping[str, Any]) -> dict[str, Any]:
+    """A case without what changes no answer, however it is set."""
+    return {key: value for key, value in case.items() if key not in _OF_RETRIES}
 
 
 def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:

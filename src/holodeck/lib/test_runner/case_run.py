@@ -17,9 +17,9 @@ from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, in_words
+from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of, in_words
 from holodeck.lib.test_runner.verdict import together, verdict
-from holodeck.models.test_case import TestCaseModel, TurnModel
+from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 
 __all__ = ["ANSWERED_NOTHING", "CaseRun"]
@@ -48,11 +48,20 @@ class CaseRun:
     rows: list[MetricResult] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     """What ended the case besides what went wrong in a turn."""
+    failure: RetryKind | None = None
+    """What that was, where another try may help."""
 
     @property
     def is_hopeless(self) -> bool:
         """Whether every other case will fail like this one: a wrong key, a spent quota."""
         return any(run.is_hopeless for run in self.runs)
+
+    def failure_in(self, result: TestResult) -> RetryKind | None:
+        """What went wrong, where another try may help."""
+        if result.outcome is Outcome.FAILED:
+            return "failed"
+        in_turns = (run.failure for run in self.runs if run.failure is not None)
+        return self.failure or next(in_turns, None)
 
     @property
     def errors(self) -> list[str]:
@@ -67,12 +76,14 @@ class CaseRun:
                 async with time_limit(self.time_limit_s) as limit:
                     await self._steps()
             except TimeoutError as error:
+                self.failure = "timeout"
                 if not limit.expired():
                     self.broken.append(in_words(error))
                 else:
                     self.broken.append(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
+                self.failure = failure_of(error)
                 self.broken.append(in_words(error))
             waited = sum(run.waited_seconds for run in self.runs)
             result = self._as_result(_ms(time.perf_counter() - started - waited))

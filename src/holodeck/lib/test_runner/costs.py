@@ -35,7 +35,7 @@ def priced(result: TestResult, agent: Agent) -> TestResult:
 def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     """What a case has cost; `agents` is the model behind the agent."""
     own = list(agent_charges(result, agents))
-    judged = list(judge_charges(result.rows))
+    judged = list(judge_charges(rows_of_all_runs(result)))
     return _cost(
         prices.unit,
         _sum([_amount(one, prices) for one in own]),
@@ -72,8 +72,14 @@ def in_words(cost: Cost) -> str:
 
 def exchanges(result: TestResult) -> Iterator[TestResult | TurnResult]:
     """The times that the agent was asked: each turn, or the case of one input."""
-    parts: Sequence[TestResult | TurnResult] = result.turns or [result]
-    return (part for part in parts if part.agent_time_ms is not None)
+    for run in result.single_runs:
+        parts: Sequence[TestResult | TurnResult] = run.turns or [run]
+        yield from (part for part in parts if part.agent_time_ms is not None)
+
+
+def rows_of_all_runs(result: TestResult) -> Iterator[MetricResult]:
+    """The rows of every single run, so also those that another try has replaced."""
+    return (row for run in result.single_runs for row in run.rows)
 
 
 def told(usage: TokenUsage | None) -> TokenUsage | None:
@@ -98,7 +104,7 @@ def judge_charges(rows: Iterable[MetricResult]) -> Iterator[Charge]:
 
 
 def _has_charges(result: TestResult) -> bool:
-    own = [*agent_charges(result, ""), *judge_charges(result.rows)]
+    own = [*agent_charges(result, ""), *judge_charges(rows_of_all_runs(result))]
     return bool(own)
 
 

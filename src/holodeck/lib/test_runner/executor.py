@@ -7,9 +7,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import holodeck
+from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
@@ -20,6 +22,7 @@ from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
+from holodeck.lib.retry import RetryConfig
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import priced
@@ -28,6 +31,7 @@ from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
+from holodeck.lib.test_runner.tries import Ran, tried
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
@@ -106,6 +110,7 @@ class TestExecutor:
         self.config = resolved_execution_config or self.config_loader.settings_of(
             self.agent_config, execution_config
         )
+        self.agent_config = with_case_settings(self.agent_config, self.config)
         self.file_processor = file_processor or FileProcessor.from_execution_config(
             self.config, base_dir=self.agent_config.base_dir
         )
@@ -259,18 +264,24 @@ class TestExecutor:
         for index, case in waiting:
             if self.on_test_start is not None:
                 self.on_test_start(case)
-            run = CaseRun(
-                case=case,
-                backend=backend,
-                files=self.file_processor,
-                checks=self._gradebook.checks_of(index),
-                observer=self._observer,
-                agent_name=self.agent_config.name,
-                time_limit_s=self.config.case_timeout,
-            )
-            result = priced(await run.result(), self.agent_config)
+            once = partial(self._run_once, index, case, backend)
+            ran = await tried(case, once, RetryConfig(base_delay=self.config.retry_delay or 0))
+            result = priced(ran.result, self.agent_config)
             self._keep(index, result)
-            brakes.watch(result, is_hopeless=run.is_hopeless)
+            brakes.watch(result, is_hopeless=ran.is_hopeless)
+
+    async def _run_once(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
+        run = CaseRun(
+            case=case,
+            backend=backend,
+            files=self.file_processor,
+            checks=self._gradebook.checks_of(index),
+            observer=self._observer,
+            agent_name=self.agent_config.name,
+            time_limit_s=self.config.case_timeout,
+        )
+        result = await run.result()
+        return Ran(result, run.failure_in(result), run.is_hopeless)
 
     def _keep(self, index: int, result: TestResult) -> None:
         self._results[index] = result

@@ -193,13 +193,14 @@ class ProgressIndicator(SpinnerMixin):
         return colorize("⚠", ANSIColors.RED) + " "
 
     def _tokens(self) -> Iterator[str]:
-        spent = [result.token_usage for result in self.test_results if result.token_usage]
+        runs = [run for result in self.test_results for run in result.single_runs]
+        spent = [run.token_usage for run in runs if run.token_usage]
         if any(usage.total_tokens for usage in spent):
             asked = sum(usage.prompt_tokens for usage in spent)
             answered = sum(usage.completion_tokens for usage in spent)
             total = sum(usage.total_tokens for usage in spent)
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
-        rows = [row for result in self.test_results for row in result.rows]
+        rows = [row for run in runs for row in run.rows]
         calls = sum(row.judge_calls for row in rows)
         if calls:
             judged = [row.judge_tokens.total_tokens for row in rows if row.judge_tokens]

@@ -51,6 +51,7 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
         yield from _ground_truth(result.ground_truth)
     yield from _errors(result)
     yield from _attempts(result)
+    yield from _tries(result)
     if result.cost is not None:
         yield from (f"**Cost:** {inline(in_words(result.cost), 1_000)}", "")
 
@@ -267,6 +268,20 @@ def _attempts(result: TestResult) -> Iterator[str]:
         ]
         yield from ("#### Attempts", "", "Tries of the agent that did not work:", "")
         yield from (*table(("Attempt", "Error", "Waited before the next"), rows), "")
+
+
+def _tries(result: TestResult) -> Iterator[str]:
+    if result.tries:
+        rows = [
+            (str(number), STATUS[one.outcome], _reason(one), _milliseconds(one.execution_time_ms))
+            for number, one in enumerate(result.tries, 1)
+        ]
+        yield from (f"{_PART} Earlier Tries", "", "The case was run again after these:", "")
+        yield from (*table(("Try", "Status", "Reason", "Time"), rows), "")
+
+
+def _reason(result: TestResult) -> str:
+    return inline("; ".join(result.reasons()), 500)
 
 
 def _verdict(passed: bool) -> str:

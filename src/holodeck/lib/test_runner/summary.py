@@ -20,6 +20,8 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
     outcomes = Counter(str(result.outcome) for result in results)
     ran = len(results) - outcomes[Outcome.SKIPPED]
     rows = [row for result in results for row in result.rows]
+    runs = [run for result in results for run in result.single_runs]
+    judged = [row for run in runs for row in run.rows]
     scores = _scores_by_metric(rows)
     return ReportSummary(
         total_tests=len(results),
@@ -37,9 +39,9 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         standard_errors={
             name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
-        token_usage=_sum(result.token_usage for result in results),
-        judge_calls=sum(row.judge_calls for row in rows),
-        judge_usage=_sum(row.judge_tokens for row in rows),
+        token_usage=_sum(run.token_usage for run in runs),
+        judge_calls=sum(row.judge_calls for row in judged),
+        judge_usage=_sum(row.judge_tokens for row in judged),
         cost=total_cost(results),
     )
 

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from holodeck.errors import BackendError, HoloDeckError
+from holodeck.errors import BackendError, BackendTimeoutError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
-from holodeck.models.test_case import TurnModel
+from holodeck.models.test_case import RetryKind, TurnModel
 from holodeck.models.test_result import (
     Attempt,
     Outcome,
@@ -41,6 +41,8 @@ class TurnRun:
     invocations: list[ToolInvocation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What kept the agent from being run."""
+    failure: RetryKind | None = None
+    """What kept the agent from being run, where another try may help; None where it cannot."""
     is_hopeless: bool = False
     """Whether every other case will fail like this one: a wrong key, a spent quota."""
     faults: list[str] = field(default_factory=list)
@@ -127,6 +129,7 @@ class TurnRun:
     def _note_failure(self, error: Exception) -> None:
         self.errors.append(in_words(error))
         self.is_hopeless = isinstance(error, BackendError) and error.hopeless
+        self.failure = None if self.is_hopeless else failure_of(error)
         self.attempts = [
             tried for tried in getattr(error, "attempts", ()) if isinstance(tried, Attempt)
         ]
@@ -144,9 +147,17 @@ class TurnRun:
             for line in refusals(answer.tool_calls, answer.tool_results)
         ]
         if answer.is_error:
+            self.failure = "error"
             self.errors.append(f"Agent error: {answer.error_reason or 'it gave no reason'}")
         elif not answer.response.strip():
             self.faults.append(ANSWERED_NOTHING)
+
+
+def failure_of(error: Exception) -> RetryKind | None:
+    """What retrying calls the error; None for a configuration that is wrong."""
+    if isinstance(error, ConfigError):
+        return None
+    return "timeout" if isinstance(error, BackendTimeoutError | TimeoutError) else "error"
 
 
 def in_words(error: Exception) -> str:

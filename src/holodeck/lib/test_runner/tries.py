@@ -1,0 +1,57 @@
+"""Runs a case again from the start, where that is wanted and may help."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from holodeck.lib.retry import RetryConfig, backoff_delay
+from holodeck.models.test_case import RetryKind, TestCaseModel
+from holodeck.models.test_result import Outcome, TestResult
+
+logger = logging.getLogger(__name__)
+
+_AFTER: Sequence[RetryKind] = ("error", "timeout")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What came of one run of a case."""
+
+    result: TestResult
+    failure: RetryKind | None = None
+    """What went wrong, where another try may help."""
+    is_hopeless: bool = False
+    """Whether every other case will fail like this one."""
+
+
+async def tried(
+    case: TestCaseModel,
+    run: Callable[[], Awaitable[Ran]],
+    waits: RetryConfig,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> Ran:
+    """What came of the case in the end; earlier tries stand in the result.
+
+    Infrastructure is tried again as often as the case says, a verdict only if its `retry_on` has
+    `failed`; a case that failed and passed later is flaky.
+    """
+    after, earlier = case.retry_on or _AFTER, list[TestResult]()
+    ran = await run()
+    while ran.failure in after and len(earlier) < (case.retries or 0):
+        earlier.append(ran.result)
+        delay = backoff_delay(len(earlier), waits)
+        logger.info("case %s: %s, run again in %.1f s", case.name, ran.result.outcome, delay)
+        await sleep(delay)
+        ran = await run()
+    return Ran(_with(ran.result, earlier), ran.failure, ran.is_hopeless) if earlier else ran
+
+
+def _with(result: TestResult, earlier: list[TestResult]) -> TestResult:
+    """The last result with those before it."""
+    is_flaky = result.passed and any(one.outcome is Outcome.FAILED for one in earlier)
+    times = [one.execution_time_ms for one in (*earlier, result)]
+    update = {"tries": earlier, "execution_time_ms": sum(times)}
+    if is_flaky:
+        update["outcome"] = Outcome.FLAKY
+    return result.model_copy(update=update)
