@@ -29,6 +29,7 @@ class ExitCode(IntEnum):
     EXECUTION = 3
     EVALUATION = 4
     NOTHING_SELECTED = 5
+    BUDGET = 6
     INTERRUPTED = 130
     TERMINATED = 143
 

@@ -33,6 +33,9 @@ class AgentFile(pytest.File):
             agent = ConfigLoader().load_agent_yaml(str(self.path))
         except HoloDeckError as error:
             raise self.CollectError(f"{self.path.name}: {error}") from error
+        if agent.execution is not None and agent.execution.has_budget:
+            alone = "its budget is ignored, as each case is a run of its own in pytest"
+            self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
         seen: Counter[str] = Counter()
         for number, case in enumerate(agent.test_cases or [], 1):
             name = case.name or f"case {number}"

@@ -157,6 +157,15 @@ def test_one_case_can_be_chosen_by_word_and_by_name(run, agent):
     assert "1 passed" in run("agent.yaml::repeats")
 
 
+def test_a_budget_that_pytest_cannot_hold_is_told(run, agent, tmp_path):
+    with (tmp_path / "agent.yaml").open("a") as file:
+        file.write("execution: {max_calls: 1}\n")
+
+    told = run("agent.yaml", "-k", "repeats")
+
+    assert "agent.yaml: its budget is ignored, as each case is a run of its own" in told
+
+
 def test_the_last_failed_case_can_be_run_again(run, agent):
     run("agent.yaml")
     told = run("agent.yaml", "--lf")

@@ -70,7 +70,7 @@ def _hint(name: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 passed, 1 a test failed, 2 configuration or usage, 3 the agent could not "
     "be run, 4 a metric could not be computed, 5 nothing or not everything was tested, "
-    "130 interrupted, 143 ended by SIGTERM.",
+    "6 the budget is used up, 130 interrupted, 143 ended by SIGTERM.",
 )
 @click.version_option(__version__, "--version", "-V", prog_name="holodeck")
 def cli() -> None:

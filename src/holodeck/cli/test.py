@@ -62,8 +62,8 @@ def test(
 
     Results go to stdout, logs to stderr. Exit codes: 0 all passed, 1 a test failed, 2 the
     configuration is wrong, 3 the agent could not be run, 4 a metric could not be computed,
-    5 nothing or not everything was tested, 130 interrupted, 143 terminated. Of several, the first
-    of 3, 4, 1, 5 is told.
+    5 nothing or not everything was tested, 6 the budget is used up, 130 interrupted, 143
+    terminated. Of several, the first of 3, 4, 6, 1, 5 is told.
     """
     from holodeck.cli.asked import Asked, answer
     from holodeck.cli.outputs import targets_for

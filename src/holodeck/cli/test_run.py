@@ -192,7 +192,8 @@ class TestRun:
         if recorder is None or recorder.trouble is not None or complete or not report.ran:
             return
         args = ["holodeck", "test", self.agent_config, "--resume", recorder.id]
-        if report.stopped_by != "fail_fast" and report.stopped is not None:
+        is_asked_for = report.stopped_by in {"fail_fast", "budget"}
+        if report.stopped is not None and not is_asked_for:
             args.append("--retry-errors")
         line = f"Resume with: {shlex.join(args)}"
         click.echo(self.invocation.clean(line), err=True)

@@ -7,6 +7,7 @@ from holodeck.config.check_cases import check_case, check_pattern
 from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
 from holodeck.config.keys import metrics_in, missing_keys
+from holodeck.config.prices import refuse_unpriced
 from holodeck.config.python_files import check_target, definition, parameters
 from holodeck.config.response_format import response_schema
 from holodeck.config.source import Path_
@@ -36,6 +37,7 @@ def check(agent: Agent) -> list[Finding]:
     check_metrics(agent, shared, ("evaluations", "metrics"), inputs, findings)
     _check_judge_is_asked(agent, findings)
     _check_patterns(agent, findings)
+    _check_prices(agent, findings)
     cases = agent.test_cases or []
     if not cases:
         findings.warning(("test_cases",), "nothing to test; write at least one case")
@@ -104,6 +106,14 @@ def _check_patterns(agent: Agent, findings: Findings) -> None:
     patterns = agent.observability.traces.redaction_patterns if agent.observability else []
     for index, pattern in enumerate(patterns):
         check_pattern(pattern, ("observability", "traces", "redaction_patterns", index), findings)
+
+
+def _check_prices(agent: Agent, findings: Findings) -> None:
+    if agent.execution is not None and agent.execution.max_cost is not None:
+        try:
+            refuse_unpriced(agent, "")
+        except ConfigError as error:
+            findings.of_error(("execution", "max_cost"), error)
 
 
 def _check_tools(agent: Agent, findings: Findings) -> dict[str, list[str] | None]:

@@ -56,6 +56,6 @@ def refuse_unpriced(agent: Agent, where: str) -> None:
         wish = f"prices: {{models: {{{lacking[0]}: {{input: …, output: …}}}}}}"
         raise ConfigError(
             where,
-            f"cannot be held, as there is no price for {names}; write '{wish}', for a million"
-            " tokens each, in agent.yaml or config.yaml, or limit calls or tokens instead",
+            f"max_cost cannot be held, as there is no price for {names}; write '{wish}', for a"
+            " million tokens each, in agent.yaml or config.yaml, or limit calls or tokens instead",
         )

@@ -60,7 +60,41 @@ class ExecutionConfig(Model):
     ] = None
     run_timeout: Annotated[
         Seconds | None,
-        Setting(None, "Seconds the whole run may take.", ("--run-timeout",)),
+        Setting(
+            None, "Seconds the whole run may take; then what runs is ended.", ("--run-timeout",)
+        ),
+    ] = None
+    max_cost: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
+        Setting(
+            None,
+            "What the run may cost, by `prices`, until no further case starts.",
+            ("--max-cost",),
+        ),
+    ] = None
+    max_tokens: Annotated[
+        Annotated[int, Field(gt=0)] | None,
+        Setting(
+            None,
+            "Tokens of agent and judges until no further case starts.",
+            ("--max-tokens",),
+        ),
+    ] = None
+    max_calls: Annotated[
+        Annotated[int, Field(gt=0)] | None,
+        Setting(
+            None,
+            "Questions to agent and judges until no further case starts.",
+            ("--max-calls",),
+        ),
+    ] = None
+    max_time: Annotated[
+        Seconds | None,
+        Setting(
+            None,
+            "Seconds until no further case starts; what runs finishes, unlike with run_timeout.",
+            ("--max-time",),
+        ),
     ] = None
     max_retries: Annotated[
         Annotated[int, Field(ge=0, le=20)] | None,
@@ -135,6 +169,12 @@ class ExecutionConfig(Model):
         if self.fail_fast and self.maxfail is not None:
             raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
         return self
+
+    @property
+    def has_budget(self) -> bool:
+        """Whether the run may not spend what it likes."""
+        limits = (self.max_cost, self.max_tokens, self.max_calls, self.max_time)
+        return any(one is not None for one in limits)
 
     def source_of(self, field: str) -> str:
         """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""

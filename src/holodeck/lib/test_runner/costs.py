@@ -50,7 +50,7 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
     if not costs:
         return None
     currencies = sorted({one.currency for one in costs})
-    without = sum(one.cost is None and _has_charges(one) for one in results)
+    without = sum(one.cost is None and bool(_charges(one)) for one in results)
     unknown = [why for one in costs for why in one.unknown]
     if without:
         unknown.append(f"{without} results were recorded without prices")
@@ -64,9 +64,10 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
 
 def in_words(cost: Cost) -> str:
     """A cost as reports tell it."""
-    parts = f"agent {_money(cost, cost.agent)}, judges {_money(cost, cost.judges)}"
+    unit = cost.currency
+    parts = f"agent {money(cost.agent, unit)}, judges {money(cost.judges, unit)}"
     if cost.total is not None:
-        return f"{_money(cost, cost.total)} ({parts})"
+        return f"{money(cost.total, unit)} ({parts})"
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
 
 
@@ -87,6 +88,24 @@ def told(usage: TokenUsage | None) -> TokenUsage | None:
     return usage if usage is not None and usage.total_tokens else None
 
 
+def calls_of(result: TestResult) -> int:
+    """How often models were asked: the agent, tries that failed included, and the judges."""
+    asked = sum(_calls(part) for part in exchanges(result))
+    return asked + sum(row.judge_calls for row in rows_of_all_runs(result))
+
+
+def tokens_of(result: TestResult) -> int | None:
+    """Tokens of agent and judges together; None where an answer came without."""
+    usages = [one.usage for one in _charges(result)]
+    known = [one.total_tokens for one in usages if one is not None]
+    return sum(known) if len(known) == len(usages) else None
+
+
+def _calls(part: TestResult | TurnResult) -> int:
+    answered = part.agent_response is not None
+    return max(1, len(part.attempts) + answered)
+
+
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """What the agent is to be paid for: answers, and what is known of tries that failed."""
     for part in exchanges(result):
@@ -103,9 +122,9 @@ def judge_charges(rows: Iterable[MetricResult]) -> Iterator[Charge]:
             yield Charge(model, told(row.judge_tokens), f"the judge {model}")
 
 
-def _has_charges(result: TestResult) -> bool:
-    own = [*agent_charges(result, ""), *judge_charges(rows_of_all_runs(result))]
-    return bool(own)
+def _charges(result: TestResult) -> list[Charge]:
+    """What anybody is to be paid for, whoever the agent's model is."""
+    return [*agent_charges(result, ""), *judge_charges(rows_of_all_runs(result))]
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:
@@ -147,9 +166,10 @@ def _sum(amounts: Sequence[float | None]) -> float | None:
     return fsum(known) if len(known) == len(amounts) else None
 
 
-def _money(cost: Cost, amount: float | None) -> str:
+def money(amount: float | None, currency: str) -> str:
+    """An amount as people read it."""
     if amount is None:
         return "unknown"
     if amount >= _CENTS_FROM:
-        return f"{amount:,.2f} {cost.currency}"
-    return f"{Decimal(f'{amount:.3g}'):f} {cost.currency}"
+        return f"{amount:,.2f} {currency}"
+    return f"{Decimal(f'{amount:.3g}'):f} {currency}"

@@ -13,6 +13,7 @@ from pathlib import Path
 import holodeck
 from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
+from holodeck.config.prices import refuse_unpriced
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.selector import BackendSelector
@@ -24,6 +25,7 @@ from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.test_runner.agent_factory import AgentFactory
+from holodeck.lib.test_runner.budget import Budget
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
@@ -111,6 +113,8 @@ class TestExecutor:
             self.agent_config, execution_config
         )
         self.agent_config = with_case_settings(self.agent_config, self.config)
+        if self.config.max_cost is not None:
+            refuse_unpriced(self.agent_config, self.config.source_of("max_cost"))
         self.file_processor = file_processor or FileProcessor.from_execution_config(
             self.config, base_dir=self.agent_config.base_dir
         )
@@ -199,10 +203,14 @@ class TestExecutor:
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
         waiting, brakes = iter(self._left), Brakes(self.config)
+        prices = self.agent_config.prices
+        budget = Budget(self.config, prices.unit if prices else "")
         try:
             async with self._run_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):
-                    group.create_task(self._work(waiting, backend, brakes))
+                    group.create_task(self._work(waiting, backend, brakes, budget))
+            if budget.refused is not None:
+                self._give_up(Stop("budget", budget.refused))
         except BaseExceptionGroup as errors:
             first = _first(errors)
             if not isinstance(first, Stopped):
@@ -259,9 +267,15 @@ class TestExecutor:
         return 1 if self._is_injected or is_users_code else MOST_SLOTS
 
     async def _work(
-        self, waiting: Iterator[tuple[int, TestCaseModel]], backend: AgentBackend, brakes: Brakes
+        self,
+        waiting: Iterator[tuple[int, TestCaseModel]],
+        backend: AgentBackend,
+        brakes: Brakes,
+        budget: Budget,
     ) -> None:
         for index, case in waiting:
+            if not await budget.admits():
+                return
             if self.on_test_start is not None:
                 self.on_test_start(case)
             once = partial(self._run_once, index, case, backend)
@@ -269,6 +283,7 @@ class TestExecutor:
             result = priced(ran.result, self.agent_config)
             self._keep(index, result)
             brakes.watch(result, is_hopeless=ran.is_hopeless)
+            await budget.pay(result)
 
     async def _run_once(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
         run = CaseRun(

@@ -76,18 +76,23 @@ _WORST_FIRST = (
     (Outcome.UNCHECKED, ExitCode.NOTHING_SELECTED),
 )
 
+_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
+
 
 def exit_code(report: TestReport) -> ExitCode:
-    """What the run tells the shell: 130, 3, 4, 1, 5 or 0, and the first that applies wins.
+    """What the run tells the shell: 130, 3, 4, 6, 1, 5 or 0, and the first that applies wins.
 
     What could not be decided outranks what failed: as long as agents or metrics break, the number
-    of failures is not known. 5 is for a run that tested nothing, all being skipped included, left
+    of failures is not known; nor is it where the budget was used up before all had run, which is 6.
+    5 is for a run that tested nothing, all being skipped included, left
     a case unchecked, or gave up before it came to all.
     """
     if report.interrupted:
         return ExitCode.INTERRUPTED
+    seen = {result.outcome for result in report.results}
+    if report.stopped_by == "budget" and seen.isdisjoint(_UNDECIDED):
+        return ExitCode.BUDGET
     if not report.ran:
         return ExitCode.NOTHING_SELECTED
-    seen = {result.outcome for result in report.results}
     otherwise = ExitCode.PASSED if report.stopped is None else ExitCode.NOTHING_SELECTED
     return next((code for outcome, code in _WORST_FIRST if outcome in seen), otherwise)

@@ -438,3 +438,46 @@ async def test_a_run_that_takes_too_long_keeps_what_it_has(tmp_path):
     assert [result.skip_reason for result in report.results] == [None, told, told]
     assert report.stopped == f"{told}, so the other 2 cases are not run"
     assert report.stopped_by == "run_timeout"
+
+
+async def test_what_no_longer_fits_the_budget_is_skipped_and_what_runs_finishes(tmp_path):
+    backend = ScriptedBackend(delay_s=0.001)
+    cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(12)]
+    executor = limited(tmp_path, an_agent(*cases), backend, max_calls=5, parallel_test_cases=10)
+
+    report = await executor.execute_tests()
+
+    assert len(backend.messages) == 5
+    assert backend.peak_in_flight == 4
+    assert report.summary.outcomes == {"passed": 5, "skipped": 7}
+    assert report.stopped_by == "budget"
+    spent = "the budget of 5 calls is used up (5 calls spent)"
+    assert report.stopped == f"{spent}, so the other 7 cases are not run"
+    assert exit_code(report) is ExitCode.BUDGET
+
+
+async def test_a_budget_that_is_used_up_by_the_last_case_stops_nothing(tmp_path):
+    cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(3)]
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(), max_calls=3)
+
+    report = await executor.execute_tests()
+
+    assert report.stopped is None
+    assert exit_code(report) is ExitCode.PASSED
+
+
+async def test_tokens_that_nobody_tells_end_a_run_whose_tokens_are_limited(tmp_path):
+    cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(3)]
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(), max_tokens=1_000_000)
+
+    report = await executor.execute_tests()
+
+    assert report.summary.outcomes == {"passed": 1, "skipped": 2}
+    assert "cannot be held, as not every answer tells what it has spent" in report.stopped
+
+
+def test_a_limit_of_costs_without_prices_fails_before_any_call(tmp_path):
+    agent = an_agent({"input": "go"})
+
+    with pytest.raises(ConfigError, match=r"max_cost cannot be held.* no price for "):
+        limited(tmp_path, agent, ScriptedBackend(), max_cost=1)

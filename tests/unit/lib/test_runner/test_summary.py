@@ -106,3 +106,20 @@ def test_a_run_that_gave_up_is_never_a_success():
     assert exit_code(a_run(PASSED, stopped="no time", planned_tests=3)) is (
         ExitCode.NOTHING_SELECTED
     )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "code"),
+    [
+        ([PASSED, Outcome.SKIPPED], ExitCode.BUDGET),
+        ([FAILED, Outcome.SKIPPED], ExitCode.BUDGET),
+        ([Outcome.SKIPPED], ExitCode.BUDGET),
+        ([Outcome.METRIC_ERROR, FAILED], ExitCode.EVALUATION),
+        ([Outcome.AGENT_ERROR, Outcome.METRIC_ERROR], ExitCode.EXECUTION),
+    ],
+    ids=["passed", "failed", "none-ran", "metric-error", "agent-error"],
+)
+def test_a_used_up_budget_outranks_failures_but_not_what_broke(outcomes, code):
+    report = a_run(*outcomes, stopped="the budget is used up", stopped_by="budget")
+
+    assert exit_code(report) is code

@@ -1,0 +1,112 @@
+"""How much a run may spend."""
+
+import asyncio
+
+import pytest
+
+from holodeck.lib.test_runner.budget import Budget
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.price import Cost
+from holodeck.models.test_result import Attempt, MetricResult, Outcome
+from holodeck.models.token_usage import TokenUsage
+from support.results import a_result
+
+
+def spent(tokens=10, **fields):
+    return a_result(**{"agent_time_ms": 1, "token_usage": TokenUsage.of(tokens, 0), **fields})
+
+
+async def admitted(budget):
+    """How many cases may start right now."""
+    starts = [asyncio.create_task(budget.admits()) for _ in range(20)]
+    await asyncio.wait(starts, timeout=0)
+    await asyncio.sleep(0)
+    done = [one for one in starts if one.done()]
+    for one in starts:
+        one.cancel()
+    await asyncio.gather(*starts, return_exceptions=True)
+    return len([one for one in done if one.result()])
+
+
+async def test_without_limits_all_cases_start_at_once():
+    assert await admitted(Budget(ExecutionConfig())) == 20
+
+
+async def test_the_first_case_starts_alone_as_nobody_knows_what_cases_spend():
+    assert await admitted(Budget(ExecutionConfig(max_tokens=1000))) == 1
+
+
+@pytest.mark.parametrize(
+    ("limit", "more"),
+    [(1000, 20), (60, 5), (25, 1), (11, 1), (10, 0)],
+    ids=["plenty", "so-many-as-fit", "one", "the-last-one", "used-up"],
+)
+async def test_as_many_start_as_are_likely_to_fit(limit, more):
+    budget = Budget(ExecutionConfig(max_tokens=limit))
+    await budget.admits()
+    await budget.pay(spent(10))
+
+    assert await admitted(budget) == more
+
+
+async def left_of(limits, result):
+    budget = Budget(ExecutionConfig(**limits), "EUR")
+    await budget.admits()
+    await budget.pay(result)
+    await budget.admits()
+    return budget.refused
+
+
+JUDGED = MetricResult(
+    metric_name="geval",
+    score=1.0,
+    model_used="openai/j",
+    judge_calls=2,
+    judge_tokens=TokenUsage.of(5, 5),
+)
+FAILED_TRY = Attempt(number=1, error="HTTP 500")
+UNKNOWN = Cost(currency="EUR", total=None, agent=None, judges=0.0, unknown=["no price for x"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "result", "why"),
+    [
+        ({"max_calls": 1}, spent(), "the budget of 1 calls is used up (1 calls spent)"),
+        ({"max_calls": 3}, spent(metric_results=[JUDGED]), "(3 calls spent)"),
+        ({"max_calls": 2}, spent(attempts=[FAILED_TRY]), "(2 calls spent)"),
+        ({"max_tokens": 20}, spent(metric_results=[JUDGED]), "(20 tokens spent)"),
+        ({"max_tokens": 99}, spent(token_usage=None), "of 99 tokens cannot be held"),
+        (
+            {"max_cost": 0.5},
+            spent(cost=Cost(currency="EUR", total=0.75, agent=0.75, judges=0)),
+            "the budget of 0.5 EUR is used up (0.75 EUR spent)",
+        ),
+        ({"max_cost": 0.5}, spent(cost=UNKNOWN), "of 0.5 EUR cannot be held"),
+    ],
+    ids=["calls", "judges", "tries", "tokens", "no-tokens", "cost", "no-cost"],
+)
+async def test_what_is_used_up_says_so(limits, result, why):
+    assert why in await left_of(limits, result)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        a_result(Outcome.AGENT_ERROR, agent_response=None, errors=["no such file"]),
+        spent(9),
+    ],
+    ids=["agent-never-asked", "less"],
+)
+async def test_what_is_left_lets_more_cases_start(result):
+    assert await left_of({"max_tokens": 10, "max_calls": 2}, result) is None
+
+
+async def test_time_is_up_when_it_is_up():
+    now = [0.0]
+    budget = Budget(ExecutionConfig(max_time=60), clock=lambda: now[0])
+    assert await budget.admits()
+
+    now[0] = 60.0
+
+    assert not await budget.admits()
+    assert budget.refused == "the budget of 60 s is used up"
