@@ -22,6 +22,7 @@ from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, MetricSettings
+from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent
 ROWS = {
@@ -31,7 +32,7 @@ ROWS = {
     "deepeval": list(DEEPEVAL_METRICS),
 }
 """Rows of the table of metrics that a `type` leads to."""
-FOR_PEOPLE = {"Agent.description", "Agent.author"}
+FOR_PEOPLE = {"Agent.description", "Agent.author", "SuiteHeader.description"}
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
 CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}
@@ -39,7 +40,7 @@ CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}
 
 
 def test_every_key_of_the_configuration_is_read_by_some_code():
-    assert unread([Agent, GlobalConfig], list(modules())) <= FOR_PEOPLE | CHOOSING
+    assert unread([Agent, AgentFile, GlobalConfig], list(modules())) <= FOR_PEOPLE | CHOOSING
 
 
 class Leaf(Model):

@@ -32,14 +32,14 @@ def check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
     """Raise ConfigError for what can be known to be wrong before the run."""
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.keys import missing_keys
-    from holodeck.config.source import dotted
+    from holodeck.config.places import told
     from holodeck.errors import ConfigError
 
     _log_sources(settings)
     findings = check(agent)
     raise_on_errors(findings)
     for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
-        raise ConfigError(f"{agent.place(*path)}: {dotted(path)}", lacking)
+        raise ConfigError(told(agent, *path), lacking)
     for finding in findings[:MOST_WARNINGS]:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
     if len(findings) > MOST_WARNINGS:

@@ -10,16 +10,20 @@ from pydantic import BaseModel, ValidationError
 
 from holodeck import errors
 from holodeck.config.case_settings import with_case_settings
+from holodeck.config.cases.files import Files
+from holodeck.config.cases.gather import gather
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
+from holodeck.config.places import Places
 from holodeck.config.prices import merged as merged_prices
 from holodeck.config.problems import config_error
 from holodeck.config.providers import filled
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
-from holodeck.config.source import Source, why_unreadable
+from holodeck.config.source import Source, shown, why_unreadable
 from holodeck.models.agent import Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
+from holodeck.models.suite import AgentFile
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +58,12 @@ class ConfigLoader:
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)
-        source = Source.read(file, _shown(file))
-        merged = self.merge_configs(source.data(env.substitute), self._shared(folder))
+        source = Source.read(file, shown(file))
+        gathered = gather(source, Files(file.absolute(), env.substitute))
+        merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
-        agent = _validated(Agent, merged, source).placed_in(folder).located_by(source.place)
+        places = Places(source, gathered.origins)
+        agent = _validated(Agent, merged, places, AgentFile).placed_in(folder).located_by(places)
         return _with_sources(self._with_prices(agent, folder), source)
 
     def load_global_config(self) -> GlobalConfig | None:
@@ -100,7 +106,7 @@ class ConfigLoader:
     def parse_yaml(self, path: str | Path) -> dict[str, Any]:
         """A YAML mapping as plain values, variables substituted. Raises ConfigError."""
         file = Path(path)
-        return Source.read(file, _shown(file)).data(self.environment(file.parent).substitute)
+        return Source.read(file, shown(file)).data(self.environment(file.parent).substitute)
 
     def resolve_file_path(self, file_path: str | Path, base_dir: str | Path) -> Path:
         """A path of the configuration as an absolute one. Raises FileNotFoundError."""
@@ -147,9 +153,9 @@ class ConfigLoader:
             return None
         if len(files) > 1:
             logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
-        source = Source.read(files[0], _shown(files[0]))
+        source = Source.read(files[0], shown(files[0]))
         data = source.data(self.environment(folder).substitute)
-        return _with_sources(_validated(GlobalConfig, data, source), source)
+        return _with_sources(_validated(GlobalConfig, data, Places(source)), source)
 
 
 def load_agent_with_config(
@@ -184,19 +190,17 @@ def _only_yaml(folder: Path) -> str:
     return f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another"
 
 
-def _shown(path: Path) -> str:
-    """A path as short as it can be said: relative to the working folder, else as it is."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)
-
-
-def _validated(model: type[M], data: Mapping[str, Any], source: Source) -> M:
+def _validated(
+    model: type[M],
+    data: Mapping[str, Any],
+    places: Places,
+    written: type[BaseModel] | None = None,
+) -> M:
+    """`written` is the model of the file, where it holds more than the model that comes of it."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise config_error(error, source, model) from None
+        raise config_error(error, places, written or model) from None
 
 
 def with_models(

@@ -4,16 +4,18 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from holodeck.config.nodes import Node, short
+from holodeck.config.places import Places
 from holodeck.config.secrets import names_a_secret
 from holodeck.config.shape import known_keys
-from holodeck.config.source import Path_, Source, dotted
+from holodeck.config.source import Path_, dotted
 from holodeck.errors import ConfigError
+from holodeck.models.agent import TWINS
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 
@@ -21,16 +23,33 @@ MAX_MESSAGE = 1800
 MAX_PROBLEMS = 100
 
 
-def config_error(error: ValidationError, source: Source, model: type[BaseModel]) -> ConfigError:
-    """One error whose text has a line per problem, each beginning with its place."""
-    reader = _Reader(source, model)
+def config_error(
+    error: ValidationError, places: Places, model: type[BaseModel], at: Path_ = ()
+) -> ConfigError:
+    """One error whose text has a line per problem, each beginning with its place.
+
+    `at` is where the value stands that was validated.
+    """
+    reader = _Reader(places, model, at)
     details = reader.relevant(error)
-    lines = sorted({reader.line(detail) for detail in details[:MAX_PROBLEMS]})
+    problems = {reader.problem(detail) for detail in details[:MAX_PROBLEMS]}
+    files = list(dict.fromkeys([places.source.name, *(one.file for one in problems)]))
+    lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))
     more = max(0, len(details) - MAX_PROBLEMS)
-    texts = [f"{source.name}:{line}:{column}: {text}" for line, column, text in lines]
-    line, column, _ = lines[0]
-    place = f"{source.name}:{line}:{column}"
+    texts = [f"{one.place}: {one.text}" for one in lines]
+    place = lines[0].place
     return ConfigError(place, "\n".join(bounded(texts, more)).removeprefix(f"{place}: "))
+
+
+class _Problem(NamedTuple):
+    file: str
+    line: int
+    column: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
 
 
 def bounded(lines: list[str], more: int = 0) -> list[str]:
@@ -61,16 +80,17 @@ def _is_of_another_member(
 
 
 class _Reader:
-    """Reads the errors of one file against the file and its model."""
+    """Reads the errors of a value against the files it was written in and its model."""
 
-    def __init__(self, source: Source, model: type[BaseModel]) -> None:
-        self._source = source
+    def __init__(self, places: Places, model: type[BaseModel], at: Path_) -> None:
+        self._places = places
         self._model = model
+        self._at = at
 
     def relevant(self, error: ValidationError) -> list[ErrorDetails]:
         """The errors without those of a union's other members: a mapping is not blamed for not
         being text, nor text for not being a mapping."""
-        found = [(one, self._source.find(one["loc"])[0]) for one in error.errors(include_url=False)]
+        found = [(one, self._path(one["loc"])) for one in error.errors(include_url=False)]
         judged: set[Path_] = set()
         for one, path in found:
             end = len(path) - 1 if _is_about_kind(one) else len(path)
@@ -78,23 +98,36 @@ class _Reader:
         counts = Counter(path for _, path in found)
         return [one for one, path in found if not _is_of_another_member(one, path, judged, counts)]
 
-    def line(self, detail: ErrorDetails) -> tuple[int, int, str]:
-        """Line, column and text of a problem."""
-        path, node = self._source.find(detail["loc"])
-        text = self._text(detail, node, path)
+    def problem(self, detail: ErrorDetails) -> _Problem:
+        """Where and what a problem is."""
+        loc = (*self._at, *detail["loc"])
+        origin, node = self._places.find(loc)
+        path, is_twin = origin.path, detail["type"] == TWINS
+        text = self._twins(detail["ctx"]) if is_twin else self._text(detail, node, path)
         if detail["type"] == "extra_forbidden":
-            node = self._key(path) or node
+            node = self._key(loc) or node
         elif detail["type"] == "missing":
-            path = (*path, str(detail["loc"][-1]))
-        elif detail["type"] == "value_error" and (quoted := _quoted_path(text)):
-            node = self._key((*path, *quoted)) or node
+            path = (*path, str(loc[-1]))
+        elif (is_twin or detail["type"] == "value_error") and (
+            quoted := _quoted_path(detail["msg"].removeprefix("Value error, "))
+        ):
+            loc = (*loc, *quoted)
+            origin = self._places.origin(loc)
+            node = self._key(loc) or node
         where = dotted(path)
-        return node.line, node.column, f"{where}: {text}" if where else text
+        shown = f"{where}: {text}" if where else text
+        return _Problem(origin.source.name, node.line, node.column, shown)
 
-    def _key(self, path: Path_) -> Node | None:
-        _, parent = self._source.find(path[:-1])
-        if isinstance(parent.value, dict) and path[-1] in parent.value:
-            return parent.value[str(path[-1])][0]
+    def _path(self, loc: Path_) -> Path_:
+        """Where a value stands, those of one case of several with the same origin kept apart."""
+        loc = (*self._at, *loc)
+        origin, _ = self._places.find(loc)
+        return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
+
+    def _key(self, loc: Path_) -> Node | None:
+        _, parent = self._places.find(loc[:-1])
+        if isinstance(parent.value, dict) and loc[-1] in parent.value:
+            return parent.value[str(loc[-1])][0]
         return None
 
     def _text(self, detail: ErrorDetails, node: Node, path: Path_) -> str:
@@ -111,6 +144,19 @@ class _Reader:
         if kind in ("value_error", "assertion_error"):
             return detail["msg"].removeprefix("Value error, ")
         return f"found {found}; wanted {_wanted(kind, context, detail['msg'])}"
+
+    def _twins(self, context: Mapping[str, Any]) -> str:
+        """About two with the same name, by the places that they have in their files."""
+        where, key = context["where"], context["key"]
+        first, second = ((where, context[one]) for one in ("first", "second"))
+        one, other = self._places.origin(first), self._places.origin(second)
+        elsewhere = (
+            f" ({one.place})" if one.source.name != other.source.name or not one.path else ""
+        )
+        return (
+            f"'{dotted((*other.path, key))}': {context['name']} is already the {key} of"
+            f" {dotted(one.path) or 'another case'}{elsewhere}; give each its own"
+        )
 
     def _found(self, node: Node, path: Path_) -> str:
         """The value as written in the file, so that what a variable held is never shown."""

@@ -12,10 +12,10 @@ from holodeck.config.flags import shown
 from holodeck.config.providers import VARIABLES
 from holodeck.config.schema import schema_of
 from holodeck.config.settings import OTHER_VARIABLES, settings
-from holodeck.models.agent import Agent
 from holodeck.models.config import GlobalConfig
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
 from holodeck.models.metric import MetricSettings
+from holodeck.models.suite import AgentFile
 
 Schema = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def reference_text() -> str:
     return "\n".join(
         [
             _HEAD,
-            *_Page("agent.yaml", Agent).sections(),
+            *_Page("agent.yaml", AgentFile).sections(),
             *_metrics(),
             _SETTINGS + "".join(_setting_rows()),
             _other_variables(),
@@ -171,7 +171,7 @@ def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 
 def _metrics() -> Iterator[str]:
     """A table of what every metric has, then one of what each adds."""
-    page = _Page("agent.yaml", Agent)
+    page = _Page("agent.yaml", AgentFile)
     common = MetricSettings.model_json_schema()
     shared = set(common["properties"])
     yield (

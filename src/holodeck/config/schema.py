@@ -6,7 +6,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from holodeck.models.agent import Agent
+from holodeck.models.suite import AgentFile
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 
@@ -27,7 +27,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 def agent_schema() -> dict[str, Any]:
     """What an agent.yaml may hold."""
-    schema = {**schema_of(Agent), "title": "holodeck agent.yaml"}
+    schema = {**schema_of(AgentFile), "title": "holodeck agent.yaml"}
     return {"$schema": DIALECT, **_for_draft_07(_without_null_defaults(schema))}
 
 

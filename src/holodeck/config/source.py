@@ -51,6 +51,10 @@ class Source:
             key: self._plain(node, (key,), change) for key, (_, node) in self._mapping().items()
         }
 
+    def value(self, change: Change | None = None) -> Any:
+        """What the file holds, be it no mapping."""
+        return self._plain(self.root, (), change)
+
     def _mapping(self) -> dict[str, tuple[Node, Node]]:
         return self.root.value if isinstance(self.root.value, dict) else {}
 
@@ -101,6 +105,14 @@ def dotted(path: Path_) -> str:
     """A path as people write it: `test_cases[2].input`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
+
+
+def shown(path: Path) -> str:
+    """A path as short as it can be said: relative to the working folder, else as it is."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
 
 
 def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:

@@ -1,15 +1,17 @@
 """The agent.yaml as a whole."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.locator import Kept, Locator, Path_
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
@@ -19,6 +21,10 @@ CHAT = "chat"
 OURS = (None, "semantic_kernel", CHAT)
 """Backends that are told everything by the agent.yaml."""
 OPENAI_LIKE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
+
+
+TWINS = "twins"
+"""The type of the error about two that have the same name."""
 
 
 class Instructions(Model):
@@ -73,8 +79,6 @@ class Agent(Model):
         "deployment": "deployment",
         "embedding_provider": "vector stores",
         "claude": "the Claude agent backend",
-        "test_cases_file": "suites",
-        "suites": "suites",
     }
 
     name: NonBlank
@@ -106,7 +110,7 @@ class Agent(Model):
     """Traces of the run."""
 
     _base_dir: Path | None = PrivateAttr(default=None)
-    _locate: Callable[[tuple[str | int, ...]], str] | None = PrivateAttr(default=None)
+    _locator: Locator | None = PrivateAttr(default=None)
 
     @property
     def base_dir(self) -> Path:
@@ -124,28 +128,25 @@ class Agent(Model):
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
 
-    def located_by(self, locate: Callable[[tuple[str | int, ...]], str]) -> "Agent":
+    def located_by(self, locator: Locator) -> "Agent":
         """The same agent, its values knowing their places in the file."""
         copy = self.model_copy()
-        copy._locate = locate  # noqa: SLF001 - a copy of its own class
+        copy._locator = locator  # noqa: SLF001 - a copy of its own class
         return copy
 
     def place(self, *path: str | int) -> str:
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
-        return "agent" if self._locate is None else self._locate(path)
+        return "agent" if self._locator is None else self._locator.place(path)
+
+    def written(self, *path: str | int) -> Path_:
+        """The path of a value in the file it was written in, which may be a suite's own."""
+        return path if self._locator is None else self._locator.written(path)
 
     def keeping(self, places: Sequence[int]) -> "Agent":
         """The same agent with these of its cases, in this order; they still know their places."""
-        cases, locate = self.test_cases or [], self.place
-
-        def where(path: tuple[str | int, ...]) -> str:
-            match path:
-                case ("test_cases", int(index), *rest) if index < len(places):
-                    return locate("test_cases", places[index], *rest)
-            return locate(*path)
-
+        cases = self.test_cases or []
         copy = self.model_copy(update={"test_cases": [cases[at] for at in places]})
-        return copy if self._locate is None else copy.located_by(where)
+        return copy if self._locator is None else copy.located_by(Kept(self._locator, places))
 
     @property
     def brings_its_own_model(self) -> bool:
@@ -172,21 +173,27 @@ class Agent(Model):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Agent":
-        _refuse_twins("tools", [tool.name for tool in self.tools or []])
+        _refuse_twins("tools", "name", [tool.name for tool in self.tools or []])
         cases = self.test_cases or []
-        _refuse_twins("test_cases", [case.name for case in cases])
-        _refuse_twins("test_cases", [case.id for case in cases], "id")
+        named = [None if case.name is None else (case.suite, case.name) for case in cases]
+        _refuse_twins("test_cases", "name", named)
+        _refuse_twins("test_cases", "id", [case.id for case in cases])
         return self
 
 
-def _refuse_twins(where: str, names: Sequence[str | None], key: str = "name") -> None:
-    seen: dict[str, int] = {}
+def _refuse_twins(where: str, key: str, names: Iterable[object]) -> None:
+    seen: dict[object, int] = {}
     for index, name in enumerate(names):
         if name is None:
             continue
         if name in seen:
-            raise ValueError(
-                f"'{where}[{index}].{key}': {name!r} is already the {key} of {where}[{seen[name]}];"
+            text = name[1] if isinstance(name, tuple) else name
+            message = (
+                "'{where}[{second}].{key}': {name} is already the {key} of {where}[{first}];"
                 " give each its own"
+            )
+            context = {"where": where, "key": key, "name": repr(text)}
+            raise PydanticCustomError(
+                TWINS, message, {**context, "first": seen[name], "second": index}
             )
         seen[name] = index

@@ -140,7 +140,7 @@ class NamedModel(Model):
     """What has a name of its own."""
 
     name: NonBlank | None = None
-    """Unique within the file."""
+    """Unique within its suite; the cases without a suite are one."""
 
 
 class TestCaseModel(TurnModel, NamedModel):
@@ -153,7 +153,7 @@ class TestCaseModel(TurnModel, NamedModel):
     not_yet: ClassVar = {"script": "conversations", "simulate": "conversations"}
 
     id: NonBlank | None = None
-    """Names the case for good, whatever it is called later; unique within the file."""
+    """Names the case for good, whatever it is called later; no other case has it."""
     tags: list[NonBlank] = []
     """Words by which cases are chosen; those of its suite are added."""
     suite: NonBlank | None = None

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from holodeck import errors
 from holodeck.config.nodes import compose
+from holodeck.config.places import Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, read_bytes
 from holodeck.config.syntax import decode
@@ -95,7 +96,7 @@ def _suite(path: Path, source: Source) -> Suite:
     try:
         written = SuiteFile.model_validate(source.data(), strict=True)
     except ValidationError as error:
-        wrong = config_error(error, source, SuiteFile)
+        wrong = config_error(error, Places(source), SuiteFile)
         raise BadScenarioFile(wrong.field, wrong.message) from error
     _check_ids(written.scenarios, source)
     header = written.suite or Header(name=path.stem)

@@ -99,9 +99,19 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(tmp_path, args,
     assert said in ran.stderr
 
 
+class Joined:
+    """Tells of every place only its path."""
+
+    def place(self, path):
+        return ".".join(map(str, path))
+
+    def written(self, path):
+        return path
+
+
 def test_chosen_cases_still_know_where_they_stand():
     agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": CASES})
-    placed = agent.located_by(lambda path: ".".join(map(str, path)))
+    placed = agent.located_by(Joined())
 
     chosen = placed.keeping([2, 0])
 

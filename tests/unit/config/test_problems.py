@@ -190,7 +190,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
         ("deployment: {}", "4:1: 'deployment' is not supported yet"),
         ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
         ("embedding_provider: {}", "4:1: 'embedding_provider' is not supported yet"),
-        ("test_cases_file: x.yaml", "4:1: 'test_cases_file' is not supported yet"),
         ("tools: [{type: mcp, name: a}]", "tool type 'mcp' is not supported yet; use 'function'"),
         ("tools: [{type: vectorstore, name: a}]", "tool type 'vectorstore' is not supported yet"),
         ("execution: {cache_enabled: true}", "4:13: execution: 'cache_enabled' is not supported"),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from holodeck.config.places import told
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of
@@ -67,15 +68,18 @@ class Gradebook:
         self.bench = Bench(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         cases = agent.test_cases or []
-        self._global = self._checks(metrics, "evaluations.metrics")
+        self._agent = agent
+        self._global = self._checks(metrics, "evaluations", "metrics")
         self._own = {
-            index: self._checks(case.evaluations, f"test_cases[{index}].evaluations")
+            index: self._checks(case.evaluations, "test_cases", index, "evaluations")
             for index, case in enumerate(cases)
             if case.evaluations is not None
         }
         self._turns = {
             index: [
-                self._checks(turn.evaluations or [], f"test_cases[{index}].turns[{at}].evaluations")
+                self._checks(
+                    turn.evaluations or [], "test_cases", index, "turns", at, "evaluations"
+                )
                 for at, turn in enumerate(case.turns)
             ]
             for index, case in enumerate(cases)
@@ -113,10 +117,10 @@ class Gradebook:
         of_turns = chain.from_iterable(self._turns.values())
         return chain(self._global, *self._own.values(), *of_turns)
 
-    def _checks(self, metrics: Sequence[MetricSettings], where: str) -> list[Check]:
+    def _checks(self, metrics: Sequence[MetricSettings], *path: str | int) -> list[Check]:
         taken: set[str] = set()
         return [
-            self._check(metric, _free_name(metric.label, taken), f"{where}[{index}]")
+            self._check(metric, _free_name(metric.label, taken), told(self._agent, *path, index))
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
@@ -135,18 +139,17 @@ class Gradebook:
     def _refuse_missing_inputs(self, agent: Agent) -> None:
         """A metric for a case that cannot give it what it needs is a mistake."""
         for index, case in enumerate(agent.test_cases or []):
-            place = f"test_cases[{index}]" + (f" ({case.name})" if case.name else "")
-            self._refuse_missing(metrics_of(agent, case), case, place)
+            self._refuse_missing(metrics_of(agent, case), case, index)
             for number, turn in enumerate(case.turns or ()):
-                self._refuse_missing(turn.evaluations or [], turn, f"{place}.turns[{number}]")
+                self._refuse_missing(turn.evaluations or [], turn, index, "turns", number)
 
     def _refuse_missing(
-        self, metrics: Sequence[MetricSettings], asked: TurnModel, place: str
+        self, metrics: Sequence[MetricSettings], asked: TurnModel, *path: str | int
     ) -> None:
         for metric in metrics:
             missing = self._inputs.missing(metric, asked) if metric.enabled else None
             if missing is not None:
-                raise ConfigError(place, missing)
+                raise ConfigError(told(self._agent, "test_cases", *path), missing)
 
 
 def _free_name(label: str, taken: set[str]) -> str:

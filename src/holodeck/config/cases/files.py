@@ -1,0 +1,162 @@
+"""The files that cases come from: found inside the agent's folder, read by their suffix."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from holodeck.config.cases.csv_rows import columns_of, csv_rows
+from holodeck.config.cases.json_rows import json_document, json_lines
+from holodeck.config.cases.kinds import case_keys
+from holodeck.config.cases.rows import Row, Rows
+from holodeck.config.files import inside
+from holodeck.config.nodes import compose, short
+from holodeck.config.places import Origin, Written
+from holodeck.config.source import Change, Path_, Source, dotted, read_bytes, shown
+from holodeck.config.syntax import decode
+from holodeck.config.words import nearest_word
+from holodeck.errors import ConfigError
+from holodeck.models.suite import DataFile
+
+MAX_BYTES = 200_000_000
+BOM = b"\xef\xbb\xbf"
+YAML = (".yaml", ".yml")
+SUFFIXES = (*YAML, ".csv", ".jsonl", ".json")
+
+Case = tuple[Any, Origin]
+"""A case as it was written, a mapping if it is right, and where that is."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Reads the files that an agent.yaml names."""
+
+    agent_file: Path
+    change: Change
+    """Puts variables into the texts of YAML files; data is taken word for word."""
+
+    @property
+    def folder(self) -> Path:
+        """The agent's folder, which no file may lie outside of."""
+        return self.agent_file.parent
+
+    def find(self, name: str, start: Path, origin: Origin) -> Path:
+        """The file that a path means, seen from the folder `start`. Raises ConfigError."""
+        seen = Path(os.path.relpath(start, self.folder)) / name
+        return inside(seen, self.folder, in_words(origin))
+
+    def read_yaml(self, path: Path) -> Source:
+        """A YAML file. Raises ConfigError."""
+        name = shown(path)
+        return Source(name, compose(decode(read_bytes(path, name), name), name))
+
+    def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[Case]:
+        """The cases of a data file, each with its origin. Raises ConfigError."""
+        path = self.find(data.file, start, origin)
+        if path.suffix not in SUFFIXES:
+            raise ConfigError(
+                in_words(origin), f"{short(data.file)} ends in none of {', '.join(SUFFIXES)}"
+            )
+        _check_keys(data, origin)
+        source, rows = self._rows(path, data, origin)
+        if not isinstance(rows, list) or not rows:
+            place = Origin(source, ()).place
+            raise ConfigError(place, "wanted a list of test cases with at least one in it")
+        for index, row in enumerate(rows):
+            in_row = Origin(Row(source, index), ()) if isinstance(source, Rows) else None
+            yield row, in_row or Origin(source, (index,))
+
+    def _rows(self, path: Path, data: DataFile, origin: Origin) -> tuple[Written, Any]:
+        if path.suffix in YAML:
+            source = self.read_yaml(path)
+            return source, _renamed(source.value(self.change), data, origin)
+        name = shown(path)
+        text = decode(read_bytes(path, name, MAX_BYTES).removeprefix(BOM), name)
+        if path.suffix == ".csv":
+            rows = csv_rows(text, name, _keys(columns_of(text, name), data, origin, f"{name}:1:1"))
+            return rows, rows.values
+        if path.suffix == ".jsonl":
+            rows = json_lines(text, name)
+            return rows, _renamed(rows.values, data, origin)
+        document, value = json_document(text, name)
+        return document, _renamed(value, data, origin)
+
+
+def in_words(origin: Origin) -> str:
+    """Place and path of a value, to open a message with."""
+    return f"{origin.place}: {dotted(origin.path)}" if origin.path else origin.place
+
+
+def _check_keys(data: DataFile, origin: Origin) -> None:
+    """Every key that a column is renamed to is one that a case may have."""
+    known = case_keys()
+    for key in data.columns:
+        if key.partition(".")[0] not in known:
+            at = origin.below("columns", key)
+            raise ConfigError(
+                in_words(at), f"{short(key)} is no key of a case{nearest_word(key, known)}"
+            )
+
+
+def _keys(
+    columns: list[str], data: DataFile, origin: Origin, place: str
+) -> Mapping[str, str | None]:
+    """The key that each column of a table is, None for those that are not read."""
+    _check_columns(columns, data, origin)
+    known = case_keys()
+    renamed = {column: key for key, column in data.columns.items()}
+    keys: dict[str, str | None] = {**{one: one for one in columns}, **renamed}
+    keys |= dict.fromkeys(data.ignore)
+    for column in columns:
+        key = keys[column]
+        if key is not None and key.partition(".")[0] not in known:
+            raise ConfigError(
+                place,
+                f"the column {short(column)} is no key of a case{nearest_word(column, known)};"
+                " or rename it with 'columns', or name it in 'ignore'",
+            )
+    return keys
+
+
+def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
+    wanted: list[tuple[Path_, str]]
+    wanted = [(("columns", key), column) for key, column in data.columns.items()]
+    wanted += [(("ignore", index), column) for index, column in enumerate(data.ignore)]
+    for path, column in wanted:
+        if column not in columns:
+            raise ConfigError(
+                in_words(origin.below(*path)),
+                f"the file has nothing called {short(column)}{nearest_word(column, columns)}",
+            )
+    read = set(columns) - set(data.columns.values()) - set(data.ignore)
+    for key in data.columns:
+        if key in read:
+            raise ConfigError(
+                in_words(origin.below("columns", key)),
+                f"the file has something called {short(key)} as well; name it in 'ignore'",
+            )
+
+
+def _renamed(rows: Any, data: DataFile, origin: Origin) -> Any:
+    """Rows that are mappings, under the keys of cases; without the keys that are not read."""
+    if not isinstance(rows, list) or not (data.columns or data.ignore):
+        return rows
+    keys = dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row)
+    _check_columns(list(keys), data, origin)
+    renamed = {column: key for key, column in data.columns.items()}
+    left_out = set(data.ignore)
+    return [_row(row, renamed, left_out) if isinstance(row, dict) else row for row in rows]
+
+
+def _row(row: Mapping[str, Any], renamed: Mapping[str, str], left_out: set[str]) -> dict[str, Any]:
+    case: dict[str, Any] = {}
+    for column, value in row.items():
+        if column in left_out:
+            continue
+        inner = case
+        *above, last = renamed[column].split(".") if column in renamed else [column]
+        for part in above:
+            inner = inner.setdefault(part, {})
+        inner[last] = value
+    return case

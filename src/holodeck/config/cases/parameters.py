@@ -1,0 +1,160 @@
+"""One case with `parameters` as the cases it stands for: `{{name}}` becomes each value."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import product
+from math import prod
+from typing import Any
+
+from holodeck.config.cases.kinds import text_keys
+from holodeck.config.nodes import short
+from holodeck.config.places import Origin
+from holodeck.config.source import dotted
+from holodeck.errors import ConfigError
+
+MOST_CASES = 10_000
+"""Of one case; a product grows faster than people think."""
+PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
+NAMED = ("name", "id")
+"""Keys that tell the cases apart."""
+_MORE_TEXT = frozenset({"value", "values", "pattern", "content"})
+_OWN_NAMES = frozenset({"args", "context"})
+Value = str | int | float | bool
+
+
+def expanded(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]]:
+    """The cases that one with `parameters` stands for; itself if it has none.
+
+    Raises ConfigError for parameters that are wrong, missing or not used.
+    """
+    if case.get("parameters") is None:
+        yield dict(case)
+        return
+    rest = {key: value for key, value in case.items() if key != "parameters"}
+    choices = _choices(case["parameters"], origin.below("parameters"))
+    _check_use(rest, choices[0], origin)
+    for values in choices:
+        yield _filled_case(rest, values)
+
+
+def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
+    """The values of each case."""
+    if isinstance(written, dict) and written:
+        choices = _product(written, origin)
+    elif isinstance(written, list) and written:
+        choices = [_checked(one, origin.below(index)) for index, one in enumerate(written)]
+    else:
+        raise _error(origin, "write names with lists of values, or a list of mappings")
+    seen: set[str] = set()
+    for index, one in enumerate(choices):
+        if one.keys() != choices[0].keys():
+            names = ", ".join(choices[0])
+            raise _error(origin.below(index), f"has other names than the first, which has {names}")
+        words = _in_words(one)
+        if words in seen:
+            raise _error(origin, f"{words} is there twice; remove one")
+        seen.add(words)
+    return choices
+
+
+def _product(written: Mapping[str, Any], origin: Origin) -> list[dict[str, Value]]:
+    for name, values in written.items():
+        if not isinstance(values, list) or not values:
+            raise _error(origin.below(name), f"wanted a list of values, such as [{values}]")
+    count = prod(map(len, written.values()))
+    if count > MOST_CASES:
+        raise _error(origin, f"make {count:,} cases; at most {MOST_CASES:,} are allowed")
+    combined = product(*written.values())
+    return [_checked(dict(zip(written, one, strict=True)), origin) for one in combined]
+
+
+def _checked(values: Any, origin: Origin) -> dict[str, Value]:
+    if not isinstance(values, dict) or not values:
+        raise _error(origin, "wanted a mapping of names to values")
+    for name, value in values.items():
+        if not PLACEHOLDER.fullmatch(f"{{{{{name}}}}}"):
+            raise _error(origin, f"{short(name)} is no name; use letters, digits and _")
+        if not isinstance(value, str | int | float | bool):
+            raise _error(origin, f"{name!r} has a value that is no text, number, true or false")
+    return values
+
+
+def _check_use(case: Any, values: Mapping[str, Value], origin: Origin) -> None:
+    used = dict(_uses(case, origin))
+    for name, where in used.items():
+        if name not in values:
+            raise _error(where, f"{{{{{name}}}}} is no parameter; there are {', '.join(values)}")
+    for name in values:
+        if name not in used:
+            at = origin.below("parameters", name)
+            raise _error(at, f"is not used; write {{{{{name}}}}} where it belongs, or remove it")
+
+
+def _uses(value: Any, origin: Origin) -> Iterator[tuple[str, Origin]]:
+    """Every name with a placeholder, and where it is."""
+    if isinstance(value, dict):
+        for key, one in value.items():
+            if PLACEHOLDER.search(key):
+                raise _error(origin.below(key), "a placeholder stands in values, not in keys")
+            yield from _uses(one, origin.below(key))
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _uses(one, origin.below(index))
+    elif isinstance(value, str):
+        for match in PLACEHOLDER.finditer(value):
+            yield match[1], origin
+
+
+def _filled_case(case: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+    filled: dict[str, Any] = _filled(case, values, _texts(), keeps_type=True)
+    for key in NAMED:
+        written = case.get(key)
+        if isinstance(written, str) and not PLACEHOLDER.search(written):
+            filled[key] = f"{written}[{_in_words(values)}]"
+    return filled
+
+
+def _filled(
+    value: Any, values: Mapping[str, Value], texts: frozenset[str], *, keeps_type: bool
+) -> Any:
+    """The value with its placeholders filled; one that is all of a text may stay a number.
+
+    It stays one unless it stands under one of the keys that hold `texts`.
+    """
+    if isinstance(value, dict):
+        return {
+            key: _filled(one, values, _below(key, texts), keeps_type=key not in texts)
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [_filled(one, values, texts, keeps_type=keeps_type) for one in value]
+    if not isinstance(value, str):
+        return value
+    whole = PLACEHOLDER.fullmatch(value) if keeps_type else None
+    if whole is not None:
+        return values[whole[1]]
+    return PLACEHOLDER.sub(lambda match: _as_text(values[match[1]]), value)
+
+
+def _below(key: str, texts: frozenset[str]) -> frozenset[str]:
+    """Keys of text in the mapping under a key; names of the user's own say nothing."""
+    return frozenset() if key in _OWN_NAMES else texts
+
+
+@cache
+def _texts() -> frozenset[str]:
+    return text_keys() | _MORE_TEXT
+
+
+def _as_text(value: Value) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _in_words(values: Mapping[str, Value]) -> str:
+    """What tells one case from the others: `city=Rome,unit=C`."""
+    return ",".join(f"{name}={' '.join(_as_text(one).split())}" for name, one in values.items())
+
+
+def _error(origin: Origin, message: str) -> ConfigError:
+    return ConfigError(origin.place, f"{dotted(origin.path)}: {message}")

@@ -1,0 +1,72 @@
+"""Data files as rows that know their lines, without a tree of nodes for what nobody asks about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from holodeck.config.nodes import Node, compose
+from holodeck.config.source import Path_, Source
+from holodeck.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a file, each on a line of its own."""
+
+    name: str
+    """What messages call the file."""
+    values: Sequence[Any]
+    """As they were written."""
+    lines: Sequence[int]
+
+    def find(self, path: Path_) -> tuple[Path_, Node]:  # noqa: ARG002 - values are in rows
+        """The beginning of the file."""
+        return (), Node(None, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One of the rows, whose values are found in it."""
+
+    rows: Rows
+    index: int
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return self.rows.name
+
+    def find(self, path: Path_) -> tuple[Path_, Node]:
+        """The node at a path in the row, and its own path without parts that it does not have."""
+        root = as_node(self.rows.values[self.index], self.rows.lines[self.index])
+        return Source(self.name, root).find(path)
+
+
+class JsonText:
+    """A JSON document; its places are looked for when the first one is asked for."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self._text = text
+
+    def find(self, path: Path_) -> tuple[Path_, Node]:
+        """The node at a path, and its own path without parts that the file does not have."""
+        return self._source.find(path)
+
+    @cached_property
+    def _source(self) -> Source:
+        try:
+            root = compose(self._text, self.name)  # nearly all JSON is YAML
+        except ConfigError:
+            root = Node(None, 1, 1)
+        return Source(self.name, root)
+
+
+def as_node(value: Any, line: int) -> Node:
+    """A value all of which stands on one line."""
+    if isinstance(value, dict):
+        return Node({k: (Node(k, line, 1), as_node(v, line)) for k, v in value.items()}, line, 1)
+    if isinstance(value, list):
+        return Node([as_node(one, line) for one in value], line, 1)
+    return Node(value, line, 1)

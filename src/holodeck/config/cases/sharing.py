@@ -1,0 +1,45 @@
+"""What a suite gives to its cases."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from holodeck.config.cases.files import in_words
+from holodeck.config.nodes import short
+from holodeck.config.places import Origin
+from holodeck.errors import ConfigError
+from holodeck.models.suite import SuiteHeader
+
+
+def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Origin) -> Any:
+    """The case with what its suite says where it says nothing itself. Raises ConfigError."""
+    if case.get("suite", name) != name:
+        raise ConfigError(
+            in_words(origin.below("suite")), f"the case belongs to {short(name)}; remove it"
+        )
+    tags = case.get("tags", [])
+    if isinstance(tags, list):
+        tags = list(dict.fromkeys([*header.tags, *tags]))
+    return {**case, "suite": name, "tags": tags}
+
+
+def moved(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
+    """The case with the paths of its files, which start from its suite's folder, from `folder`."""
+    changed = dict(case)
+    if start == folder:
+        return changed
+    between = os.path.relpath(start, folder)
+    if isinstance(case.get("files"), list):
+        changed["files"] = [_file_moved(file, between) for file in case["files"]]
+    if isinstance(case.get("turns"), list):
+        changed["turns"] = [
+            moved(turn, start, folder) if isinstance(turn, dict) else turn for turn in case["turns"]
+        ]
+    return changed
+
+
+def _file_moved(file: Any, between: str) -> Any:
+    if not isinstance(file, dict) or not isinstance(file.get("path"), str):
+        return file
+    return {**file, "path": os.path.join(between, file["path"])}  # noqa: PTH118 - not yet checked

@@ -1,0 +1,147 @@
+"""Suites, from the agent.yaml and from files of their own, as cases that know their suite."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from holodeck.config.cases.files import YAML, Case, Files, in_words
+from holodeck.config.places import Origin, Places
+from holodeck.config.problems import config_error
+from holodeck.config.source import Source, shown
+from holodeck.config.words import nearest_word
+from holodeck.errors import ConfigError
+from holodeck.models.suite import DataFile, SuiteEntry, SuiteFile, SuiteHeader
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=BaseModel)
+HOLDS = ("test_cases", "test_cases_file")
+"""Keys of a file that holds a suite; `suite` alone is one without cases."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite with its cases as they were written."""
+
+    name: str
+    header: SuiteHeader
+    origin: Origin
+    folder: Path
+    """Where relative paths of its cases start."""
+    cases: list[Case]
+
+
+def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
+    """The suites that `suites:` names. Raises ConfigError."""
+    if not isinstance(written, list) or not written:
+        raise ConfigError(in_words(origin), "wanted a list with at least one suite in it")
+    for index, entry in enumerate(written):
+        at = origin.below(index)
+        suite = validated(SuiteEntry, entry, at)
+        if suite.file is None:
+            yield _inline(suite, entry, at, files)
+        else:
+            yield from _of_files(suite.file, at.below("file"), files)
+
+
+def validated(model: type[M], written: Any, origin: Origin) -> M:
+    """A suite's mapping without its cases, which are validated later. Raises ConfigError."""
+    data = written
+    if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
+        data = {**written, "test_cases": []}
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        raise config_error(error, Places(origin.source), model, origin.path) from None
+
+
+def data_file(written: str | DataFile) -> DataFile:
+    """What is said of a file of cases, be it only its path."""
+    return DataFile(file=written) if isinstance(written, str) else written
+
+
+def _inline(suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: Files) -> Suite:
+    cases = _cases(suite, entry, origin, files.folder, files)
+    return Suite(suite.name or "", suite, origin, files.folder, cases)
+
+
+def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
+    """The suites in the files that a path or pattern means, in the order of their paths."""
+    is_pattern = any(sign in pattern for sign in "*?[")
+    paths = _matching(pattern, origin, files) if is_pattern else [pattern]
+    found = 0
+    for name in paths:
+        path = files.find(name, files.folder, origin)
+        source = _source(path, files)
+        if is_pattern and not _holds_a_suite(source):
+            logger.warning("%s: left out, it holds no suite", source.name)
+            continue
+        found += 1
+        yield _of_file(source, path, files)
+    if not found:
+        raise ConfigError(in_words(origin), f"no file that {pattern!r} matches holds a suite")
+
+
+def _matching(pattern: str, origin: Origin, files: Files) -> list[str]:
+    try:
+        paths = sorted(files.folder.glob(pattern))
+    except (ValueError, NotImplementedError) as error:
+        raise ConfigError(in_words(origin), f"{pattern!r} is no usable pattern: {error}") from None
+    own = files.agent_file.resolve()
+    found = [path for path in paths if path.is_file() and path.resolve() != own]
+    if not found:
+        raise ConfigError(in_words(origin), f"no file matches {pattern!r} in {files.folder}")
+    return [os.path.relpath(path, files.folder) for path in found]
+
+
+def _source(path: Path, files: Files) -> Source:
+    if path.suffix not in YAML:
+        raise ConfigError(
+            shown(path), "holds no suite; name it in 'test_cases_file' if it holds test cases"
+        )
+    return files.read_yaml(path)
+
+
+def _holds_a_suite(source: Source) -> bool:
+    """Whether it holds one; a file that only nearly says so does, to be told what is wrong."""
+    if not isinstance(source.root.value, dict):
+        return False
+    keys = source.root.value
+    wanted = ("suite", *HOLDS)
+    return any("did you mean" in nearest_word(key, wanted) for key in keys)
+
+
+def _of_file(source: Source, path: Path, files: Files) -> Suite:
+    origin = Origin(source, ())
+    written = source.value(files.change)
+    if not isinstance(written, dict):
+        raise ConfigError(origin.place, "wanted a mapping with 'suite' and 'test_cases'")
+    held = validated(SuiteFile, written, origin)
+    header = held.suite or SuiteHeader()
+    name = header.name or path.stem.removesuffix(".suite")
+    cases = _cases(held, written, origin, path.parent, files)
+    return Suite(name, header, origin, path.parent, cases)
+
+
+def _cases(
+    suite: SuiteEntry | SuiteFile,
+    written: Mapping[str, Any],
+    origin: Origin,
+    start: Path,
+    files: Files,
+) -> list[Case]:
+    listed = written.get("test_cases") or []
+    cases: list[Case] = [
+        (case, origin.below("test_cases", index)) for index, case in enumerate(listed)
+    ]
+    if suite.test_cases_file is not None:
+        data = data_file(suite.test_cases_file)
+        cases += files.cases(data, start, origin.below("test_cases_file"))
+    if not cases:
+        raise ConfigError(in_words(origin), "a suite without test cases; write 'test_cases'")
+    return cases

@@ -1,0 +1,160 @@
+"""Cases from CSV, JSON, JSON Lines and YAML lists."""
+
+import json
+
+import pytest
+
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import ConfigError
+
+
+def agent_of(folder, name, text, written=None):
+    folder.write(name, text)
+    folder.agent(f"test_cases_file: {written or name}\n")
+    return ConfigLoader().load_agent_yaml("agent.yaml")
+
+
+def cases_of(folder, name, text, written=None):
+    return agent_of(folder, name, text, written).test_cases
+
+
+def refusal(folder, name, text, written=None):
+    with pytest.raises(ConfigError) as caught:
+        cases_of(folder, name, text, written)
+    return str(caught.value)
+
+
+ROW = {"name": "a", "input": "hi", "expected_tools": ["add"], "tags": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cases.jsonl", json.dumps(ROW) + "\n\n"),
+        ("cases.json", json.dumps([ROW], indent=1)),
+        ("cases.yaml", "- {name: a, input: hi, expected_tools: [add], tags: [x]}\n"),
+        ("cases.csv", "name,input,expected_tools,tags\na,hi,add,x\n"),
+    ],
+    ids=["jsonl", "json", "yaml", "csv"],
+)
+def test_a_case_is_the_same_in_every_format(folder, name, text):
+    [case] = cases_of(folder, name, text)
+
+    assert case.model_dump(include=set(ROW)) == ROW
+
+
+def test_cases_of_the_agent_file_run_before_those_of_the_data_file(folder):
+    folder.write("more.jsonl", '{"input": "b"}')
+    folder.agent("test_cases:\n  - input: a\ntest_cases_file: more.jsonl\n")
+
+    agent = ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert [case.input for case in agent.test_cases] == ["a", "b"]
+
+
+def test_csv_keeps_numbers_as_text_where_text_is_wanted(folder):
+    text = "\ufeffinput,ground_truth,expected_tools,tool_order,name\r\n"
+    text += '007,"3,5","[""a"", {""name"": ""b""}]",true,\r\n"two\nlines",x,"a, b",,\r\n'
+
+    first, second = cases_of(folder, "cases.csv", text)
+
+    assert (first.input, first.ground_truth, first.name) == ("007", "3,5", None)
+    assert first.expected_tools[0] == "a"
+    assert first.expected_tools[1].name == "b"
+    assert first.tool_order is True
+    assert (second.input, second.expected_tools) == ("two\nlines", ["a", "b"])
+
+
+def test_columns_are_renamed_and_ignored(folder):
+    written = "{file: q.csv, columns: {input: question, ground_truth: answer}, ignore: [id_old]}"
+
+    [case] = cases_of(folder, "q.csv", "question,answer,id_old\nq,a,9\n", written)
+
+    assert (case.input, case.ground_truth, case.id) == ("q", "a", None)
+
+
+def test_keys_of_json_lines_are_renamed_and_ignored(folder):
+    written = "{file: q.jsonl, columns: {input: question}, ignore: [old]}"
+
+    [case] = cases_of(folder, "q.jsonl", '{"question": "q", "old": 1}', written)
+
+    assert case.input == "q"
+
+
+def test_variables_are_not_filled_into_data(folder):
+    [case] = cases_of(folder, "c.jsonl", '{"input": "costs ${PRICE}"}')
+
+    assert case.input == "costs ${PRICE}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.csv", "", "c.csv:1:1: the file is empty"),
+        ("c.csv", "input\n", "c.csv:1:1: wanted a list of test cases with at least one in it"),
+        ("c.csv", "input;name\na;b\n", "c.csv:1:1: there is one column only; separate columns"),
+        ("c.csv", "inputt\na\n", "c.csv:1:1: the column 'inputt' is no key of a case; did you"),
+        ("c.csv", "input,input\na,b\n", "c.csv:1:1: two columns are called 'input'"),
+        ("c.csv", "input,name\na,b\nc\n", "c.csv:3:1: found 1 cells under 2 columns"),
+        ("c.csv", 'input,name\n"a\nb",x\n"c', "c.csv:4:1: cannot be read as CSV"),
+        ("c.csv", 'input,name\n"a\nb",x\n,y\n', "c.csv:4:1: 'input' is missing"),
+        ("c.csv", "input,tags\na,[x\n", "c.csv:2:1: column 'tags': cannot be read as JSON"),
+        ("c.csv", "input,tool_order\na,maybe\n", "c.csv:2:1: tool_order: found 'maybe'"),
+        ("c.jsonl", '{"input": "a"}\n{"input": 3}\n', "c.jsonl:2:1: input: found 3; wanted text"),
+        ("c.jsonl", '{"input": "a"}\n\n{"input"\n', "c.jsonl:3:9: cannot be read as JSON"),
+        ("c.jsonl", '{"input": "a", "input": "b"}', "c.jsonl:1:1: cannot be read as JSON: the key"),
+        ("c.jsonl", '{"input": "a", "tags": NaN}', "c.jsonl:1:1: cannot be read as JSON: NaN"),
+        ("c.jsonl", '{"inpt": "a"}', "c.jsonl:1:1: inpt: unknown key; did you mean 'input'?"),
+        ("c.jsonl", '["a"]\n', "c.jsonl:1:1: found a list of 1; wanted a mapping"),
+        ("c.jsonl", "[" * 100_000, "c.jsonl:1:1: nested too deeply"),
+        ("c.json", '[\n {"input": "a"},\n {"inpt": 3}\n]', "c.json:3:3: [1].inpt: unknown key"),
+        ("c.json", '{"input": "a"}', "c.json:1:1: wanted a list of test cases"),
+        ("c.json", "[1,\n2,,]", "c.json:2:3: cannot be read as JSON"),
+        ("c.yaml", "- input: a\n- inpt: b\n", "c.yaml:2:3: [1].inpt: unknown key"),
+        ("c.txt", "a", "agent.yaml:4:18: test_cases_file: 'c.txt' ends in none of .yaml, .yml,"),
+    ],
+)
+def test_a_mistake_in_data_is_told_with_its_line(folder, name, text, message):
+    assert message in refusal(folder, name, text)
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("gone.csv", "agent.yaml:4:18: test_cases_file: 'gone.csv': there is no such file"),
+        ("../c.csv", "lies outside of the agent's folder"),
+        ("[c.csv]", "agent.yaml:4:18: test_cases_file: found a list of 1; wanted a mapping"),
+        ("{fil: c.csv}", "agent.yaml:4:19: test_cases_file.fil: unknown key; did you mean 'file'?"),
+        (
+            "{file: c.csv, columns: {inptu: a}}",
+            "agent.yaml:4:49: test_cases_file.columns.inptu: 'inptu' is no key of a case; did you",
+        ),
+        (
+            "{file: c.csv, columns: {input: b}}",
+            "agent.yaml:4:49: test_cases_file.columns.input: the file has nothing called 'b'",
+        ),
+        (
+            "{file: c.csv, ignore: [b]}",
+            "agent.yaml:4:41: test_cases_file.ignore[0]: the file has nothing called 'b'",
+        ),
+        (
+            "{file: c.csv, columns: {input: a}}",
+            "test_cases_file.columns.input: the file has something called 'input' as well",
+        ),
+    ],
+)
+def test_a_mistake_about_the_file_is_told_in_the_agent_file(folder, written, message):
+    assert message in refusal(folder, "c.csv", "a,input\nx,y\n", written)
+
+
+def test_a_case_knows_its_place_in_the_data(folder):
+    agent = agent_of(folder, "data/c.csv", 'input,name\n"a\nb",x\nc,y\n')
+
+    assert agent.place("test_cases", 1, "input") == "data/c.csv:4:1"
+    assert agent.written("test_cases", 1, "input") == ("input",)
+
+
+def test_a_case_knows_its_place_in_a_json_document(folder):
+    agent = agent_of(folder, "c.json", '[\n  {"input": "a"},\n  {"input": "b"}\n]\n')
+
+    assert agent.place("test_cases", 1, "input") == "c.json:3:13"

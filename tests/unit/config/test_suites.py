@@ -1,0 +1,225 @@
+"""Suites in the agent.yaml and in files of their own."""
+
+import logging
+
+import pytest
+
+from holodeck.config.check import check
+from holodeck.config.loader import ConfigLoader
+from holodeck.errors import ConfigError
+from holodeck.lib.paths import outside_allowed
+
+
+def load(folder, more):
+    folder.agent(more)
+    return ConfigLoader().load_agent_yaml("agent.yaml")
+
+
+def refusal(folder, more):
+    with pytest.raises(ConfigError) as caught:
+        load(folder, more)
+    return str(caught.value)
+
+
+BILLING = """\
+suite: {name: billing, tags: [money]}
+test_cases:
+  - {name: a, input: pay, tags: [smoke, money]}
+  - {name: b, input: refund}
+"""
+
+
+def test_cases_of_suites_stand_after_the_agents_own(folder):
+    folder.write("suites/billing.yaml", BILLING)
+    agent = load(
+        folder,
+        """\
+        test_cases:
+          - {name: a, input: first}
+        suites:
+          - name: inline
+            test_cases:
+              - {name: a, input: second}
+          - file: suites/*.yaml
+        """,
+    )
+
+    found = [(case.suite, case.name, case.tags) for case in agent.test_cases]
+    assert found == [
+        (None, "a", []),
+        ("inline", "a", []),
+        ("billing", "a", ["money", "smoke"]),
+        ("billing", "b", ["money"]),
+    ]
+
+
+def test_a_suite_without_a_name_is_called_like_its_file(folder):
+    folder.write("b.suite.yaml", "test_cases: [{input: x}]")
+    folder.write("a.yaml", "test_cases: [{input: x}]")
+
+    agent = load(folder, "suites: [{file: '*.suite.yaml'}, {file: a.yaml}]")
+
+    assert [case.suite for case in agent.test_cases] == ["b", "a"]
+
+
+def test_variables_are_filled_into_suite_files(folder):
+    folder.write(".env", "CITY=Oslo")
+    folder.write("a.yaml", 'test_cases: [{input: "${CITY}"}]')
+
+    assert load(folder, "suites: [{file: a.yaml}]").test_cases[0].input == "Oslo"
+
+
+def test_a_suite_takes_more_cases_from_a_data_file_beside_it(folder):
+    folder.write("deep/a.yaml", "test_cases_file: a.csv")
+    folder.write("deep/a.csv", "input\nx\n")
+
+    agent = load(folder, "suites: [{file: deep/a.yaml}]")
+
+    assert [(case.suite, case.input) for case in agent.test_cases] == [("a", "x")]
+    assert agent.place("test_cases", 0) == "deep/a.csv:2:1"
+
+
+def test_files_of_a_case_are_looked_for_beside_its_suite(folder):
+    folder.write("deep/note.txt", "x")
+    folder.write("deep/a.yaml", "test_cases: [{input: x, files: [{path: note.txt, type: text}]}]")
+
+    agent = load(folder, "suites: [{file: deep/a.yaml}]")
+
+    assert agent.test_cases[0].files[0].path == "deep/note.txt"
+    assert not [one for one in check(agent) if "files" in one.path]
+
+
+def test_foreign_yaml_that_a_pattern_matches_is_left_out_with_a_notice(folder, caplog):
+    folder.write("suites/billing.yaml", BILLING)
+    folder.write("suites/compose.yaml", "services: {}")
+
+    with caplog.at_level(logging.WARNING):
+        agent = load(folder, "suites: [{file: 'suites/*.yaml'}]")
+
+    assert len(agent.test_cases) == 2
+    assert "suites/compose.yaml: left out, it holds no suite" in caplog.text
+
+
+def test_the_agent_file_is_no_suite_of_its_own(folder):
+    folder.write("billing.yaml", BILLING)
+
+    assert len(load(folder, "suites: [{file: '*.yaml'}]").test_cases) == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("suites: []", "agent.yaml:4:9: suites: wanted a list with at least one suite"),
+        ("suites: {}", "agent.yaml:4:9: suites: wanted a list with at least one suite"),
+        ("suites: [a]", "agent.yaml:4:10: suites[0]: found 'a'; wanted a mapping"),
+        ("suites: [{test_cases: []}]", "agent.yaml:4:10: suites[0]: 'name' is missing"),
+        ("suites: [{name: a}]", "agent.yaml:4:10: suites[0]: a suite without test cases"),
+        ("suites: [{name: a, test_cases: []}]", "suites[0]: a suite without test cases"),
+        ("suites: [{name: a, test_cases: 3}]", "4:32: suites[0].test_cases: found 3; wanted a"),
+        ("suites: [{nme: a}]", "agent.yaml:4:11: suites[0].nme: unknown key; did you mean 'name'?"),
+        ("suites: [{file: a.yaml, name: b}]", "4:25: suites[0]: 'name' stands beside 'file'"),
+        ("suites: [{file: gone.yaml}]", "agent.yaml:4:17: suites[0].file: 'gone.yaml': there is"),
+        ("suites: [{file: 'x*.yaml'}]", "agent.yaml:4:17: suites[0].file: no file matches"),
+        ("suites: [{file: '/x/*.yaml'}]", "suites[0].file: '/x/*.yaml' is no usable pattern"),
+        ("suites: [{file: ../a.yaml}]", "lies outside of the agent's folder"),
+        ("suites: [{file: '../*/*.yaml'}]", "lies outside of the agent's folder"),
+        (
+            "suites: [{name: a, test_cases: [{input: 3}]}]",
+            "agent.yaml:4:41: suites[0].test_cases[0].input: found 3; wanted text",
+        ),
+        (
+            "suites: [{name: a, test_cases: [{input: x, suite: b}]}]",
+            "suites[0].test_cases[0].suite: the case belongs to 'a'",
+        ),
+        (
+            "suites: [{name: a, test_cases: [{input: x}]}, {name: a, test_cases: [{input: y}]}]",
+            "agent.yaml:4:47: suites[1]: there is a suite 'a' already (agent.yaml:4:10)",
+        ),
+        (
+            "suites: [{name: a, test_cases: [{name: x, input: x}, {name: x, input: y}]}]",
+            (
+                "agent.yaml:4:55: 'suites[0].test_cases[1].name': 'x' is already the name of"
+                " suites[0].test_cases[0]"
+            ),
+        ),
+        (
+            "test_cases: 3\nsuites: [{file: a}]",
+            "agent.yaml:4:13: test_cases: found 3; wanted a list",
+        ),
+    ],
+)
+def test_a_mistake_about_suites_is_told_with_its_place(folder, more, message):
+    folder.write("../outside/a.yaml", BILLING)
+
+    assert message in refusal(folder, more)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a.yaml:1:1: wanted a mapping with 'suite' and 'test_cases'"),
+        ("- input: x", "a.yaml:1:1: wanted a mapping with 'suite' and 'test_cases'"),
+        ("suite: {name: a}", "a.yaml:1:1: a suite without test cases"),
+        ("suite: a\ntest_cases: [{input: x}]", "a.yaml:1:8: suite: found 'a'; wanted a mapping"),
+        (
+            "test_case: [{input: x}]",
+            "a.yaml:1:1: test_case: unknown key; did you mean 'test_cases'?",
+        ),
+        ("test_cases:\n  - inpt: x", "a.yaml:2:5: test_cases[0].inpt: unknown key; did you mean"),
+        ("test_cases: [", "a.yaml:2:1: a value is missing here"),
+        ('test_cases: [{input: "${GONE}"}]', "a.yaml:1:22: test_cases[0].input: "),
+    ],
+)
+def test_a_mistake_in_a_suite_file_is_told_in_that_file(folder, text, message):
+    folder.write("a.yaml", text)
+
+    assert message in refusal(folder, "suites: [{file: a.yaml}]")
+
+
+def test_a_mistake_beside_a_pattern_is_not_taken_for_foreign_yaml(folder):
+    folder.write("suites/a.yaml", "test_case: [{input: x}]")
+
+    assert "did you mean 'test_cases'" in refusal(folder, "suites: [{file: 'suites/*.yaml'}]")
+
+
+def test_mistakes_in_several_files_are_told_together_each_in_its_file(folder):
+    folder.write("a.yaml", "test_cases: [{inpt: x}]")
+    folder.write("b.jsonl", '{"input": 1}')
+
+    text = refusal(
+        folder, "test_cases: [{input: 2}]\nsuites: [{file: a.yaml}]\ntest_cases_file: b.jsonl\n"
+    )
+
+    assert "agent.yaml:4:22: test_cases[0].input: found 2" in text
+    assert "a.yaml:1:15: test_cases[0].inpt: unknown key" in text
+    assert "b.jsonl:1:1: input: found 1" in text
+
+
+def test_an_id_is_unique_across_files(folder):
+    folder.write("a.yaml", "test_cases: [{input: x, id: one}]")
+
+    text = refusal(folder, "test_cases: [{input: y, id: one}]\nsuites: [{file: a.yaml}]")
+
+    assert text.startswith(
+        "a.yaml:1:25: 'test_cases[0].id': 'one' is already the id of test_cases[0]"
+        " (agent.yaml:4:14)"
+    )
+
+
+def test_a_finding_about_a_case_is_told_in_its_file(folder):
+    folder.write("a.yaml", "test_cases:\n  - {input: x, expected_tools: [serch]}\n")
+
+    [one] = [
+        found for found in check(load(folder, "suites: [{file: a.yaml}]")) if "serch" in str(found)
+    ]
+
+    assert str(one).startswith("a.yaml:2:33: error: test_cases[0].expected_tools[0]: ")
+
+
+def test_suites_may_lie_outside_if_the_command_line_says_so(folder):
+    folder.write("../outside/a.yaml", BILLING)
+
+    with outside_allowed():
+        agent = load(folder, "suites: [{file: ../outside/a.yaml}]")
+
+    assert len(agent.test_cases) == 2
