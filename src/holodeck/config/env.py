@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 
-from holodeck.config.source import read_bytes
+from holodeck.config.reading import read_bytes
 from holodeck.config.syntax import decode
 
 _REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holodeck import errors
 from holodeck.config.nodes import short
-from holodeck.config.source import read_bytes
+from holodeck.config.reading import read_bytes
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
 from holodeck.lib.paths import file_inside

@@ -19,8 +19,9 @@ from holodeck.config.places import Places
 from holodeck.config.prices import merged as merged_prices
 from holodeck.config.problems import config_error
 from holodeck.config.providers import filled
+from holodeck.config.reading import why_unreadable
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
-from holodeck.config.source import Source, shown, why_unreadable
+from holodeck.config.source import Source, shown
 from holodeck.models.agent import Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 from holodeck.models.suite import AgentFile

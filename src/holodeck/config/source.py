@@ -1,17 +1,14 @@
 """One YAML file: its values, and the place of each of them for messages."""
 
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holodeck import errors
 from holodeck.config.nodes import Node, compose
+from holodeck.config.reading import read_bytes
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
-
-MAX_BYTES = 20_000_000
 
 Path_ = tuple[str | int, ...]
 Change = Callable[[str], str]
@@ -113,25 +110,3 @@ def shown(path: Path) -> str:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
         return str(path)
-
-
-def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
-    """A regular file's content. Raises ConfigError for anything else, and beyond `limit`."""
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(name, "is not a regular file")
-        with path.open("rb") as file:
-            data = file.read(limit + 1)
-    except OSError as error:
-        raise errors.FileNotFoundError(name, why_unreadable(error)) from error
-    if len(data) > limit:
-        raise ConfigError(
-            name, f"is larger than {limit // 1_000_000} MB; split it or move the data elsewhere"
-        )
-    return data
-
-
-def why_unreadable(error: OSError) -> str:
-    """What keeps a file from being read, to stand after its name."""
-    return f"cannot be read: {(error.strerror or str(error)).lower()}"

@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +16,7 @@ T = TypeVar("T")
 class RetryConfig(BaseModel):
     """How often a call is tried and how long is waited in between."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_retries: Annotated[int, Field(ge=0)] = 3
     """How often a call is tried again after the first try; 0 means never."""
@@ -108,6 +107,8 @@ def _number(text: str | None) -> float | None:
 def _seconds_until(text: str | None, now: Callable[[], datetime]) -> float | None:
     if text is None:
         return None
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few answers have a date
+
     try:
         date = parsedate_to_datetime(text)
     except (TypeError, ValueError, IndexError, OverflowError):

@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from holodeck.models.attempt import Attempt
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.metric import MetricKind
 from holodeck.models.price import Cost
@@ -99,15 +100,6 @@ class ToolCheck(Model):
     expectation: str
     passed: bool
     reason: str | None = None
-
-
-class Attempt(Model):
-    """One try of an agent call that did not work, and what was done about it."""
-
-    number: Count
-    error: str
-    retry_after_ms: int | None = None
-    """How long was waited before the next try; None where none followed."""
 
 
 class TurnResult(Model):

@@ -6,13 +6,15 @@ import sys
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from holodeck.lib.ui.terminal import is_tty
 
 
 class ModelConfig(BaseModel):
     """A model and how it is asked; None leaves a value to the provider's own variables."""
+
+    model_config = ConfigDict(defer_build=True)
 
     model: str
     """Such as `openai/gpt-4.1`: provider and name."""
@@ -24,6 +26,8 @@ class ModelConfig(BaseModel):
 
 class ScenarioConfig(BaseModel):
     """How scenarios are run. Only what was given counts: None can be given, too."""
+
+    model_config = ConfigDict(defer_build=True)
 
     default_config: ClassVar[ScenarioConfig | None] = None
     """What `configure` has set."""

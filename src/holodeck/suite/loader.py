@@ -12,7 +12,8 @@ from holodeck import errors
 from holodeck.config.nodes import compose
 from holodeck.config.places import Places
 from holodeck.config.problems import config_error
-from holodeck.config.source import Source, read_bytes
+from holodeck.config.reading import read_bytes
+from holodeck.config.source import Source
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder

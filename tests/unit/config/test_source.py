@@ -10,7 +10,8 @@ import time
 import pytest
 
 from holodeck import errors
-from holodeck.config.source import MAX_BYTES, Source
+from holodeck.config.reading import MAX_BYTES
+from holodeck.config.source import Source
 from holodeck.errors import ConfigError
 
 

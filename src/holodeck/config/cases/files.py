@@ -13,7 +13,8 @@ from holodeck.config.cases.rows import Row, Rows
 from holodeck.config.files import inside
 from holodeck.config.nodes import compose, short
 from holodeck.config.places import Origin, Written
-from holodeck.config.source import Change, Path_, Source, dotted, read_bytes, shown
+from holodeck.config.reading import read_bytes
+from holodeck.config.source import Change, Path_, Source, dotted, shown
 from holodeck.config.syntax import decode
 from holodeck.config.words import nearest_word
 from holodeck.errors import ConfigError

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from holodeck.models.test_result import Attempt
+from holodeck.models.attempt import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 

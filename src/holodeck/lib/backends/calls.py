@@ -7,7 +7,7 @@ from typing import TypeVar
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.test_result import Attempt
+from holodeck.models.attempt import Attempt
 
 T = TypeVar("T")
 

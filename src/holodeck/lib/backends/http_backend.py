@@ -16,8 +16,8 @@ from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.rate_limits import heed
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.agent import HttpBackendConfig
+from holodeck.models.attempt import Attempt
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.test_result import Attempt
 
 LONGEST_WAIT_S = 60.0
 

@@ -22,7 +22,7 @@ from holodeck.lib.chat.rate_limits import heed
 from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
-from holodeck.models.test_result import Attempt
+from holodeck.models.attempt import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

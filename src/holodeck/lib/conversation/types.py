@@ -29,6 +29,8 @@ class CriterionStatus(StrEnum):
 class CriterionResult(BaseModel):
     """A judge's word on one criterion."""
 
+    model_config = ConfigDict(defer_build=True)
+
     criterion: str
     status: CriterionStatus
     reasoning: str = ""
@@ -75,6 +77,8 @@ class AgentInput(BaseModel):
 
 class ScenarioResult(BaseModel):
     """How a conversation ended, and why."""
+
+    model_config = ConfigDict(defer_build=True)
 
     success: bool
     messages: Annotated[list[Any], SkipValidation]

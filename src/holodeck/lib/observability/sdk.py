@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -11,6 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
 from holodeck.models.observability import (
     ConsoleExporterConfig,
+    ExportersConfig,
     ObservabilityConfig,
     OTLPExporterConfig,
     TracingConfig,
@@ -35,13 +36,12 @@ class Pipeline:
     """Ends the tries to send."""
 
 
-def traced(
-    config: ObservabilityConfig,
-    resource: dict[str, str],
-    chosen: Sequence[ConsoleExporterConfig | OTLPExporterConfig],
-) -> Pipeline:
-    """A pipeline to the chosen exporters; the global tracer provider is left alone."""
-    exporters = [_exporter(one) for one in chosen]
+def traced(config: ObservabilityConfig, resource: dict[str, str]) -> Pipeline:
+    """A pipeline to the exporters of `config`; the global tracer provider is left alone.
+
+    Raises ConfigError.
+    """
+    exporters = [_exporter(one) for one in _chosen(config.exporters)]
     provider = _provider(config.traces, resource)
     for exporter in exporters:
         provider.add_span_processor(_batches(config.traces, exporter))
@@ -52,6 +52,19 @@ def traced(
 
     tracer = provider.get_tracer(names.TRACER, schema_url=names.SCHEMA_URL)
     return Pipeline(tracer, provider.shutdown, give_up)
+
+
+def _chosen(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
+    named = [exporter for exporter in (config.console, config.otlp) if exporter is not None]
+    if not named:
+        return [ConsoleExporterConfig()]
+    enabled = [exporter for exporter in named if exporter.enabled]
+    if not enabled:
+        raise ConfigError(
+            "observability.exporters",
+            "every exporter is disabled; enable one or write 'observability: {enabled: false}'",
+        )
+    return enabled
 
 
 def _provider(traces: TracingConfig, resource: dict[str, str]) -> "TracerProvider":

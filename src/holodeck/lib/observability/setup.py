@@ -4,18 +4,14 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
 from holodeck.lib.observability.content import Content
-from holodeck.lib.observability.sdk import traced
 from holodeck.lib.observability.spans import Tracing, activate, deactivate
-from holodeck.models.observability import (
-    ConsoleExporterConfig,
-    ExportersConfig,
-    ObservabilityConfig,
-    OTLPExporterConfig,
-)
+
+if TYPE_CHECKING:
+    from holodeck.models.observability import ObservabilityConfig
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +29,7 @@ class ObservabilityContext:
 
 
 def initialize_observability(
-    config: ObservabilityConfig, agent_name: str, clean: Callable[[str], str] = str
+    config: "ObservabilityConfig", agent_name: str, clean: Callable[[str], str] = str
 ) -> ObservabilityContext:
     """Send the spans from now on to the exporters of `config`, all their text through `clean`.
 
@@ -41,8 +37,10 @@ def initialize_observability(
     """
     if not (config.enabled and config.traces.enabled):
         return ObservabilityContext()
+    from holodeck.lib.observability.sdk import traced  # noqa: PLC0415 - few runs are traced
+
     content = Content(config.traces.redaction_patterns, clean)
-    pipeline = traced(config, _resource(config, agent_name), _chosen(config.exporters))
+    pipeline = traced(config, _resource(config, agent_name))
     tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None, clean)
     activate(tracing)
     return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)
@@ -61,20 +59,7 @@ def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) 
         context.give_up()
 
 
-def _chosen(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
-    named = [exporter for exporter in (config.console, config.otlp) if exporter is not None]
-    if not named:
-        return [ConsoleExporterConfig()]
-    enabled = [exporter for exporter in named if exporter.enabled]
-    if not enabled:
-        raise ConfigError(
-            "observability.exporters",
-            "every exporter is disabled; enable one or write 'observability: {enabled: false}'",
-        )
-    return enabled
-
-
-def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:
+def _resource(config: "ObservabilityConfig", agent_name: str) -> dict[str, str]:
     """What every span says about where it comes from."""
     described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
     return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})

@@ -20,8 +20,8 @@ from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.download import DownloadProgress
 from holodeck.models.agent import Agent
+from holodeck.models.attempt import Attempt
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.test_result import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
+from holodeck.models.attempt import Attempt
 from holodeck.models.test_case import RetryKind, TurnModel
 from holodeck.models.test_result import (
-    Attempt,
     Outcome,
     ProcessedFileInput,
     ToolInvocation,

@@ -30,7 +30,7 @@ from holodeck.lib.backends.semantic_kernel.usage import usage_of
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
-from holodeck.models.test_result import Attempt
+from holodeck.models.attempt import Attempt
 
 if TYPE_CHECKING:
     from semantic_kernel.connectors.ai.prompt_execution_settings import PromptExecutionSettings
