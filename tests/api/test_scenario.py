@@ -78,7 +78,8 @@ started = time.process_time()
 import holodeck.scenario
 took = time.process_time() - started
 from holodeck.scenario import run, JudgeAgent, UserSimulatorAgent
-heavy = {"openai", "litellm", "semantic_kernel", "anthropic", "httpx", "httpx2", "jsonschema"}
+heavy = {"openai", "litellm", "semantic_kernel", "anthropic", "httpx", "httpx2", "jsonschema",
+         "yaml", "holodeck.models.evaluation", "holodeck.models.observability"}
 print(took < 0.15, sorted(heavy & set(sys.modules)))
 """
 

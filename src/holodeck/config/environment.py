@@ -36,6 +36,11 @@ def cache_mode() -> str:
     return value
 
 
+def batch_name() -> str | None:
+    """The batch that the runs of several processes belong to, by HOLODECK_BATCH_RUN_ID, if any."""
+    return os.environ.get("HOLODECK_BATCH_RUN_ID") or None
+
+
 def events_file() -> Path | None:
     """The file that HOLODECK_EVENTS names for the events of scenarios, if any."""
     chosen = os.environ.get("HOLODECK_EVENTS")

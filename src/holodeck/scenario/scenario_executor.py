@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from holodeck.config.environment import batch_name
 from holodeck.lib.conversation.debugging import debugger_for, with_user
 from holodeck.lib.conversation.listening import Listener
 from holodeck.lib.conversation.script_run import ScriptRun
@@ -40,7 +41,8 @@ class ScenarioExecutor(ScriptRun):
         cache_mode: `auto`, `record`, `replay` or `off`.
         cache_dir: The folder of the kept answers.
         events: Who else is told: a function, the path of a file for lines of JSON, or a list.
-        batch_run_id: The batch that the run belongs to; one for the process if not given.
+        batch_run_id: The batch that the run belongs to; if not given, what HOLODECK_BATCH_RUN_ID
+            says, else one for the process.
     """
 
     config: ScenarioConfig
@@ -80,8 +82,9 @@ class ScenarioExecutor(ScriptRun):
         )
         debugger = debugger_for(name) if config.debug else None
         parties = agents if debugger is None else with_user(agents)
+        batch = batch_name() if batch_run_id is None else batch_run_id
         super().__init__(
-            name, description, parties, script, config, set_id=set_id, batch_run_id=batch_run_id
+            name, description, parties, script, config, set_id=set_id, batch_run_id=batch
         )
         self.debugger = debugger
         self.event_bus = event_bus

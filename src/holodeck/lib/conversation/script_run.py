@@ -89,6 +89,9 @@ class ScriptRun(Conversation):
         except Exception as error:
             await self._delivered("ERROR", self.broken(error))
             raise
+        except BaseException as error:  # the process is ending: nobody is waited for
+            self._finished("ERROR", self.broken(error))
+            raise
         finally:
             running.reset(token)
         await self._delivered("SUCCESS" if result.success else "FAILED", result)

@@ -32,6 +32,8 @@ SCHEMA = {
     "properties": {"message": {"type": "string"}, "done": {"type": "boolean"}},
     "required": ["message", "done"],
 }
+NAMES = {"user": "USER", "assistant": "ASSISTANT", "system": "NOTE", "developer": "NOTE"}
+"""What the roles are called that the user is shown; a script's notes are for them, too."""
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _UP_TO_THOUGHTS_END = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
@@ -90,7 +92,7 @@ class SimulatedUser:
             return []
         if self._persona.opening is not None and len(answers) == len(said):
             return self._persona.opening
-        asked = self._question(said, input.scenario_state.description)
+        asked = self._question(input.messages, input.scenario_state.description)
         for _ in range(TRIES):
             heard = await self._heard(asked, answers)
             if heard is not None and heard.is_done and answers:
@@ -109,7 +111,11 @@ class SimulatedUser:
 
     def _question(self, said: Sequence[Message], description: str) -> list[Message]:
         who = self._persona
-        lines = [f"{one['role'].upper()}: {text_of(one)}" for one in said if text_of(one)]
+        lines = [
+            f"{NAMES[one['role']]}: {text_of(one)}"
+            for one in said
+            if one.get("role") in NAMES and text_of(one)
+        ]
         parts = [
             f"# Your situation\n{who.situation or description}",
             f"# Who you are\n{who.persona}" if who.persona else "",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError
@@ -104,6 +105,15 @@ async def test_a_user_message_that_is_no_text_is_said_to_be_none():
         agent.heard[0].last_new_user_message_str()
 
 
+class Answer(BaseModel):
+    """A message as clients of providers have it."""
+
+    role: str = "assistant"
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+
+
 @dataclass
 class Message:
     """A library's own message."""
@@ -123,6 +133,9 @@ RETURNED = {
     "message": ({"role": "assistant", "content": "x"}, [{"role": "assistant", "content": "x"}]),
     "tool call and result": ([CALL, FOUND], [CALL, FOUND]),
     "object": (Message(), [{"role": "assistant", "content": "dumped"}]),
+    "model": (Answer(content="x", refusal=None), [{"role": "assistant", "content": "x"}]),
+    "texts": (["one", "two"], [{"role": "assistant", "content": one} for one in ("one", "two")]),
+    "roles are not checked": ({"role": "user", "content": "x"}, [{"role": "user", "content": "x"}]),
     "nothing": ([], []),
 }  # fmt: skip
 
@@ -218,6 +231,34 @@ async def test_every_result_carries_times_ids_and_tokens(script):
     assert result.thread_id.startswith("thread_")
     assert result.scenario_run_id.startswith("scenariorun_")
     assert result.batch_run_id
+
+
+async def test_the_time_of_agents_is_that_of_all_of_them_and_of_nobody_else():
+    class Tired(Slow):
+        role = AgentRole.USER
+
+    result = await executor(Tired(), Slow(), Slow(), max_turns=1).run()
+
+    assert 0.035 <= result.agent_time <= result.total_time - 0.015
+
+
+async def test_events_carry_the_names_of_the_case_the_set_the_run_and_the_batch():
+    events = []
+    talk = executor(an_agent(), script=[scenario.succeed()], event_bus=events.append)
+
+    result = await talk.run()
+
+    assert {(one.scenario_id, one.scenario_set_id) for one in events} == {("case", "default")}
+    assert {one.scenario_run_id for one in events} == {result.scenario_run_id}
+    assert {one.batch_run_id for one in events} == {result.batch_run_id} == {talk.batch_run_id}
+    assert all(one.timestamp > 1_600_000_000_000 for one in events)
+
+
+def test_processes_may_share_a_batch(monkeypatch):
+    monkeypatch.setenv("HOLODECK_BATCH_RUN_ID", "build-7")
+
+    assert executor(an_agent()).batch_run_id == "build-7"
+    assert executor(an_agent(), batch_run_id="mine").batch_run_id == "mine"
 
 
 async def test_each_run_has_ids_of_its_own():

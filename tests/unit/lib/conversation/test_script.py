@@ -1,11 +1,12 @@
 """What the steps of a script do, and how a script ends."""
 
+import asyncio
 import warnings
 
 import pytest
 
 from holodeck import scenario
-from holodeck.scenario import ScenarioExecutor, ScenarioResult
+from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from holodeck.scenario.script import DroppedStep
 from support.parties import a_judge, a_user, an_agent, said
 
@@ -204,8 +205,46 @@ async def test_what_a_step_raises_comes_through_the_executor():
     def check(state):
         assert state.has_tool_call("search"), "no search"
 
+    events = []
     with pytest.raises(AssertionError, match="no search"):
-        await play(scenario.user("hi"), check)
+        await play(scenario.user("hi"), check, event_bus=events.append)
+
+    assert (events[-1].status, events[-1].result.reason_code) == ("ERROR", "step_failed")
+
+
+async def test_who_exits_inside_of_a_run_leaves_an_event_that_ends_it():
+    events = []
+    with pytest.raises(SystemExit):
+        await play(scenario.agent(), agents=[an_agent(SystemExit(3))], event_bus=events.append)
+
+    await until(lambda: len(events) == 2)
+    assert events[-1].status == "ERROR"
+
+
+async def test_a_run_that_is_given_up_leaves_an_event_that_ends_it():
+    events = []
+
+    class Hanging(type(an_agent())):
+        async def call(self, given):
+            await asyncio.sleep(30)
+
+    run = asyncio.create_task(
+        play(scenario.agent(), agents=[Hanging(AgentRole.AGENT)], event_bus=events.append)
+    )
+    await until(lambda: len(events) == 1)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    await until(lambda: len(events) == 2)
+    assert events[-1].status == "CANCELLED"
+
+
+async def until(is_so):
+    """Wait for a thread to have done it."""
+    async with asyncio.timeout(5):
+        while not is_so():  # noqa: ASYNC110 - a thread sets no event of a loop
+            await asyncio.sleep(0.001)
 
 
 NOBODY = r"step 1 \(user\).*`User`.*with content 'hi'.*UserSimulatorAgent"
@@ -213,6 +252,12 @@ EMPTY = r"user\(''\): the text is empty; write what the user says"
 NO_TURN = r"proceed\(turns=0\).*write 1 or more"
 MISUSE = {
     "nobody plays the user": (scenario.user("hi"), [an_agent()], NOBODY),
+    "a message of nobody": (
+        scenario.message({"role": "user", "content": "hi"}),
+        [an_agent()],
+        r"`User`.*UserSim",
+    ),
+    "an agent's word and no agent": (scenario.agent("ho"), [a_user()], r"with content 'ho'"),
     "nobody plays the agent": (scenario.agent(), [a_user()], r"`Agent`.*add your agent"),
     "nobody judges": (scenario.judge(), [an_agent()], r"`Judge`.*JudgeAgent"),
     "empty user text": (scenario.user(""), None, EMPTY),

@@ -169,6 +169,25 @@ async def test_reset_begins_anew():
     assert talk.state.thread_id != thread
 
 
+async def test_after_a_reset_nobody_has_anything_left_to_hear():
+    agent = an_agent()
+    talk = executor(a_user(), agent)
+    await talk.user("one")
+    talk.reset()
+
+    await talk.agent()
+
+    assert agent.heard[0].new_messages == []
+
+
+async def test_agents_play_one_role_each_in_one_turn_and_all_again_in_the_next():
+    parties = [a_judge(), an_agent("a1"), a_user("u1"), an_agent("a2"), a_user("u2")]
+
+    result = await executor(*parties, max_turns=2).run()
+
+    assert said(result.messages) == ["u1", "u2", "a1", "a2"] * 2
+
+
 async def test_a_step_lets_the_next_one_speak():
     talk = executor(a_user("hi"), an_agent("ho"), max_turns=1)
 
@@ -177,10 +196,13 @@ async def test_a_step_lets_the_next_one_speak():
     assert (await talk.step()).reason_code == "max_turns"
 
 
-@pytest.mark.parametrize(("with_judge", "messages"), [(True, 2), (False, 4)])
-async def test_the_turn_under_way_counts_if_anybody_is_left_in_it(with_judge, messages):
+@pytest.mark.parametrize(
+    ("with_judge", "turns", "messages"),
+    [(True, 1, 2), (False, 1, 4), (True, 2, 4), (False, 2, 6), (True, 3, 6)],
+)
+async def test_the_turn_under_way_counts_if_anybody_is_left_in_it(with_judge, turns, messages):
     judges = [a_judge()] if with_judge else []
-    steps = [scenario.user("hi"), scenario.agent(), scenario.proceed(1), scenario.succeed()]
+    steps = [scenario.user("hi"), scenario.agent(), scenario.proceed(turns), scenario.succeed()]
 
     result = await executor(a_user(), an_agent(), *judges, script=steps).run()
 
@@ -205,6 +227,14 @@ async def test_on_turn_is_told_when_later_turns_begin_and_on_step_of_every_word(
     assert log.entries == [
         "step 0", "step 0", "step 0", "end 0", "turn 1", "step 1", "step 1", "step 1",
     ]  # fmt: skip
+
+
+async def test_on_turn_is_told_of_the_turn_that_is_one_too_many():
+    log = Log()
+
+    await executor(a_user(), an_agent(), max_turns=2).proceed(on_turn=log.note("turn"))
+
+    assert log.entries == ["turn 1", "turn 2"]
 
 
 async def test_callbacks_may_be_async_and_what_they_give_is_ignored():
