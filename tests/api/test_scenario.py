@@ -335,6 +335,27 @@ def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
     assert scenario.ScenarioExecutor("case", "", [an_agent()]).config.max_turns == 3
 
 
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"max_turn": 3}, "scenario.configure: max_turn: there is no such setting; there are"),
+        ({"max_turns": 2.5}, "scenario.configure: max_turns: input should be a valid integer"),
+        ({"cache_mode": "on"}, "scenario.configure: cache_mode: input should be 'auto'"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_makes_no_sense_is_refused(settings, told, unconfigured):
+    with pytest.raises(ConfigError, match=told):
+        scenario.configure(**settings)
+
+    assert scenario.ScenarioConfig.default_config is None
+
+
+def test_a_model_has_no_settings_but_its_own():
+    with pytest.raises(ValueError, match="top_q"):
+        scenario.ModelConfig(model="openai/m", top_q=0.1)
+
+
 def test_what_was_configured_can_be_unset(unconfigured):
     scenario.configure(cache_key="k")
     scenario.configure(cache_key=None)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
+from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.ui.terminal import is_tty
 
 
 class ModelConfig(BaseModel):
     """A model and how it is asked; None leaves a value to the provider's own variables."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
     model: str
     """Such as `openai/gpt-4.1`: provider and name."""
@@ -27,7 +29,7 @@ class ModelConfig(BaseModel):
 class ScenarioConfig(BaseModel):
     """How scenarios are run. Only what was given counts: None can be given, too."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, extra="forbid")
 
     default_config: ClassVar[ScenarioConfig | None] = None
     """What `configure` has set."""
@@ -59,15 +61,18 @@ class ScenarioConfig(BaseModel):
 
     @classmethod
     def configure(cls, **settings: Any) -> None:
-        """Set what holds for all scenarios from now on; the rest stays."""
+        """Set what holds for all scenarios from now on; the rest stays. Raises ConfigError."""
         base = cls.default_config or cls()
-        ScenarioConfig.default_config = base.merge(cls(**settings))
+        ScenarioConfig.default_config = base.merge(_read("scenario.configure", settings))
 
     @classmethod
     def current(cls, **settings: Any) -> ScenarioConfig:
-        """What holds for a run with these settings, of which None means not given."""
+        """What holds for a run with these settings, of which None means not given.
+
+        Raises ConfigError.
+        """
         given = {key: value for key, value in settings.items() if value is not None}
-        return (cls.default_config or cls()).merge(cls(**given))
+        return (cls.default_config or cls()).merge(_read("scenario", given))
 
     @property
     def is_shown(self) -> bool:
@@ -81,6 +86,17 @@ class ScenarioConfig(BaseModel):
         """This, with everything that was given to `other`."""
         given = {name: getattr(other, name) for name in other.model_fields_set}
         return self.model_copy(update=given)
+
+
+def _read(where: str, settings: Mapping[str, Any]) -> ScenarioConfig:
+    try:
+        return ScenarioConfig(**settings)
+    except ValidationError as error:
+        wrong = error.errors(include_input=False)[0]
+        name, told = ".".join(map(str, wrong["loc"])), wrong["msg"].lower()
+        if wrong["type"] == "extra_forbidden":
+            told = f"there is no such setting; there are {', '.join(ScenarioConfig.model_fields)}"
+        raise Misuse(where, f"{name}: {told}") from error
 
 
 configure = ScenarioConfig.configure

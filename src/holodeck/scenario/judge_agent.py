@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import PROMPTS, CriteriaJudge
 from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.setup import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
@@ -84,7 +85,7 @@ class JudgeAgent(AgentAdapter):
 def _refuse_empty(criteria: Sequence[str]) -> None:
     if isinstance(criteria, str):
         raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
-    if not criteria or not all(isinstance(one, str) and one.strip() for one in criteria):
+    if not is_list_of_criteria(criteria):
         raise ConfigError(
             "JudgeAgent.criteria",
             f"{list(criteria)!r} holds nothing to judge by; write one criterion or more, none of"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from holodeck.errors import ConfigError
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
@@ -49,6 +50,8 @@ class UserSimulatorAgent(AgentAdapter):
         agent_first: bool = False,
         language: str | None = None,
     ) -> None:
+        if isinstance(facts, str):
+            raise ConfigError("UserSimulatorAgent.facts", "is one text; write a list: facts=['…']")
         llm = model_for(
             "UserSimulatorAgent",
             model,

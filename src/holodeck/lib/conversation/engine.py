@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holodeck.lib.conversation.calling import Caller
@@ -21,6 +21,7 @@ from holodeck.lib.conversation.setup import (
     MAX_TURNS,
     HasCriteria,
     Settings,
+    is_list_of_criteria,
     wrong_party,
     wrong_setting,
 )
@@ -59,13 +60,15 @@ class Conversation:
     ) -> None:
         self.name = name
         self.description = description
+        self._step_name = ""
+        if not isinstance(agents, Iterable):
+            raise self.misuse(f"agents is no list but {agents!r}; write agents=[…]")
         self.agents = list(agents)
         self.config = config
         self.scenario_set_id = "default" if set_id is None else set_id
         self.batch_run_id = BATCH_RUN_ID if batch_run_id is None else batch_run_id
         self.clock = Clock()
         self._events = EventStream()
-        self._step_name = ""
         wrong = wrong_setting(config, self.max_turns)
         if wrong is not None:
             raise self.misuse(wrong)
@@ -151,8 +154,8 @@ class Conversation:
         The turn under way at the first step counts as one of `turns`. `on_turn` is told when
         another turn begins, `on_step` after everybody's word, `on_turn_end` when all have spoken.
         """
-        if turns is not None and turns <= 0:
-            raise self.misuse(f"proceed(turns={turns}): there is no such turn; write 1 or more")
+        if turns is not None and (not isinstance(turns, int) or turns <= 0):
+            raise self.misuse(f"proceed(turns={turns!r}): there is no such turn; write 1 or more")
         first: int | None = None
         while True:
             goes_on = turns is None or first is None or self.turns.current + 1 < first + turns
@@ -169,6 +172,8 @@ class Conversation:
 
     async def message(self, message: Mapping[str, Any]) -> None:
         """Add a message: as the user's or the agent's word, or for everybody if of another role."""
+        if not isinstance(message, Mapping):
+            raise self.misuse(f"message({message!r}): write {{'role': …, 'content': …}}")
         role = message.get("role")
         if role == "user":
             await self._scripted(AgentRole.USER, message)
@@ -200,7 +205,7 @@ class Conversation:
             content, criteria = None, content
         if criteria is None:
             return await self._scripted(AgentRole.JUDGE, content, judgment=True)
-        return await self._checkpoint(list(criteria))
+        return await self._checkpoint(criteria)
 
     async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
         """The result of a case that passed."""
@@ -278,12 +283,12 @@ class Conversation:
         result = await self._ask(judges[0], judgment=True) if judges else None
         return result if isinstance(result, ScenarioResult) else None
 
-    async def _checkpoint(self, criteria: list[str]) -> ScenarioResult | None:
-        if not criteria or not all(isinstance(one, str) and one.strip() for one in criteria):
+    async def _checkpoint(self, criteria: Sequence[str]) -> ScenarioResult | None:
+        if not is_list_of_criteria(criteria):
             raise self.misuse(
-                f"judge({criteria!r}): write one criterion or more, none of them empty"
+                f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
-        result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=criteria)
+        result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
         if result is None or not result.success:
             return result
         self.ledger.passed(result)

@@ -94,3 +94,7 @@ def succeed(reasoning: str | None = None) -> Step:
 def fail(reasoning: str | None = None) -> Step:
     """End the case: it failed."""
     return Step("fail", lambda talk: talk.fail(reasoning))
+
+
+STEPS = (message, user, agent, judge, proceed, succeed, fail)
+"""What makes steps; none of them is one."""

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
@@ -15,8 +15,9 @@ from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.lib.conversation.endings import NO_CONCLUSION
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.listening import PATIENCE_S, RunFinished, RunStarted
+from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.script import DroppedStep, Step, proceed, unused_steps
+from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.setup import Settings
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.lib.conversation.witnesses import tell
@@ -60,7 +61,9 @@ class ScriptRun(Conversation):
         set_id: str | None = None,
         batch_run_id: str | None = None,
     ) -> None:
-        self.script: list[Any] = list(script) if script else [proceed()]
+        if script is not None and not isinstance(script, Iterable):
+            raise Misuse(f"case {name!r}", f"script is no list but {script!r}; write script=[…]")
+        self.script: list[Any] = list(script or ()) or [proceed()]
         self.debugger: Debugger | None = None
         """Who lets a person speak for the user."""
         super().__init__(
@@ -134,6 +137,8 @@ class ScriptRun(Conversation):
     async def _play(self, step: Any) -> Any:
         if not callable(step):
             raise self.misuse(f"{step!r} is no step; write a function of the state")
+        if step in STEPS:
+            raise self.misuse(f"scenario.{step.__name__} makes a step; write {step.__name__}()")
         with unused_steps() as unused:
             result = await _awaited(step(self.state))
             while isinstance(result, Step):

@@ -46,6 +46,13 @@ class HasCriteria(Protocol):
     criteria: Sequence[str] | None
 
 
+def is_list_of_criteria(value: Any) -> bool:
+    """Whether it is a list of texts, at least one and none of them empty; a text alone is not."""
+    if not isinstance(value, Sequence) or isinstance(value, str) or not value:
+        return False
+    return all(isinstance(one, str) and one.strip() for one in value)
+
+
 def wrong_setting(config: Settings, max_turns: int) -> str | None:
     """What is wrong with the settings; None if all is well."""
     for key in _LIMITS:

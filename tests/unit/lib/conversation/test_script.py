@@ -265,6 +265,14 @@ MISUSE = {
     "a message without role": (scenario.user({"content": "x"}), None, r"no answer; return"),
     "no criteria": (scenario.judge([]), None, r"judge\(\[\]\): write one criterion"),
     "an empty criterion": (scenario.judge(["a", " "]), None, r"none of them empty"),
+    "one criterion without a list": (
+        scenario.judge(criteria="kind"),
+        None,
+        r"judge\('kind'\): write one criterion or more in a",
+    ),
+    "a message that is none": (scenario.message("hi"), None, r"message\('hi'\): write \{'role'"),
+    "turns in words": (scenario.proceed(turns="two"), None, r"turns='two'.*write 1 or more"),
+    "no parentheses": (scenario.succeed, None, r"scenario.succeed makes a step; write succeed\(\)"),
     "no turns": (scenario.proceed(turns=0), None, NO_TURN),
     "fewer than no turns": (scenario.proceed(turns=-1), None, r"write 1 or more"),
     "nobody at all": (scenario.proceed(), [], r"nobody takes part"),
@@ -294,6 +302,13 @@ LIMITS = [
 def test_limits_that_make_no_sense_are_refused(settings):
     with pytest.raises(ValueError, match=f"case 'case': {next(iter(settings))}="):
         ScenarioExecutor("case", "", [an_agent()], **settings)
+
+
+async def test_a_step_or_an_agent_without_its_list_is_refused():
+    with pytest.raises(ValueError, match=r"case 'case': agents is no list.*write agents=\[…\]"):
+        ScenarioExecutor("case", "", an_agent())
+    with pytest.raises(ValueError, match=r"case 'case': script is no list.*write script=\[…\]"):
+        ScenarioExecutor("case", "", [an_agent()], scenario.succeed())
 
 
 PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from holodeck import scenario
+from holodeck.errors import ConfigError
 from support.parties import a_judge, an_agent, said
 
 
@@ -140,6 +141,11 @@ async def test_persona_facts_and_language_are_told(fake_openai):
     assert "# Who you are\na hiker" in prompt
     assert "may state\n- has rice\n- no oven" in prompt
     assert "Write in German." in prompt
+
+
+def test_facts_are_a_list(fake_openai):
+    with pytest.raises(ConfigError, match=r"facts: is one text; write a list"):
+        user_at(fake_openai, facts="I am Bob")
 
 
 async def test_an_endpoint_that_fails_breaks_the_run(fake_openai):
