@@ -18,6 +18,7 @@ from holodeck.lib.paths import is_file
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
+from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import FunctionTool
 
 __all__ = ["Finding", "check", "raise_on_errors"]
@@ -72,7 +73,15 @@ def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
         asked = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
         if asked is agent.evaluations.model:
             return
+    if any(_asks_shared_model(case) for case in agent.test_cases or []):
+        return
     findings.warning(("evaluations", "model"), "is asked by no metric; remove it, or add one")
+
+
+def _asks_shared_model(case: TestCaseModel) -> bool:
+    """Whether the model of `evaluations` judges the criteria of a case, or plays its user."""
+    plays = case.simulate is not None and case.simulate.model is None
+    return case.criteria is not None or plays
 
 
 def _check_backend(agent: Agent, findings: Findings) -> None:

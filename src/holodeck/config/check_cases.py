@@ -18,6 +18,10 @@ from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 Tools = Mapping[str, list[str] | None]
 """Tool → names of its parameters; None for a tool that takes any."""
+NO_JUDGE = "criteria need a model that judges; write 'evaluations: {model: …}'"
+NO_SIMULATOR = (
+    "a simulated user needs a model; write 'model' under 'simulate' or under 'evaluations'"
+)
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 
 
@@ -34,7 +38,7 @@ def check_case(
     own = (*path, "evaluations") if case.evaluations is not None else path
     _check_inputs(inputs, metrics, case, own, findings)
     enabled = [metric for metric in metrics if metric.enabled]
-    if not _is_checked_in_a_turn(case):
+    if not _is_checked_in_a_turn(case) and not any(one.required for one in case.judged):
         _check_that_it_can_fail(case, enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
     for index, turn in enumerate(case.turns or ()):
@@ -45,6 +49,16 @@ def check_case(
         _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(agent, (*path, "turns"), findings)
+    if case.simulate is not None and case.max_turns != 1:
+        _check_memory(agent, (*path, "simulate"), findings)
+    _check_models(agent, case, path, findings)
+
+
+def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+    if case.criteria is not None and agent.judging_model is None:
+        findings.error((*path, "criteria"), NO_JUDGE)
+    if case.simulate is not None and agent.simulator_of(case) is None:
+        findings.error((*path, "simulate"), NO_SIMULATOR)
 
 
 def _is_checked_in_a_turn(case: TestCaseModel) -> bool:
@@ -113,7 +127,9 @@ def _check_that_it_can_fail(
     if case.expected_tools is not None or case.forbidden_tools is not None:
         return
     if not metrics:
-        findings.warning(path, "checks nothing: add evaluations, expected_tools or forbidden_tools")
+        findings.warning(
+            path, "checks nothing: add evaluations, criteria, expected_tools or forbidden_tools"
+        )
     elif not any(map(can_fail, metrics)):
         names = ", ".join(dict.fromkeys(metric.label for metric in metrics))
         findings.warning(path, f"cannot fail: {names} without a threshold above 0 gives no verdict")

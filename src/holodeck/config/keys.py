@@ -7,6 +7,7 @@ from holodeck.config.source import Path_
 from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
+from holodeck.models.llm import LLMProvider
 
 
 def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
@@ -23,6 +24,21 @@ def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
         if lacking is not None:
             told.add(id(judge))
             yield path, f"the judge of {metric.label!r}: {lacking}"
+    for path, what, model in _of_conversations(agent):
+        lacking = None if id(model) in told else missing_key(model)
+        if lacking is not None:
+            told.add(id(model))
+            yield path, f"{what}: {lacking}"
+
+
+def _of_conversations(agent: Agent) -> Iterator[tuple[Path_, str, LLMProvider]]:
+    """The models that judge criteria and play users."""
+    for number, case in enumerate(agent.test_cases or []):
+        judge, user = agent.judging_model, agent.simulator_of(case)
+        if case.criteria is not None and judge is not None:
+            yield ("test_cases", number, "criteria"), "the judge of 'criteria'", judge
+        if case.simulate is not None and user is not None:
+            yield ("test_cases", number, "simulate"), "the simulated user", user
 
 
 def metrics_in(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:

@@ -207,7 +207,7 @@ def _validated(
 def with_models(
     agent: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> dict[str, Any]:
-    """An agent.yaml's data with every model in it changed: the agent's, and those that judge."""
+    """An agent.yaml's data with every model in it changed: the agent's and all others."""
 
     def changed(part: Any) -> Any:
         if not isinstance(part, dict) or not isinstance(part.get("model"), dict):
@@ -226,10 +226,19 @@ def with_models(
     cases = merged.get("test_cases")
     if isinstance(cases, list):
         merged["test_cases"] = [
-            _with_turns(judged(case, "evaluations"), partial(judged, key="evaluations"))
+            _with_turns(
+                _with_simulator(judged(case, "evaluations"), changed),
+                partial(judged, key="evaluations"),
+            )
             for case in cases
         ]
     return merged
+
+
+def _with_simulator(case: Any, change: Callable[[Any], Any]) -> Any:
+    """The case with the model changed that plays the user."""
+    has_one = isinstance(case, dict) and "simulate" in case
+    return {**case, "simulate": change(case["simulate"])} if has_one else case
 
 
 def _with_turns(case: Any, change: Callable[[Any], Any]) -> Any:

@@ -153,6 +153,17 @@ class Agent(Model):
         """Whether model, instructions and tools are the backend's own business."""
         return self.backend not in OURS
 
+    @property
+    def judging_model(self) -> LLMProvider | None:
+        """The model that judges and plays users where no other is named; None if there is none."""
+        shared = self.evaluations.model if self.evaluations else None
+        return shared or self.model
+
+    def simulator_of(self, case: TestCaseModel) -> LLMProvider | None:
+        """The model that plays the user of a case; None if there is none."""
+        own = None if case.simulate is None else case.simulate.model
+        return own or self.judging_model
+
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> "Agent":
         if self.brings_its_own_model:

@@ -277,9 +277,16 @@ class EvaluationConfig(Model):
     """The metrics of every case that does not bring its own, and who judges."""
 
     model: LLMProvider | None = None
-    """The model that judges, for every metric that names none; else the agent's own."""
-    metrics: Annotated[list[Metric], Field(min_length=1)]
-    """The metrics."""
+    """The model that judges, for every metric that names none and for `criteria`; else the agent's
+    own."""
+    metrics: Annotated[list[Metric], Field(min_length=1)] = []
+    """The metrics; may be left out where only a `model` is named, for `criteria` say."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "EvaluationConfig":
+        if not self.metrics and self.model is None:
+            raise ValueError("'metrics' is missing: write 'metrics: [{metric: contains, …}]', say")
+        return self
 
 
 __all__ = [

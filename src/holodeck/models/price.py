@@ -62,5 +62,7 @@ class Cost(Model):
     total: Amount | None
     agent: Amount | None
     judges: Amount | None
+    simulators: Amount | None = 0.0
+    """Of simulated users."""
     unknown: list[str] = []
     """Why something is not known, such as `no price for openai/gpt-x`."""

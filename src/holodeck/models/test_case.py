@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
 from holodeck.models.evaluation import Metric
 
 RetryKind = Literal["error", "timeout", "failed"]
@@ -143,14 +144,27 @@ class NamedModel(Model):
     """Unique within its suite; the cases without a suite are one."""
 
 
+FORMS = ("input", "turns", "simulate")
+"""Keys that say how the user's side comes about; a case has one of them."""
+_ONE_OF_TWO = {
+    ("input", "turns"): "move 'input' into a turn",
+    ("input", "simulate"): "write it as 'simulate: {opening: …}'",
+    ("turns", "simulate"): "remove one of them",
+}
+_FILES = {
+    "turns": "move 'files' into a turn",
+    "simulate": "a simulated user has none; remove them",
+}
+
+
 class TestCaseModel(TurnModel, NamedModel):
     """One input or a conversation, its expectations and its metrics."""
 
     __test__: ClassVar[bool] = False
     model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": ["input"]}, {"required": ["turns"]}]}
+        json_schema_extra={"oneOf": [{"required": [one]} for one in FORMS]},
     )
-    not_yet: ClassVar = {"script": "conversations", "simulate": "conversations"}
+    not_yet: ClassVar = {"script": "conversations"}
 
     id: NonBlank | None = None
     """Names the case for good, whatever it is called later; no other case has it."""
@@ -166,12 +180,28 @@ class TestCaseModel(TurnModel, NamedModel):
     """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
     later is flaky."""
     input: NonBlank = ""
-    """What the user says; a case has this or `turns`."""
+    """What the user says; a case has this, `turns` or `simulate`."""
     evaluations: list[Metric] | None = None
     """Metrics of this case, instead of (not besides) the global ones."""
     turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
     """What the user says turn by turn, in one conversation; the case's own expectations and metrics
     are about the last answer and the whole conversation."""
+    simulate: Simulation | None = None
+    """A user played by a model, until the judge or the user ends the conversation."""
+    situation: NonBlank | None = None
+    """What the conversation is about, for the judge and the simulated user; it demands nothing."""
+    criteria: Annotated[list[NonBlank | CriterionSettings], Field(min_length=1)] | None = None
+    """What a judge decides about the whole conversation, tool calls and results included."""
+    min_turns: Annotated[int, Field(ge=1)] | None = None
+    """Turns of a simulated conversation before the judge may end it."""
+    max_turns: Annotated[int, Field(ge=1)] | None = None
+    """Most turns of a simulated conversation; 10 if not given. Then the judge must decide; without
+    `criteria` the case fails."""
+
+    @property
+    def is_played(self) -> bool:
+        """Whether what the user says, and how often, shows only while the case runs."""
+        return self.simulate is not None
 
     @property
     def form(self) -> str:
@@ -180,8 +210,23 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @property
     def said(self) -> str:
-        """Everything the user says."""
+        """Everything the user says; of a conversation that is played, what it is about."""
+        if self.simulate is not None:
+            about = (self.situation, self.simulate.situation, self.simulate.opening)
+            return "\n\n".join(one for one in about if one is not None)
         return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
+
+    @property
+    def about(self) -> str:
+        """The situation as the judge is told it; empty if nothing is said about it."""
+        of_user = None if self.simulate is None else self.simulate.situation
+        return self.situation or of_user or ""
+
+    @property
+    def judged(self) -> list[CriterionSettings]:
+        """The criteria, each as a mapping."""
+        written = self.criteria or ()
+        return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
 
     @property
     def own_evaluations(self) -> Sequence[Metric]:
@@ -191,11 +236,41 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @model_validator(mode="after")
     def _is_said_once(self) -> "TestCaseModel":
-        if self.turns is None and not self.input:
-            raise ValueError("'input' is missing: write what the user says, or 'turns'")
-        if self.turns is not None and (self.input or self.files):
-            extra = "input" if self.input else "files"
-            raise ValueError(f"has 'turns' and {extra!r}; move {extra!r} into a turn")
+        forms = [one for one in FORMS if getattr(self, one)]
+        if not forms:
+            raise ValueError("'input' is missing: write what the user says, 'turns' or 'simulate'")
+        if len(forms) > 1:
+            first, second = forms[:2]
+            raise ValueError(f"has {second!r} and {first!r}; {_ONE_OF_TWO[first, second]}")
+        if self.files and not self.input:
+            raise ValueError(f"has {forms[0]!r} and 'files'; {_FILES[forms[0]]}")
+        return self
+
+    @model_validator(mode="after")
+    def _has_what_a_simulated_user_needs(self) -> "TestCaseModel":
+        if self.simulate is None:
+            for key in ("min_turns", "max_turns"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f"{key!r} limits a simulated conversation; write 'simulate'")
+            return self
+        if self.simulate.situation is None and self.situation is None:
+            raise ValueError("'simulate': 'situation' is missing; write what the user wants")
+        if self.min_turns is not None:
+            most = MAX_TURNS if self.max_turns is None else self.max_turns
+            if self.min_turns > most:
+                raise ValueError(f"'min_turns': {self.min_turns} is more than max_turns, {most}")
+            if self.criteria is None:
+                raise ValueError("'min_turns' holds back the judge; write 'criteria', or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _criteria_are_told_apart(self) -> "TestCaseModel":
+        texts = [one.text for one in self.judged]
+        for index, text in enumerate(texts):
+            if text in texts[:index]:
+                raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
+        if self.situation is not None and self.simulate is None and self.criteria is None:
+            raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
         return self
 
 

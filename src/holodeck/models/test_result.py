@@ -7,11 +7,14 @@ from pydantic import Field, model_validator
 
 from holodeck.models.attempt import Attempt
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.metric import MetricKind
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
+
+UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
 
 
 class Outcome(StrEnum):
@@ -22,7 +25,7 @@ class Outcome(StrEnum):
     AGENT_ERROR = "agent_error"
     """The agent could not be run, so nothing was decided."""
     METRIC_ERROR = "metric_error"
-    """A metric could not be computed, so nothing was decided."""
+    """A metric, the judge or the simulated user broke, so nothing was decided."""
     UNCHECKED = "unchecked"
     """The agent answered, but the case has no check that could fail."""
     FLAKY = "flaky"
@@ -136,8 +139,9 @@ class TurnResult(Model):
 class TestResult(Model):
     """One test case, as it went.
 
-    Of a conversation, `test_input` is everything the user said, `agent_response` the last answer,
-    and files, tool calls, tokens and times are those of all turns together.
+    Of a conversation, `test_input` is everything the user said (of a simulated one, what it is
+    about), `agent_response` the last answer, and files, tool calls, tokens and times are those of
+    all turns together.
     """
 
     __test__: ClassVar[bool] = False
@@ -175,6 +179,16 @@ class TestResult(Model):
     """What kept the case from being run; None for one that was."""
     skip_reason: str | None = None
     """Why the case was not run; None for one that was."""
+    messages: list[Json] = []
+    """Everything that was said, as OpenAI has messages; empty where `turns` tell all of it."""
+    criteria: list[CriterionRow] = []
+    """What the judge made of the criteria."""
+    ending: ConversationEnd | None = None
+    """How a simulated conversation ended, and what kept its judge from judging."""
+    judge_cost: ModelCost | None = None
+    """Of judging the criteria."""
+    simulator_cost: ModelCost | None = None
+    """Of playing the user."""
 
     @property
     def single_runs(self) -> list["TestResult"]:
@@ -205,8 +219,9 @@ class TestResult(Model):
         for number, turn in enumerate(self.turns, 1):
             lines += [f"turn {number}: {reason}" for reason in _reasons(turn)]
         lines += _reasons(self)
+        lines += [_criterion_reason(row) for row in self.criteria if row.is_missed]
         if self.outcome is Outcome.UNCHECKED:
-            lines.append("nothing is checked: add evaluations, expected_tools or forbidden_tools")
+            lines.append(UNCHECKED)
         return lines
 
 
@@ -219,6 +234,11 @@ def _reasons(part: TestResult | TurnResult) -> list[str]:
         if row.error or row.inconclusive or row.passed is False
     ]
     return missed + rows
+
+
+def _criterion_reason(row: CriterionRow) -> str:
+    why = f": {row.reasoning}" if row.reasoning else ""
+    return f"criterion {row.criterion!r}: {row.status}{why}"
 
 
 def _row_reason(row: MetricResult) -> str:
@@ -262,6 +282,9 @@ class ReportSummary(Model):
     """Of the judges."""
     cost: Cost | None = None
     """Of all tests; None where the configuration has no `prices`."""
+    simulator_calls: Count = 0
+    simulator_usage: TokenUsage = TokenUsage()
+    """Of the simulated users."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> "ReportSummary":

@@ -11,6 +11,7 @@ from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.shown import ConversationLines
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.witnesses import tell
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
 from holodeck.scenario.own_loop import on_own_loop, to_result
@@ -92,6 +93,10 @@ class ScenarioExecutor(ScriptRun):
             self.events.subscribe(listener)
         if config.is_shown:
             self.events.subscribe(ConversationLines(is_named=(config.verbose or 0) >= 2))
+
+    def was_run(self, result: ScenarioResult) -> None:
+        """Tell whoever wants to know of every scenario of this process."""
+        tell(self.name, result)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented

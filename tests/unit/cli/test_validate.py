@@ -38,8 +38,8 @@ def test_a_warning_is_told_and_is_ok(run):
 
     assert result.exit_code == 0
     assert result.stdout == (
-        "agent.yaml:4:14: warning: test_cases[0]: checks nothing: add evaluations, expected_tools"
-        " or forbidden_tools\n"
+        "agent.yaml:4:14: warning: test_cases[0]: checks nothing: add evaluations, criteria,"
+        " expected_tools or forbidden_tools\n"
         "agent.yaml: 1 test case, 0 tools, 0 metrics: ok, 1 warning\n"
     )
 

@@ -76,7 +76,10 @@ CASE = "test_cases:\n  - input: hi\n    "
             CASE + "evaluations: [{metric: contains, pattern: x}]",
             "agent.yaml:6:38: test_cases[0].evaluations[0].pattern: unknown key; known here:",
         ),
-        ("evaluations: {metrcs: []}", "agent.yaml:4:14: evaluations.metrics: this key is missing"),
+        (
+            "evaluations: {metrcs: []}",
+            "agent.yaml:4:15: evaluations.metrcs: unknown key; did you mean 'metrics'?",
+        ),
         (
             "tools: [{type: function, name: a, file: a.py, functon: a}]",
             (

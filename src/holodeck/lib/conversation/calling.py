@@ -42,7 +42,7 @@ class Caller:
                 raise
             finally:
                 seconds = time.perf_counter() - started
-                self._ledger.note(index, party.role, seconds, tally.total())
+                self._ledger.note(index, party.role, seconds, tally)
 
 
 def _awaitable(answer: Any, name: str) -> Awaitable[Any]:

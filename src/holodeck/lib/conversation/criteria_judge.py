@@ -1,6 +1,6 @@
 """A judge that watches a conversation by criteria: go on, or a verdict on each of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holodeck.lib.conversation.misuse import Misuse
@@ -50,6 +50,7 @@ class CriteriaJudge:
         criteria: What must hold; numbered, so that two that read alike stay two.
         instructions: What the judge is told instead of our own words.
         budget: Most characters of a transcript; a longer one is shortened, and searched on demand.
+        optional: Those of the criteria that are reported only.
     """
 
     role = AgentRole.JUDGE
@@ -61,8 +62,10 @@ class CriteriaJudge:
         *,
         instructions: str | None = None,
         budget: int = BUDGET,
+        optional: Collection[str] = (),
     ) -> None:
         self.criteria = criteria
+        self._optional = optional
         self._judge = judge
         self._instructions = INSTRUCTIONS if instructions is None else instructions
         self._budget = budget
@@ -75,24 +78,49 @@ class CriteriaJudge:
                 "JudgeAgent",
                 "there are no criteria; write JudgeAgent(criteria=[…]), or use judge([…])",
             )
-        asked = await self._question(input, criteria)
-        schema = _schema(criteria, is_final=input.judgment_request)
-        read = _Reading(criteria, is_final=input.judgment_request)
-        rows: list[CriterionResult] | None = await self._judge.ask(asked, schema, read)
-        return [] if rows is None else verdict(rows, input.messages)
+        rows = await self.rows(
+            input.messages,
+            input.scenario_state.description,
+            criteria,
+            is_final=input.judgment_request,
+        )
+        # A criterion of a checkpoint counts, whatever it is among the judge's own.
+        optional = () if input.judgment_criteria else self._optional
+        return [] if rows is None else verdict(rows, input.messages, optional)
 
-    async def _question(self, input: AgentInput, criteria: list[str]) -> list[Message]:  # noqa: A002
-        lines = lines_of(input.messages)
+    async def rows(
+        self,
+        messages: Sequence[Message],
+        situation: str,
+        criteria: Sequence[str],
+        *,
+        is_final: bool,
+    ) -> list[CriterionResult] | None:
+        """A row for each criterion; None while the conversation has to go on, if it may."""
+        asked = await self._question(messages, situation, criteria, is_final=is_final)
+        schema = _schema(criteria, is_final=is_final)
+        read = _Reading(criteria, is_final=is_final, optional=self._optional)
+        rows: list[CriterionResult] | None = await self._judge.ask(asked, schema, read)
+        return rows
+
+    async def _question(
+        self,
+        messages: Sequence[Message],
+        situation: str,
+        criteria: Sequence[str],
+        *,
+        is_final: bool,
+    ) -> list[Message]:
+        lines = lines_of(messages)
         shown = shortened(lines, criteria, self._budget)
-        ending = MUST_DECIDE if input.judgment_request else MAY_GO_ON
         parts = [
-            f"# Situation\n{input.scenario_state.description}",
+            f"# Situation\n{situation or '(nothing is said about it)'}",
             "# Criteria\n" + "\n".join(f"c{at}: {one}" for at, one in enumerate(criteria, 1)),
             f"# Transcript\n{shown}",
         ]
         if len(shown) < sum(map(len, lines)):
             parts += await self._searched(parts, lines)
-        return _messages(self._instructions, [*parts, ending])
+        return _messages(self._instructions, [*parts, MUST_DECIDE if is_final else MAY_GO_ON])
 
     async def _searched(self, parts: list[str], lines: list[str]) -> list[str]:
         """What the judge looked up in the whole transcript."""
@@ -134,8 +162,11 @@ def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
 class _Reading:
     """Makes rows of an answer: None to go on. What is missing twice has failed."""
 
-    def __init__(self, criteria: Sequence[str], *, is_final: bool) -> None:
+    def __init__(
+        self, criteria: Sequence[str], *, is_final: bool, optional: Collection[str] = ()
+    ) -> None:
         self._criteria = criteria
+        self._optional = optional
         self._is_final = is_final
         self._is_first = True
 
@@ -150,7 +181,7 @@ class _Reading:
         rows = [
             self._row(one, answer.get(key)) for key, one in zip(keys, self._criteria, strict=True)
         ]
-        statuses = {row.status for row in rows}
+        statuses = {row.status for row in _deciding(rows, self._optional)}
         is_open = (
             CriterionStatus.INCONCLUSIVE in statuses and CriterionStatus.FAILED not in statuses
         )
@@ -165,8 +196,14 @@ class _Reading:
         return CriterionResult(criterion=criterion, **word)
 
 
-def verdict(rows: Sequence[CriterionResult], messages: list[Message]) -> ScenarioResult:
-    """The result that rows make: everything must have passed."""
+def _deciding(rows: Sequence[CriterionResult], optional: Collection[str]) -> list[CriterionResult]:
+    return [row for row in rows if row.criterion not in optional]
+
+
+def verdict(
+    rows: Sequence[CriterionResult], messages: list[Message], optional: Collection[str] = ()
+) -> ScenarioResult:
+    """The result that rows make: everything must have passed that is not optional."""
     by_status = {
         status: [row.criterion for row in rows if row.status is status]
         for status in CriterionStatus
@@ -174,19 +211,21 @@ def verdict(rows: Sequence[CriterionResult], messages: list[Message]) -> Scenari
     undecided = by_status[CriterionStatus.INCONCLUSIVE]
     open_or_failed = [row for row in rows if row.status is not CriterionStatus.PASSED]
     told = open_or_failed or rows
+    missed = _deciding(open_or_failed, optional)
     return ScenarioResult(
-        success=not open_or_failed,
+        success=not missed,
         messages=messages,
         reasoning="\n".join(f"{row.criterion}: {row.status}: {row.reasoning}" for row in told),
         passed_criteria=by_status[CriterionStatus.PASSED],
         failed_criteria=[row.criterion for row in open_or_failed],
         inconclusive_criteria=undecided,
         criteria=list(rows),
-        reason_code=_code(len(open_or_failed), len(undecided)),
+        reason_code=_code(missed),
     )
 
 
-def _code(not_passed: int, undecided: int) -> str | None:
-    if not not_passed:
+def _code(missed: Sequence[CriterionResult]) -> str | None:
+    if not missed:
         return None
-    return "inconclusive" if not_passed == undecided else "criteria_failed"
+    are_open = all(row.status is CriterionStatus.INCONCLUSIVE for row in missed)
+    return "inconclusive" if are_open else "criteria_failed"

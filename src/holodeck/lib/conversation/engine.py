@@ -18,7 +18,6 @@ from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import (
     BATCH_RUN_ID,
     CLASSES,
-    MAX_TURNS,
     HasCriteria,
     Settings,
     is_list_of_criteria,
@@ -34,6 +33,7 @@ from holodeck.lib.conversation.types import (
     Party,
     ScenarioResult,
 )
+from holodeck.models.conversation import MAX_TURNS
 
 
 class Conversation:

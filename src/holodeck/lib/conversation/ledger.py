@@ -1,12 +1,13 @@
 """What one run of a conversation took: time and tokens by party, and what its checkpoints found."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from holodeck.lib.conversation.endings import after_checkpoints, rows_of
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import new_id
+from holodeck.lib.conversation.spending import Tally
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -22,11 +23,13 @@ class Ledger:
         self._started = time.perf_counter()
         self._times: defaultdict[int, float] = defaultdict(float)
         self._usage: dict[str, TokenUsage] = {}
+        self._calls: Counter[str] = Counter()
 
-    def note(self, index: int, role: AgentRole, seconds: float, usage: TokenUsage) -> None:
+    def note(self, index: int, role: AgentRole, seconds: float, tally: Tally) -> None:
         """Count one call of a party."""
         self._times[index] += seconds
-        self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + usage
+        self._calls[role.value] += tally.total_calls()
+        self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + tally.total()
 
     def passed(self, result: ScenarioResult) -> None:
         """Note a checkpoint whose criteria all passed."""
@@ -46,6 +49,7 @@ class Ledger:
             "agent_time": sum(self._times[at] for at in agents)
             if agents_took is None
             else agents_took,
+            "model_calls": {role: count for role, count in self._calls.items() if count},
             "token_usage": {**self._usage, **result.token_usage},
             "thread_id": self.thread_id,
             "scenario_run_id": self.scenario_run_id,

@@ -20,7 +20,6 @@ from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.setup import Settings
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
-from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.threads import in_thread
 
 
@@ -115,6 +114,9 @@ class ScriptRun(Conversation):
         self.add_message({"role": "user", "content": word})  # as a fixed line: the user hears it
         return [self.state.last_message()]
 
+    def was_run(self, result: ScenarioResult) -> None:
+        """Told of the result of each run, also of one that broke; for those who derive."""
+
     async def _in_time(self) -> ScenarioResult:
         async with AsyncExitStack() as held:
             for party in {id(one): one for one in self.agents}.values():
@@ -153,7 +155,7 @@ class ScriptRun(Conversation):
         return result
 
     def _finished(self, status: str, result: ScenarioResult) -> list[Any]:
-        tell(self.name, result)
+        self.was_run(result)
         self._outbox.put(RunFinished(status=status, result=result, **self.ids))
         return list(self._outbox.close())
 

@@ -7,7 +7,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.conversation.roles import AgentRole
 
-MAX_TURNS = 10
 CLASSES = {
     AgentRole.USER: "a scenario.UserSimulatorAgent()",
     AgentRole.AGENT: "your agent",

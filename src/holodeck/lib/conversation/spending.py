@@ -11,9 +11,10 @@ from holodeck.models.token_usage import TokenUsage
 
 @dataclass
 class Tally:
-    """Tokens of one call."""
+    """What one call of a party cost."""
 
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    calls: int = 0
     spent: Spent = field(default_factory=Spent)
     """What models that judge noted themselves."""
 
@@ -21,15 +22,23 @@ class Tally:
         """All of it."""
         return self.usage + self.spent.usage
 
+    def total_calls(self) -> int:
+        """How many answers of models these were."""
+        return self.calls + self.spent.calls
+
 
 _tally: ContextVar[Tally | None] = ContextVar("holodeck_conversation_spending", default=None)
 
 
 def note_usage(usage: TokenUsage) -> None:
-    """Count tokens for whoever is being called; outside of a conversation they count nowhere."""
+    """Count an answer of a model, and its tokens, for whoever is being called.
+
+    Outside of a conversation they count nowhere.
+    """
     tally = _tally.get()
     if tally is not None:
         tally.usage += usage
+        tally.calls += 1
 
 
 @contextmanager

@@ -100,6 +100,8 @@ class ScenarioResult(BaseModel):
     """`Type: message` of what broke the run; None if nothing did."""
     token_usage: dict[str, TokenUsage] = {}
     """Tokens by role (`User`, `Agent`, `Judge`), of those who tell."""
+    model_calls: dict[str, int] = {}
+    """Answers of models by role, of those who tell."""
     thread_id: str | None = None
     scenario_run_id: str | None = None
     batch_run_id: str | None = None

@@ -59,15 +59,16 @@ class Inputs:
         return f"the metric {metric.label!r} needs {words} in the {place}"
 
     def _offers(self, case: TurnModel) -> frozenset[EvalParam]:
-        turns = (case.turns or ()) if isinstance(case, TestCaseModel) else None
-        found: set[EvalParam] = set() if turns == () else {EvalParam.TURNS}
+        turns = (case.turns or ()) if isinstance(case, TestCaseModel) else ()
+        is_one_input = isinstance(case, TestCaseModel) and bool(case.input)
+        found: set[EvalParam] = set() if is_one_input else {EvalParam.TURNS}
         if case.ground_truth is not None:
             found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}
         if case.retrieval_context or self._may_retrieve:
             found |= {EvalParam.RETRIEVAL_CONTEXT, EvalParam.CONTEXT}
         if case.expected_tools is not None:
             found.add(EvalParam.EXPECTED_TOOLS)
-        if any(one.files for one in (case, *(turns or ()))):
+        if any(one.files for one in (case, *turns)):
             found.add(EvalParam.CONTEXT)
         return frozenset(found)
 

@@ -72,8 +72,7 @@ def _embeds(metric: MetricSettings) -> bool:
 def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
     """The model that judges: the metric's, else that of `evaluations`, else the agent's own."""
     own = metric.model if isinstance(metric, JudgedMetric) else None
-    shared = agent.evaluations.model if agent.evaluations else None
-    return own or shared or agent.model
+    return own or agent.judging_model
 
 
 def can_fail(metric: MetricSettings) -> bool:

@@ -50,21 +50,20 @@ class Judges:
 
         Of the agent's own model, the sampling settings are the agent's and not the judge's.
         """
-        kept = frozenset() if is_agents_own else llm.model_fields_set
-        unsaid = {name: value for name, value in UNSAID.items() if name not in kept}
-        llm = llm.model_copy(update=unsaid)
+        llm = _settled(llm, is_agents_own=is_agents_own)
         key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
         if key not in self._judges:
             self._judges[key] = Judge(self._model(llm))
         return self._judges[key]
 
-    def model(self, llm: LLMProvider, kind: str = "simulator") -> ChatModel:
+    def model(
+        self, llm: LLMProvider, kind: str = "simulator", *, is_agents_own: bool = False
+    ) -> ChatModel:
         """A model for other work than judging, which has slots of its own. Raises ConfigError.
 
         What its configuration does not say is as for judges. Whoever asks closes it.
         """
-        unsaid = {name: value for name, value in UNSAID.items() if name not in llm.model_fields_set}
-        return self._model(llm.model_copy(update=unsaid), kind)
+        return self._model(_settled(llm, is_agents_own=is_agents_own), kind)
 
     def _model(self, llm: LLMProvider, kind: str = "judge") -> ChatModel:
         if llm.provider is ProviderEnum.LOCAL:
@@ -116,3 +115,11 @@ def _store(is_offline: bool) -> "ModelStore":
     from holodeck.lib.local_models.store import ModelStore
 
     return ModelStore(cache_dir(), is_offline or offline(), hub_url())
+
+
+def _settled(llm: LLMProvider, *, is_agents_own: bool) -> LLMProvider:
+    """The model with the settings of judges, except for those that it was given as one."""
+    kept = frozenset() if is_agents_own else llm.model_fields_set
+    return llm.model_copy(
+        update={name: value for name, value in UNSAID.items() if name not in kept}
+    )

@@ -46,7 +46,7 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
         for case, one in zip(cases, plain, strict=True)
     )
     hashes = tuple(
-        _hash_of_text((with_metrics if case.evaluations is None else without) + one.hash)
+        _hash_of_text((with_metrics if _needs_shared(case) else without) + one.hash)
         for case, one in zip(cases, planned, strict=True)
     )
     return Fingerprint(parts, planned, hashes, config)
@@ -55,6 +55,11 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
 def _without_retries(case: Mapping[str, Any]) -> dict[str, Any]:
     """A case without what changes no answer, however it is set."""
     return {key: value for key, value in case.items() if key not in _OF_RETRIES}
+
+
+def _needs_shared(case: TestCaseModel) -> bool:
+    """Whether the result depends on the global `evaluations`: its metrics, or its model."""
+    return case.evaluations is None or case.criteria is not None or case.simulate is not None
 
 
 def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),
         agent_tokens=_median(_agent_tokens(one) for one in results),
-        judge_calls=_median(sum(row.judge_calls for row in one.rows) for one in results),
+        judge_calls=_median(map(_judge_calls, results)),
         judge_tokens=_median(_judge_tokens(one) for one in results),
         cost=_median(_cost(one, currency) for one in results),
     )
@@ -132,8 +132,15 @@ def _agent_tokens(result: TestResult) -> int | None:
     return result.token_usage.total_tokens or None if result.token_usage else None
 
 
+def _judge_calls(result: TestResult) -> int:
+    of_criteria = result.judge_cost.calls if result.judge_cost else 0
+    return of_criteria + sum(row.judge_calls for row in result.rows)
+
+
 def _judge_tokens(result: TestResult) -> int:
-    return sum(row.judge_tokens.total_tokens for row in result.rows if row.judge_tokens)
+    of_criteria = result.judge_cost.tokens.total_tokens if result.judge_cost else 0
+    of_rows = sum(row.judge_tokens.total_tokens for row in result.rows if row.judge_tokens)
+    return of_criteria + of_rows
 
 
 def _cost(result: TestResult, currency: str | None) -> float | None:

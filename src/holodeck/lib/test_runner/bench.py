@@ -2,6 +2,7 @@
 
 import logging
 
+from holodeck.config.check_cases import NO_JUDGE
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.metric_table import judge_of
 from holodeck.lib.judging.connect import Judges
@@ -31,6 +32,16 @@ class Bench:
                 f"{metric.label!r} needs a model that judges;"
                 " write 'model' here or in 'evaluations'",
             )
+        return self._judge(llm)
+
+    def judge_of_criteria(self, where: str) -> Judge:
+        """Who judges the criteria of cases. Raises ConfigError if nobody is named."""
+        llm = self._agent.judging_model
+        if llm is None:
+            raise ConfigError(where, NO_JUDGE)
+        return self._judge(llm)
+
+    def _judge(self, llm: LLMProvider) -> Judge:
         self._warn(llm)
         return self.judges.of(llm, is_agents_own=llm is self._agent.model)
 

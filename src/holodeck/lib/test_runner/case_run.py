@@ -3,7 +3,8 @@
 import logging
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import reduce
@@ -13,10 +14,14 @@ from holodeck.lib.backends.base import AgentBackend, AgentSession
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
-from holodeck.lib.test_runner.conversations import graded_turns, whole
+from holodeck.lib.test_runner.agent_party import AgentParty
+from holodeck.lib.test_runner.conversations import graded_turns, played_turn, whole
+from holodeck.lib.test_runner.criteria import Conclusion
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
+from holodeck.lib.test_runner.play import Play
 from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of, in_words
 from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
@@ -39,6 +44,8 @@ class CaseRun:
     agent_name: str = "agent"
     time_limit_s: float | None = None
     """Seconds for the whole case, files and metrics included; None for no limit."""
+    play: Play | None = None
+    """What is played where the user is simulated; None where what they say is written."""
 
     runs: list[TurnRun] = field(default_factory=list)
     """The turns so far; a case of one input is one."""
@@ -50,6 +57,9 @@ class CaseRun:
     """What ended the case besides what went wrong in a turn."""
     failure: RetryKind | None = None
     """What that was, where another try may help."""
+
+    came_to: Conclusion = field(default_factory=Conclusion)
+    """How the conversation ended, and what the judge made of it."""
 
     @property
     def is_hopeless(self) -> bool:
@@ -91,25 +101,36 @@ class CaseRun:
         return result
 
     async def _steps(self) -> None:
-        if self.case.turns is None:
-            await self._take_turn(self.case, self.backend.invoke_once)
-            await self._grade_answer()
-        else:
+        if self.play is not None:
+            async with self._session() as session:
+                self.came_to = await self.play.run(AgentParty(session, self._take_turn))
+            await self._grade_play()
+        elif self.case.turns is not None:
             await self._converse(self.case.turns)
             await self._grade_conversation()
+        else:
+            await self._take_turn(self.case, self.backend.invoke_once)
+            await self._grade_answer()
 
-    async def _take_turn(self, turn: TurnModel, ask: Ask) -> None:
-        self.runs.append(TurnRun(turn, self.files, self.agent_name))
-        await self.runs[-1].run(ask)
+    async def _take_turn(self, turn: TurnModel, ask: Ask) -> TurnRun:
+        run = TurnRun(turn, self.files, self.agent_name)
+        self.runs.append(run)
+        await run.run(ask)
+        return run
 
     async def _converse(self, turns: list[TurnModel]) -> None:
         """Say one turn after the other in one session; the first that breaks ends it."""
-        session = await self.backend.create_session()
-        try:
+        async with self._session() as session:
             for turn in turns:
                 await self._take_turn(turn, session.send)
                 if self.errors:
                     return
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[AgentSession]:
+        session = await self.backend.create_session()
+        try:
+            yield session
         finally:
             await _close(session)
 
@@ -122,15 +143,31 @@ class CaseRun:
             took = None if run.agent_seconds is None else run.agent_seconds * 1000
             seen = Answered(run.answer.response, run.invocations, run.processed, took)
             await self._grade_end(seen)
+            await self._judge([run.result()])
 
     async def _grade_conversation(self) -> None:
         if self.errors:
             return
         held = [run.result() for run in self.runs]
         self.turns = await graded_turns(self.case, held, self.checks.of_turns, self.observer)
+        await self._grade_whole()
+        await self._judge(self.turns)
+
+    async def _grade_play(self) -> None:
+        """Grade a simulated conversation; what broke off is not graded."""
+        if self.errors or Outcome.METRIC_ERROR in self.came_to.outcomes:
+            return
+        self.turns = [played_turn(run.result()) for run in self.runs]
+        await self._grade_whole()
+
+    async def _grade_whole(self) -> None:
         seen = whole(self.turns)
         self.tool_checks = check_tools(self.case, seen.invocations)
         await self._grade_end(seen)
+
+    async def _judge(self, turns: list[TurnResult]) -> None:
+        if self.checks.criteria is not None:
+            self.came_to = await self.checks.criteria.decided(messages_of(turns))
 
     async def _grade_end(self, seen: Answered) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)
@@ -138,7 +175,7 @@ class CaseRun:
 
     def _told(self, part: Callable[[TurnRun], list[str]]) -> list[str]:
         """What the turns say, each by its number where there are several."""
-        if self.case.turns is None:
+        if self.case.input:
             return [line for run in self.runs for line in part(run)]
         return [
             f"turn {number}: {line}"
@@ -149,10 +186,10 @@ class CaseRun:
     def _outcome(self, faults: list[str]) -> Outcome:
         if self.errors:
             return Outcome.AGENT_ERROR
-        if self.case.turns is None:
-            return verdict(faults, self.tool_checks, self.rows, self.checks.at_end)
-        at_end = verdict([], self.tool_checks, self.rows, self.checks.at_end)
-        return together([at_end, *(one.outcome for one in self.turns if one.outcome is not None)])
+        of_answer = faults if self.case.input else []
+        at_end = verdict(of_answer, self.tool_checks, self.rows, self.checks.at_end)
+        of_turns = [one.outcome for one in self.turns if one.outcome is not None]
+        return together([at_end, *of_turns, *self.came_to.outcomes])
 
     def _as_result(self, elapsed_ms: int) -> TestResult:
         faults = self._told(lambda run: run.faults)
@@ -181,11 +218,16 @@ class CaseRun:
             outcome=outcome,
             execution_time_ms=elapsed_ms,
             agent_time_ms=_ms(sum(took)) if took else None,
-            errors=[*self.errors, *faults],
+            errors=[*self.errors, *faults, *self.came_to.errors],
             attempts=[tried for run in self.runs for tried in run.attempts],
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
             token_usage=reduce(add, usages) if usages else None,
-            turns=[] if self.case.turns is None else held,
+            turns=[] if self.case.input else held,
+            messages=self.came_to.messages,
+            criteria=self.came_to.criteria,
+            ending=self.came_to.ending,
+            judge_cost=self.came_to.judge_cost,
+            simulator_cost=self.came_to.simulator_cost,
         )
 
 

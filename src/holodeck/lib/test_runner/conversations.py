@@ -9,7 +9,7 @@ from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.verdict import verdict
 from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.test_result import TurnResult
+from holodeck.models.test_result import Outcome, TurnResult
 
 
 async def graded_turns(
@@ -24,6 +24,11 @@ async def graded_turns(
         await _graded(asked, turn, own, observer, until, case.name)
         for asked, turn, own, until in zip(case.turns or (), turns, checks, said, strict=True)
     ]
+
+
+def played_turn(turn: TurnResult) -> TurnResult:
+    """The turn of a simulated conversation, which has no checks but may have gone wrong."""
+    return turn.model_copy(update={"outcome": Outcome.FAILED if turn.errors else None})
 
 
 def whole(turns: Sequence[TurnResult]) -> Answered:

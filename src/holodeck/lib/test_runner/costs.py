@@ -1,14 +1,15 @@
 """What cases and runs have cost, as far as prices and tokens are known."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from math import fsum
 
 from holodeck.config.prices import agents_model
 from holodeck.models.agent import Agent
+from holodeck.models.conversation_result import ModelCost
 from holodeck.models.price import Cost, Price, PriceTable
-from holodeck.models.test_result import MetricResult, TestResult, TurnResult
+from holodeck.models.test_result import TestResult, TurnResult
 from holodeck.models.token_usage import TokenUsage
 
 _A_MILLION = 1_000_000
@@ -35,13 +36,11 @@ def priced(result: TestResult, agent: Agent) -> TestResult:
 def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
     """What a case has cost; `agents` is the model behind the agent."""
     own = list(agent_charges(result, agents))
-    judged = list(judge_charges(rows_of_all_runs(result)))
-    return _cost(
-        prices.unit,
-        _sum([_amount(one, prices) for one in own]),
-        _sum([_amount(one, prices) for one in judged]),
-        [why for one in own + judged if (why := _why_unknown(one, prices))],
-    )
+    judged = list(judge_charges(result))
+    played = list(simulator_charges(result))
+    parts = [_sum([_amount(one, prices) for one in charges]) for charges in (own, judged, played)]
+    unknown = [why for one in own + judged + played if (why := _why_unknown(one, prices))]
+    return _cost(prices.unit, parts, unknown)
 
 
 def total_cost(results: Sequence[TestResult]) -> Cost | None:
@@ -57,15 +56,16 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
     if len(currencies) > 1:
         unknown.append(f"results are in {' and '.join(currencies)}")
     whole = not without and len(currencies) == 1
-    agent = _sum([one.agent for one in costs]) if whole else None
-    judges = _sum([one.judges for one in costs]) if whole else None
-    return _cost(" or ".join(currencies), agent, judges, unknown)
+    parts = [_sum(one) for one in zip(*map(_parts, costs), strict=True)] if whole else [None] * 3
+    return _cost(" or ".join(currencies), parts, unknown)
 
 
 def in_words(cost: Cost) -> str:
     """A cost as reports tell it."""
     unit = cost.currency
     parts = f"agent {money(cost.agent, unit)}, judges {money(cost.judges, unit)}"
+    if cost.simulators != 0:
+        parts += f", simulated users {money(cost.simulators, unit)}"
     if cost.total is not None:
         return f"{money(cost.total, unit)} ({parts})"
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
@@ -78,24 +78,22 @@ def exchanges(result: TestResult) -> Iterator[TestResult | TurnResult]:
         yield from (part for part in parts if part.agent_time_ms is not None)
 
 
-def rows_of_all_runs(result: TestResult) -> Iterator[MetricResult]:
-    """The rows of every single run, so also those that another try has replaced."""
-    return (row for run in result.single_runs for row in run.rows)
-
-
 def told(usage: TokenUsage | None) -> TokenUsage | None:
     """Tokens; None for those of who tells none, as no model answers without any."""
     return usage if usage is not None and usage.total_tokens else None
 
 
 def calls_of(result: TestResult) -> int:
-    """How often models were asked: the agent, tries that failed included, and the judges."""
+    """How often models were asked: agent, judges and simulated users, failed tries included."""
     asked = sum(_calls(part) for part in exchanges(result))
-    return asked + sum(row.judge_calls for row in rows_of_all_runs(result))
+    rows = [row for run in result.single_runs for row in run.rows]
+    costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]
+    judged = sum(row.judge_calls for row in rows)
+    return asked + judged + sum(one.calls for one in costs if one is not None)
 
 
 def tokens_of(result: TestResult) -> int | None:
-    """Tokens of agent and judges together; None where an answer came without."""
+    """Tokens of agent, judges and simulated users; None where an answer came without."""
     usages = [one.usage for one in _charges(result)]
     known = [one.total_tokens for one in usages if one is not None]
     return sum(known) if len(known) == len(usages) else None
@@ -114,17 +112,31 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
             yield Charge(model, usage, "the agent")
 
 
-def judge_charges(rows: Iterable[MetricResult]) -> Iterator[Charge]:
-    """What the judges are to be paid for."""
-    for row in rows:
-        if row.judge_calls:
-            model = row.model_used or "unknown"
-            yield Charge(model, told(row.judge_tokens), f"the judge {model}")
+def judge_charges(result: TestResult) -> Iterator[Charge]:
+    """What the judges are to be paid for, of metrics and of criteria, in every single run."""
+    for run in result.single_runs:
+        for row in run.rows:
+            if row.judge_calls:
+                model = row.model_used or "unknown"
+                yield Charge(model, told(row.judge_tokens), f"the judge {model}")
+        yield from _of_model(run.judge_cost, "the judge of 'criteria'")
+
+
+def simulator_charges(result: TestResult) -> Iterator[Charge]:
+    """What the simulated users are to be paid for, in every single run."""
+    for run in result.single_runs:
+        yield from _of_model(run.simulator_cost, "the simulated user")
+
+
+def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
+    if cost is not None and cost.calls:
+        yield Charge(cost.model or "unknown", told(cost.tokens), who)
 
 
 def _charges(result: TestResult) -> list[Charge]:
     """What anybody is to be paid for, whoever the agent's model is."""
-    return [*agent_charges(result, ""), *judge_charges(rows_of_all_runs(result))]
+    own = agent_charges(result, "")
+    return [*own, *judge_charges(result), *simulator_charges(result)]
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:
@@ -150,12 +162,18 @@ def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
     return None
 
 
-def _cost(currency: str, agent: float | None, judges: float | None, unknown: list[str]) -> Cost:
+def _parts(cost: Cost) -> tuple[float | None, ...]:
+    return cost.agent, cost.judges, cost.simulators
+
+
+def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> Cost:
+    agent, judges, simulators = parts
     return Cost(
         currency=currency,
-        total=_sum([agent, judges]),
+        total=_sum(parts),
         agent=agent,
         judges=judges,
+        simulators=simulators,
         unknown=list(dict.fromkeys(unknown)),
     )
 

@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.stage import Stage
 from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
@@ -123,6 +124,7 @@ class TestExecutor:
         self._is_injected = backend is not None
         judges = Judges(self.config, self.agent_config.base_dir)
         self._gradebook = Gradebook(self.agent_config, evaluators, judges)
+        self._stage = Stage(self.agent_config, self._gradebook)
         self._observer = Observer(self.agent_config)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
@@ -179,6 +181,7 @@ class TestExecutor:
         finally:
             warming_up.cancel()
             await self._gradebook.bench.judges.close()
+            await self._stage.close()
             if is_ours:
                 await self.shutdown()
 
@@ -281,6 +284,7 @@ class TestExecutor:
             once = partial(self._run_once, index, case, backend)
             ran = await tried(case, once, RetryConfig(base_delay=self.config.retry_delay or 0))
             result = priced(ran.result, self.agent_config)
+
             self._keep(index, result)
             brakes.watch(result, is_hopeless=ran.is_hopeless)
             await budget.pay(result)
@@ -294,6 +298,7 @@ class TestExecutor:
             observer=self._observer,
             agent_name=self.agent_config.name,
             time_limit_s=self.config.case_timeout,
+            play=self._stage.play_of(index),
         )
         result = await run.result()
         return Ran(result, run.failure_in(result), run.is_hopeless)

@@ -18,11 +18,12 @@ from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Spent, counted
 from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.bench import Bench
+from holodeck.lib.test_runner.criteria import CaseCriteria
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.metric import MetricKind
-from holodeck.models.test_case import TurnModel
+from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class CaseChecks:
     """About the answer, or the last answer and the whole conversation."""
     of_turns: list[list[Check]] = field(default_factory=list)
     """About each turn of a conversation."""
+    criteria: CaseCriteria | None = None
+    """About the whole of it."""
 
 
 class Gradebook:
@@ -85,6 +88,11 @@ class Gradebook:
             for index, case in enumerate(cases)
             if case.turns is not None
         }
+        self._criteria = {
+            index: self._criteria_of(agent, index, case)
+            for index, case in enumerate(cases)
+            if case.criteria is not None
+        }
         configured = {check.name for check in self._written()}
         self._extra = [
             Check(name, evaluator)
@@ -101,7 +109,7 @@ class Gradebook:
     def checks_of(self, index: int) -> CaseChecks:
         """The checks of the case at that place in the file; its own replace the global ones."""
         at_end = [*self._own.get(index, self._global), *self._extra]
-        return CaseChecks(at_end, self._turns.get(index, []))
+        return CaseChecks(at_end, self._turns.get(index, []), self._criteria.get(index))
 
     async def warm_up(self) -> None:
         """Load what the evaluators need that is slow to load, one library after the other."""
@@ -111,6 +119,10 @@ class Gradebook:
                 await evaluator.prepare()
             except Exception as error:  # noqa: BLE001 - said again where the metric is computed
                 logger.debug("%s is not ready: %s", evaluator.name, error)
+
+    def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> CaseCriteria:
+        judge = self.bench.judge_of_criteria(agent.place("test_cases", index, "criteria"))
+        return CaseCriteria(judge, case.judged, case.about)
 
     def _written(self) -> Iterator[Check]:
         """Every check that the agent.yaml names."""

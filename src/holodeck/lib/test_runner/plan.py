@@ -8,6 +8,7 @@ from holodeck.lib.evaluators.metric_table import asks_a_judge
 from holodeck.lib.selection.past import Past
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.conversation import MAX_TURNS
 from holodeck.models.plan import Bounds, Estimate, Plan
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
@@ -44,6 +45,8 @@ def plan_of(
 
 
 def _agent_calls(case: TestCaseModel) -> Bounds:
+    if case.is_played:
+        return Bounds(least=1, most=case.max_turns or MAX_TURNS)
     turns = len(case.turns) if case.turns is not None else 1
     return Bounds(least=turns, most=turns)
 
@@ -60,7 +63,8 @@ def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
     """Checks of a case that ask a judge, each at least once."""
     of_turns = [metric for turn in case.turns or () for metric in turn.evaluations or ()]
     metrics = [*metrics_of(agent, case), *of_turns]
-    return sum(metric.enabled and asks_a_judge(metric) for metric in metrics)
+    asked = sum(metric.enabled and asks_a_judge(metric) for metric in metrics)
+    return asked + (case.criteria is not None)
 
 
 def _estimate(values: Sequence[float | None]) -> Estimate:

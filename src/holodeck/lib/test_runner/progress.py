@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from holodeck.lib.test_runner.costs import in_words, total_cost
+from holodeck.lib.test_runner.costs import in_words
+from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.text import one_line, percent
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.models.selection import Selection
@@ -200,14 +201,14 @@ class ProgressIndicator(SpinnerMixin):
             answered = sum(usage.completion_tokens for usage in spent)
             total = sum(usage.total_tokens for usage in spent)
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
-        rows = [row for run in runs for row in run.rows]
-        calls = sum(row.judge_calls for row in rows)
-        if calls:
-            judged = [row.judge_tokens.total_tokens for row in rows if row.judge_tokens]
-            yield f"  Judges: {calls} calls, {sum(judged)} tokens"
-        cost = total_cost(self.test_results)
-        if cost is not None:
-            yield f"  Cost: {in_words(cost)}"
+        found = summarize(self.test_results, 0)
+        if found.judge_calls:
+            yield f"  Judges: {found.judge_calls} calls, {found.judge_usage.total_tokens} tokens"
+        if found.simulator_calls:
+            tokens = found.simulator_usage.total_tokens
+            yield f"  Simulated users: {found.simulator_calls} calls, {tokens} tokens"
+        if found.cost is not None:
+            yield f"  Cost: {in_words(found.cost)}"
 
     def _took(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
@@ -227,6 +228,12 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     for place, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {place}: ")
     yield from _row_lines(result.metric_results)
+    for one in result.criteria:
+        mark = _PASS if one.status == "passed" else _FAIL
+        note = "" if one.required else " (reported only)"
+        yield f"      {_mark(mark)} {_shown(one.criterion)}: {one.status}{note}"
+        if one.reasoning:
+            yield f"        Reasoning: {one_line(one.reasoning, _REASON_LIMIT)}"
 
 
 def _row_lines(rows: list[MetricResult], where: str = "") -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
+from holodeck.lib.test_runner.report_conversation import conclusion_section, transcript_section
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     MetricResult,
@@ -49,6 +50,7 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
         yield from _tools(result, result.tool_invocations)
         yield from _metrics(result.metric_results)
         yield from _ground_truth(result.ground_truth)
+        yield from conclusion_section(result, _PART)
     yield from _errors(result)
     yield from _attempts(result)
     yield from _tries(result)
@@ -59,20 +61,28 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
 def _conversation(result: TestResult) -> Iterator[str]:
     """The transcript with the verdict of each turn, then what is said of the whole."""
     for number, turn in enumerate(result.turns, 1):
-        status = "not graded" if turn.outcome is None else STATUS[turn.outcome]
-        yield from (f"{_PART} Turn {number} {status}", "")
+        yield from (f"{_PART} Turn {number}{_status(result, turn)}", "")
         yield from ("**Input:**", "", *fenced(turn.input), "")
         yield from _files(turn.processed_files, _PART_OF_TURN)
         yield from _response(turn.agent_response, _PART_OF_TURN)
         yield from _tools(turn, turn.tool_invocations, _PART_OF_TURN)
         yield from _metrics(turn.metric_results, _PART_OF_TURN)
         yield from _ground_truth(turn.ground_truth, _PART_OF_TURN)
-    if result.metric_results or result.tool_checks or result.ground_truth is not None:
+    yield from transcript_section(result, _PART)
+    at_end = (result.metric_results, result.tool_checks, result.criteria, result.ending)
+    if any(at_end) or result.ground_truth is not None:
         yield from (f"{_PART} Whole Conversation", "")
     if result.tool_checks:
         yield from _tools(result, [], _PART_OF_TURN)
     yield from _metrics(result.metric_results, _PART_OF_TURN)
     yield from _ground_truth(result.ground_truth, _PART_OF_TURN)
+    yield from conclusion_section(result, _PART_OF_TURN)
+
+
+def _status(result: TestResult, turn: TurnResult) -> str:
+    if turn.outcome is not None:
+        return f" {STATUS[turn.outcome]}"
+    return "" if result.ending is not None and not result.ending.broke else " not graded"
 
 
 def display_name(result: TestResult) -> str:

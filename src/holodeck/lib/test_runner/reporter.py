@@ -111,6 +111,9 @@ def _summary_table(summary: ReportSummary) -> list[str]:
         rows.append(("Judges", f"{summary.judge_calls} calls, {tokens} tokens"))
     if summary.cost is not None:
         rows.append(("Cost", inline(in_words(summary.cost), 1_000)))
+    if summary.simulator_calls:
+        tokens = summary.simulator_usage.total_tokens
+        rows.append(("Simulated Users", f"{summary.simulator_calls} calls, {tokens} tokens"))
     return table(("Metric", "Value"), rows)
 
 

@@ -1,7 +1,7 @@
 """Grade recorded answers again, with the metrics of the present agent.yaml and no agent."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
 
@@ -9,16 +9,18 @@ import holodeck
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.costs import priced
+from holodeck.lib.test_runner.criteria import Conclusion
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.test_runner.stopping import skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, TestReport, TestResult
+from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
 Redact = Callable[[str], str]
 Question = tuple[str | None, str]
@@ -95,22 +97,27 @@ def _question(case: TestCaseModel, redact: Redact) -> Question:
 def _fits(result: TestResult, case: TestCaseModel) -> bool:
     """Whether the record holds every turn of the case, where it holds an answer at all."""
     is_held = len(result.turns) == len(case.turns or ())
+    is_held = bool(result.turns) and result.ending is not None if case.is_played else is_held
     return is_held or result.outcome is Outcome.AGENT_ERROR
 
 
 async def _regraded(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
 ) -> TestResult:
-    if result.outcome is Outcome.AGENT_ERROR:
+    if result.outcome is Outcome.AGENT_ERROR or _broke_off(result, case):
         return result
-    turns = await graded_turns(case, result.turns, checks.of_turns, observer)
+    turns = await _graded_turns(result, case, checks, observer)
     tool_checks = check_tools(case, result.tool_invocations)
     seen = whole(turns) if turns else _answered(result)
     rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
-    faults = [] if turns else result.errors
+    faults = [] if turns else _of_agent(result)
     at_end = verdict(faults, tool_checks, rows, checks.at_end)
-    outcome = together([at_end, *(turn.outcome for turn in turns if turn.outcome is not None)])
+    came_to = await _concluded(result, case, turns, checks)
+    of_turns = [turn.outcome for turn in turns if turn.outcome is not None]
+    outcome = together([at_end, *of_turns, *came_to.outcomes])
     update = {
+        **came_to.fields,
+        "errors": [*_of_agent(result), *came_to.errors],
         "expected_tools": case.expected_tools,
         "tools_matched": all(one.passed for one in tool_checks) if tool_checks else None,
         "tool_checks": tool_checks,
@@ -122,6 +129,55 @@ async def _regraded(
         "outcome": outcome,
     }
     return result.model_copy(update=update)
+
+
+def _of_agent(result: TestResult) -> list[str]:
+    """The recorded errors without those of the ending."""
+    return [one for one in result.errors if one not in Conclusion(result.ending).errors]
+
+
+def _broke_off(result: TestResult, case: TestCaseModel) -> bool:
+    """Whether the conversation was not held to its end, which judging it again does not mend."""
+    return case.is_played and result.ending is not None and result.ending.broke
+
+
+async def _graded_turns(
+    result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
+) -> list[TurnResult]:
+    """The turns; those of a simulated conversation have no checks and stay as they were."""
+    if case.is_played:
+        return result.turns
+    return await graded_turns(case, result.turns, checks.of_turns, observer)
+
+
+async def _concluded(
+    result: TestResult, case: TestCaseModel, turns: list[TurnResult], checks: CaseChecks
+) -> Conclusion:
+    """How the conversation ended, its criteria judged again."""
+    ending = result.ending if case.is_played else None
+    before = Conclusion(ending, messages=result.messages, simulator_cost=result.simulator_cost)
+    if checks.criteria is None:
+        return before
+    if ending is not None and ending.code == "max_turns":  # it is for the judge now
+        before = replace(before, ending=ending.model_copy(update={"passed": None}))
+    said = result.messages or messages_of(turns or [_as_turn(result)])
+    judged = await checks.criteria.decided(said)
+    return replace(
+        before,
+        ending=judged.ending or before.ending,
+        criteria=judged.criteria,
+        judge_cost=judged.judge_cost,
+    )
+
+
+def _as_turn(result: TestResult) -> TurnResult:
+    """What was said in a case of one input."""
+    return TurnResult(
+        input=result.test_input,
+        processed_files=result.processed_files,
+        agent_response=result.agent_response,
+        tool_invocations=result.tool_invocations,
+    )
 
 
 def _answered(result: TestResult) -> Answered:

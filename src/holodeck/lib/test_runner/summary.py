@@ -6,6 +6,7 @@ from math import fsum, sqrt
 
 from holodeck.errors import ExitCode
 from holodeck.lib.test_runner.costs import total_cost
+from holodeck.models.conversation_result import ModelCost
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -23,6 +24,8 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
     runs = [run for result in results for run in result.single_runs]
     judged = [row for run in runs for row in run.rows]
     scores = _scores_by_metric(rows)
+    judges = _together(run.judge_cost for run in runs)
+    simulators = _together(run.simulator_cost for run in runs)
     return ReportSummary(
         total_tests=len(results),
         passed=passed,
@@ -40,9 +43,11 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
             name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
         token_usage=_sum(run.token_usage for run in runs),
-        judge_calls=sum(row.judge_calls for row in judged),
-        judge_usage=_sum(row.judge_tokens for row in judged),
+        judge_calls=sum(row.judge_calls for row in judged) + judges.calls,
+        judge_usage=_sum(row.judge_tokens for row in judged) + judges.tokens,
         cost=total_cost(results),
+        simulator_calls=simulators.calls,
+        simulator_usage=simulators.tokens,
     )
 
 
@@ -67,6 +72,13 @@ def _standard_error(scores: Sequence[float]) -> float:
 
 def _sum(usages: Iterable[TokenUsage | None]) -> TokenUsage:
     return sum((usage for usage in usages if usage is not None), TokenUsage())
+
+
+def _together(costs: Iterable[ModelCost | None]) -> ModelCost:
+    known = [cost for cost in costs if cost is not None]
+    return ModelCost(
+        calls=sum(cost.calls for cost in known), tokens=_sum(cost.tokens for cost in known)
+    )
 
 
 _WORST_FIRST = (

@@ -3,7 +3,7 @@
 import logging
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -93,7 +93,7 @@ class TurnRun:
                 self.errors.append(f"File error: {file.path}: {processed.error}")
 
     async def _ask(self, ask: Ask) -> None:
-        message = self._message()
+        message = with_files(self.turn.input, self.processed)
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: self.agent_name}
         started = time.perf_counter()
         with span(names.invoke_agent(self.agent_name), attributes, kind="client") as current:
@@ -116,15 +116,6 @@ class TurnRun:
                 }
             )
         self._note_answer(self.answer)
-
-    def _message(self) -> str:
-        """The input, after the text of the files."""
-        texts = [
-            "\n".join(filter(None, [f"File: {file.original.path}", file.original.description]))
-            + f"\n{file.markdown_content}"
-            for file in self.processed
-        ]
-        return "\n\n".join([*texts, self.turn.input])
 
     def _note_failure(self, error: Exception) -> None:
         self.errors.append(in_words(error))
@@ -158,6 +149,16 @@ def failure_of(error: Exception) -> RetryKind | None:
     if isinstance(error, ConfigError):
         return None
     return "timeout" if isinstance(error, BackendTimeoutError | TimeoutError) else "error"
+
+
+def with_files(said: str, files: Sequence[ProcessedFileInput]) -> str:
+    """What the agent is sent: the input, after the text of the files."""
+    texts = [
+        "\n".join(filter(None, [f"File: {file.original.path}", file.original.description]))
+        + f"\n{file.markdown_content}"
+        for file in files
+    ]
+    return "\n\n".join([*texts, said])
 
 
 def in_words(error: Exception) -> str:

@@ -8,7 +8,9 @@ from holodeck.models.test_result import Attempt, MetricResult, Outcome, ToolChec
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_report, a_result
 
-UNCHECKED_REASON = "nothing is checked: add evaluations, expected_tools or forbidden_tools"
+UNCHECKED_REASON = (
+    "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
+)
 
 
 def test_the_report_opens_with_its_facts_on_lines_of_their_own():

@@ -1,0 +1,111 @@
+"""The criteria of a case: who judges them, and the rows that come of it."""
+
+import logging
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+
+from holodeck.lib.conversation.criteria_judge import CriteriaJudge
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.types import CriterionResult
+from holodeck.lib.judging.judge import Judge, Spent, counted
+from holodeck.lib.test_runner.turn_run import in_words
+from holodeck.models.conversation import CriterionSettings
+from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.test_result import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """What a case came to, besides what the agent did in it and what metrics say."""
+
+    ending: ConversationEnd | None = None
+    """How the conversation ended, or why its judge could not judge."""
+    criteria: list[CriterionRow] = field(default_factory=list)
+    messages: list[Message] = field(default_factory=list)
+    """All that was said; empty where the turns tell all of it."""
+    judge_cost: ModelCost | None = None
+    simulator_cost: ModelCost | None = None
+
+    @property
+    def fields(self) -> dict[str, object]:
+        """As they stand in the result of a case."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def errors(self) -> list[str]:
+        """What is wrong with the ending itself."""
+        if self.ending is None or not (self.ending.broke or self.ending.passed is False):
+            return []
+        return [self.ending.reasoning or self.ending.code]
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """How the case ended by its ending alone, and by its criteria alone."""
+        return [_outcome_of_ending(self.ending), _outcome_of_rows(self.criteria)]
+
+
+def _outcome_of_ending(ending: ConversationEnd | None) -> Outcome:
+    if ending is None:
+        return Outcome.UNCHECKED
+    if ending.broke:
+        return Outcome.METRIC_ERROR
+    decided = {True: Outcome.PASSED, False: Outcome.FAILED, None: Outcome.UNCHECKED}
+    return decided[ending.passed]
+
+
+def _outcome_of_rows(rows: Sequence[CriterionRow]) -> Outcome:
+    if any(row.is_missed for row in rows):
+        return Outcome.FAILED
+    return Outcome.PASSED if any(row.required for row in rows) else Outcome.UNCHECKED
+
+
+def judge_broke(error: Exception) -> ConversationEnd:
+    """The ending of a case whose judge could not be asked, or gave no verdict."""
+    return ConversationEnd(
+        code="judge_error", reasoning=f"the criteria are not judged: {in_words(error)}", broke=True
+    )
+
+
+class CaseCriteria:
+    """The criteria of one case and their judge.
+
+    Args:
+        judge: Who is asked.
+        written: The criteria.
+        situation: What the judge is told about the case besides.
+    """
+
+    def __init__(self, judge: Judge, written: Sequence[CriterionSettings], situation: str) -> None:
+        self._optional = frozenset(one.text for one in written if not one.required)
+        self._texts = [one.text for one in written]
+        self._situation = situation
+        self.judge_name = judge.name
+        self.party = CriteriaJudge(judge, self._texts, optional=self._optional)
+        """Plays the judge while a conversation goes on."""
+
+    async def decided(self, messages: Sequence[Message]) -> Conclusion:
+        """The final verdict on a whole conversation."""
+        ending, found = None, None
+        with counted(Spent()) as spent:
+            try:
+                found = await self.party.rows(messages, self._situation, self._texts, is_final=True)
+            except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
+                logger.debug("criteria: %s", traceback.format_exc())
+                ending = judge_broke(error)
+        cost = ModelCost(model=self.judge_name, calls=spent.calls, tokens=spent.usage)
+        return Conclusion(ending, self.rows_of(found or []), judge_cost=cost)
+
+    def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
+        """The judge's words as they are reported."""
+        return [
+            CriterionRow(
+                criterion=one.criterion,
+                status=one.status.value,
+                reasoning=one.reasoning,
+                required=one.criterion not in self._optional,
+            )
+            for one in found
+        ]

@@ -1,0 +1,51 @@
+"""Who plays in the cases of an agent besides the agent: made once, before anything runs."""
+
+from holodeck.config.check_cases import NO_SIMULATOR
+from holodeck.errors import ConfigError
+from holodeck.lib.chat.model import ChatModel
+from holodeck.lib.test_runner.grading import Gradebook
+from holodeck.lib.test_runner.play import Play
+from holodeck.models.agent import Agent
+from holodeck.models.llm import LLMProvider
+from holodeck.models.test_case import TestCaseModel
+
+
+class Stage:
+    """The plays of every case whose user is simulated.
+
+    Raises ConfigError for a simulated user without a model.
+    """
+
+    def __init__(self, agent: Agent, gradebook: Gradebook) -> None:
+        self._agent = agent
+        self._judges = gradebook.bench.judges
+        self._simulators: dict[str, ChatModel] = {}
+        self._plays = {
+            index: Play(case, self._simulator(case, index), gradebook.checks_of(index).criteria)
+            for index, case in enumerate(agent.test_cases or [])
+            if case.simulate is not None
+        }
+
+    def play_of(self, index: int) -> Play | None:
+        """What is played in the case at that place in the file; None if its turns are written."""
+        return self._plays.get(index)
+
+    async def close(self) -> None:
+        """Let go of the connections of the running event loop."""
+        for model in self._simulators.values():
+            await model.close()
+
+    def _simulator(self, case: TestCaseModel, index: int) -> ChatModel:
+        """The model that plays the user; one for all cases that name the same."""
+        llm = self._agent.simulator_of(case)
+        if llm is None:
+            raise ConfigError(self._agent.place("test_cases", index, "simulate"), NO_SIMULATOR)
+        key = _key(llm)
+        if key not in self._simulators:
+            is_own = llm is self._agent.model
+            self._simulators[key] = self._judges.model(llm, is_agents_own=is_own)
+        return self._simulators[key]
+
+
+def _key(llm: LLMProvider) -> str:
+    return f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"

@@ -1,0 +1,48 @@
+"""Turns as messages: what the judge of a conversation reads."""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.test_runner.turn_run import with_files
+from holodeck.models.test_result import ToolInvocation, TurnResult
+
+
+def messages_of(turns: Sequence[TurnResult]) -> list[Message]:
+    """All that was said in the turns, tool calls and their results included."""
+    return [one for number, turn in enumerate(turns, 1) for one in _exchange(turn, number)]
+
+
+def _exchange(turn: TurnResult, number: int) -> Iterator[Message]:
+    yield {"role": "user", "content": with_files(turn.input, turn.processed_files)}
+    yield from answer_of(turn, number)
+
+
+def answer_of(turn: TurnResult, number: int) -> list[Message]:
+    """What the agent did in the turn of that number: calls, their results, its answer."""
+    names = [f"call_{number}_{at}" for at in range(1, len(turn.tool_invocations) + 1)]
+    calls = list(zip(names, turn.tool_invocations, strict=True))
+    messages: list[Message] = []
+    if calls:
+        called = [_call(name, call) for name, call in calls]
+        messages.append({"role": "assistant", "content": None, "tool_calls": called})
+    messages += [_result(name, call) for name, call in calls]
+    return [*messages, {"role": "assistant", "content": turn.agent_response or ""}]
+
+
+def _call(name: str, call: ToolInvocation) -> Message:
+    function = {"name": call.name, "arguments": _text(call.args)}
+    return {"id": name, "type": "function", "function": function}
+
+
+def _result(name: str, call: ToolInvocation) -> Message:
+    told = f"error: {call.error}" if call.error is not None else call.result
+    content = told if isinstance(told, str) else _text(told)
+    return {"role": "tool", "tool_call_id": name, "name": call.name, "content": content}
+
+
+def _text(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str)
+    except (RecursionError, ValueError):
+        return "(nested too deep to be shown)"

@@ -1,0 +1,43 @@
+"""How a conversation ended, what the judge made of it, and what judge and simulated user cost."""
+
+from typing import Literal
+
+from holodeck.models.base import Count, Model
+from holodeck.models.token_usage import TokenUsage
+
+
+class CriterionRow(Model):
+    """The judge's word on one criterion."""
+
+    criterion: str
+    status: Literal["passed", "failed", "inconclusive"]
+    reasoning: str = ""
+    required: bool = True
+    """Whether the case fails where it did not pass."""
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether the case fails because of it."""
+        return self.required and self.status != "passed"
+
+
+class ConversationEnd(Model):
+    """How a conversation ended whose user was simulated."""
+
+    code: str
+    """Such as `judged`, `user_done`, `max_turns`, `simulator_error`, `judge_error`."""
+    reasoning: str | None = None
+    """In words; of an error, what broke."""
+    passed: bool | None = None
+    """False where the ending itself fails the case; None where it decides nothing."""
+    broke: bool = False
+    """Whether it ended because something other than the agent broke, so nothing was decided."""
+
+
+class ModelCost(Model):
+    """What asking a model has cost."""
+
+    model: str | None = None
+    """The model; None where there were several, or none answered."""
+    calls: Count = 0
+    tokens: TokenUsage = TokenUsage()
