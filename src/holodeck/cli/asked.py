@@ -1,4 +1,4 @@
-"""What `holodeck test` was asked for, carried out on one agent.yaml."""
+"""What `holodeck test` was asked for, carried out on an agent."""
 
 import sys
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from holodeck.lib.selection.request import Request
 from holodeck.lib.ui.live import put
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.selection import Selection
 
 
 @dataclass(frozen=True)
@@ -37,41 +38,55 @@ class Asked:
     force: bool = False
 
 
-def answer(asked: Asked, agent_config: str, invocation: Invocation) -> int:
-    """Do what was asked with the agent in a file; the exit code."""
-    agent, settings = read(agent_config, asked.settings, invocation)
+@dataclass(frozen=True)
+class Loaded:
+    """An agent that has been read, and for a run checked."""
+
+    path: str
+    """Of its file, as the user wrote it."""
+    agent: Agent
+    settings: ExecutionConfig
+
+
+def load(asked: Asked, path: str, invocation: Invocation) -> Loaded:
+    """The agent in a file. Raises ConfigError for what can be known to be wrong with it."""
+    agent, settings = read(path, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
+    return Loaded(path, agent, settings)
+
+
+def carry_out(asked: Asked, one: Loaded, invocation: Invocation) -> int:
+    """Do what was asked with an agent; the exit code."""
     if asked.look is None:
-        return _run(asked, agent_config, agent, settings, invocation)
-    agent, selection = selected(agent, asked.request, agent_config, invocation)
+        return _run(asked, one, invocation)
+    agent, selection = chosen(asked, one, invocation)
     if asked.look == "list":
         text = listing(agent, selection, as_json=asked.as_json)
     else:
-        text = planned(agent, agent_config, settings, selection, as_json=asked.as_json)
+        text = planned(agent, one.path, one.settings, selection, as_json=asked.as_json)
     put(sys.stdout, invocation.clean(text) + "\n")
     is_fine = bool(agent.test_cases) or asked.request.allow_empty
     return ExitCode.PASSED if is_fine else ExitCode.NOTHING_SELECTED
 
 
-def _run(
-    asked: Asked,
-    agent_config: str,
-    agent: Agent,
-    settings: ExecutionConfig,
-    invocation: Invocation,
-) -> int:
-    before = None if asked.resume is None else Shelf(agent.base_dir).read(asked.resume)
+def chosen(asked: Asked, one: Loaded, invocation: Invocation) -> tuple[Agent, Selection | None]:
+    """The agent with the chosen cases, and what was chosen. Raises NothingSelected."""
+    return selected(one.agent, asked.request, one.path, invocation)
+
+
+def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
+    before = None if asked.resume is None else Shelf(one.agent.base_dir).read(asked.resume)
     if before is not None and not asked.request.args():
-        agent, selection = selected_again(agent, before)
+        agent, selection = selected_again(one.agent, before)
     else:
-        agent, selection = selected(agent, asked.request, agent_config, invocation)
+        agent, selection = chosen(asked, one, invocation)
     if selection is not None:
         click.echo(invocation.clean(f"Running {selection}"), err=True)
     earlier = None
     if before is not None:
         earlier = resumed(agent, before, retry_errors=asked.retry_errors, force=asked.force)
-    run = TestRun(agent_config, agent, settings, asked.targets, invocation, selection, earlier)
+    run = TestRun(one.path, agent, one.settings, asked.targets, invocation, selection, earlier)
     code = run.to_exit_code()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and asked.request.allow_empty else code

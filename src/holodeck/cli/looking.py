@@ -56,11 +56,16 @@ def look_of(options: Mapping[str, Any], only_runs: Mapping[str, object]) -> Look
 
 def listing(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> str:
     """The agent's cases: names, ids, suites, tags, kinds and places."""
-    cases = agent.test_cases or []
-    rows = [_row(case, agent.place("test_cases", index)) for index, case in enumerate(cases)]
+    rows = rows_of(agent)
     if as_json:
         return json.dumps(rows, indent=2)
-    return _table(rows) + str(selection or f"{len(cases)} test cases")
+    return _table(rows) + str(selection or f"{len(rows)} test cases")
+
+
+def rows_of(agent: "Agent") -> list[dict[str, Any]]:
+    """A row for each of the agent's cases."""
+    cases = agent.test_cases or []
+    return [_row(case, agent.place("test_cases", index)) for index, case in enumerate(cases)]
 
 
 def _row(case: "TestCaseModel", place: str) -> dict[str, Any]:

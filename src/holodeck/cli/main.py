@@ -14,6 +14,7 @@ from typing import TextIO
 import click
 
 from holodeck import __version__
+from holodeck.cli.explaining import explain
 from holodeck.cli.invocation import Invocation
 from holodeck.errors import ExitCode, HoloDeckError
 
@@ -99,22 +100,9 @@ def run(args: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program
-        _explain(error, invocation)
+        explain(error, invocation)
         return error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
     return returned if isinstance(returned, int) else ExitCode.PASSED
-
-
-def _explain(error: Exception, invocation: Invocation) -> None:
-    line = f"{type(error).__name__}: {error}"
-    if isinstance(error, HoloDeckError):
-        line = f"{error.label}: {error}"
-    elif invocation.verbosity < 2:
-        line = f"Internal Error: {line} (run again with -vv to see where)"
-    if invocation.verbosity >= 2:
-        import traceback
-
-        click.echo(invocation.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
-    click.echo(invocation.brief(line), err=True)
 
 
 def _flushed(code: int) -> int:

@@ -15,7 +15,7 @@ def outside_option(command: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=_allow,
-        help="Let files that AGENT_CONFIG names lie outside of its folder.",
+        help="Let files that an agent.yaml names lie outside of its folder.",
     )(command)
 
 

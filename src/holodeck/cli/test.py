@@ -13,7 +13,7 @@ from holodeck.config.flags import cli_config, cli_options
 
 
 @click.command()
-@click.argument("agent_config", default="agent.yaml", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @click.option(
     "--output",
     "-o",
@@ -50,7 +50,7 @@ from holodeck.config.flags import cli_config, cli_options
 def test(
     context: click.Context,
     /,
-    agent_config: str,
+    paths: tuple[str, ...],
     outputs: tuple[Path, ...],
     report_format: str | None,
     resume: str | None,
@@ -58,15 +58,19 @@ def test(
     force: bool,
     **options: Any,
 ) -> None:
-    """Run the test cases of AGENT_CONFIG and exit with what came of it.
+    """Run the test cases of each PATH and exit with what came of them.
+
+    A PATH is an agent.yaml, or a folder, which means every agent.yaml in it and below; without one
+    it is the agent.yaml here.
 
     Results go to stdout, logs to stderr. Exit codes: 0 all passed, 1 a test failed, 2 the
     configuration is wrong, 3 the agent could not be run, 4 a metric could not be computed,
     5 nothing or not everything was tested, 6 the budget is used up, 130 interrupted, 143
     terminated. Of several, the first of 3, 4, 6, 1, 5 is told.
     """
-    from holodeck.cli.asked import Asked, answer
+    from holodeck.cli.asked import Asked
     from holodeck.cli.outputs import targets_for
+    from holodeck.cli.several import answer_all
 
     if resume is None and (retry_errors or force):
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
@@ -84,7 +88,7 @@ def test(
         retry_errors=retry_errors,
         force=force,
     )
-    context.exit(answer(asked, agent_config, context.ensure_object(Invocation)))
+    context.exit(answer_all(asked, paths, context.ensure_object(Invocation)))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test

@@ -1,11 +1,17 @@
 """`holodeck test --list` and `--dry-run`, from the outside."""
 
 import json
+import time
 
 import pytest
 import yaml
 
 from fakes import run_cli
+from holodeck.cli.looking import listing
+from holodeck.lib.selection.choose import choose
+from holodeck.lib.selection.expression import parse
+from holodeck.lib.selection.request import Request, Shard
+from holodeck.models.agent import Agent
 
 BOT = """
 open("called", "w")
@@ -118,3 +124,23 @@ def test_a_look_that_shows_nothing_or_cannot_be_is_told(folder, args, code, said
 
     assert ran.code == code
     assert said in ran.stderr
+
+
+def test_ten_thousand_cases_are_chosen_from_and_listed_within_a_second_and_a_half():
+    cases = [
+        {"name": f"case {n} of {n % 97}", "suite": f"s{n % 9}", "tags": [f"t{n % 7}"], "input": "x"}
+        for n in range(10_000)
+    ]
+    agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": cases})
+    words = parse("case and not (12 or 13)")
+    started = time.process_time()
+
+    part = choose(agent.test_cases, Request(keyword=words, tags=("t1", "t2"), seed=1))
+    whole = choose(agent.test_cases, Request(shard=Shard(1, 2)))
+    shown = listing(agent.keeping(part.places), None, as_json=False)
+    rows = listing(agent, None, as_json=True)
+
+    assert time.process_time() - started < 1.5
+    assert len(whole.places) == 5_000
+    assert shown.count("\n") == len(part.places) + 2
+    assert len(json.loads(rows)) == 10_000

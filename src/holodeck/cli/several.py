@@ -1,0 +1,109 @@
+"""`holodeck test` on several agents: all of them read first, then one after the other."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+
+from holodeck.cli.asked import Asked, Loaded, carry_out, chosen, load
+from holodeck.cli.explaining import explain
+from holodeck.cli.invocation import Invocation
+from holodeck.cli.looking import rows_of
+from holodeck.cli.paths import found_in
+from holodeck.errors import ExitCode, HoloDeckError, NothingSelected
+from holodeck.lib.ui.live import put
+
+_MOST_OTHERS = 5
+_BROKEN_OFF = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
+_WORST_FIRST = (
+    *_BROKEN_OFF,
+    ExitCode.CONFIG,
+    ExitCode.EXECUTION,
+    ExitCode.EVALUATION,
+    ExitCode.BUDGET,
+    ExitCode.TEST_FAILED,
+    ExitCode.NOTHING_SELECTED,
+    ExitCode.PASSED,
+)
+
+
+def answer_all(asked: Asked, paths: Sequence[str], invocation: Invocation) -> int:
+    """Do what was asked with each agent that the paths mean; the worst exit code of all."""
+    found = found_in(paths)
+    if found.others:
+        click.echo(invocation.clean(_left_alone(found.others)), err=True)
+    if len(found.agents) == 1:
+        return carry_out(asked, load(asked, found.agents[0], invocation), invocation)
+    _refuse_what_is_for_one(asked, len(found.agents))
+    agents = [load(asked, one, invocation) for one in found.agents]
+    if asked.look == "list" and asked.as_json:
+        return _list_as_json(asked, agents, invocation)
+    codes: dict[str, int] = {}
+    for number, one in enumerate(agents, 1):
+        put(sys.stdout, invocation.clean(f"\nAgent {number}/{len(agents)}: {one.path}\n"))
+        code = _code_of(asked, one, invocation)
+        if code is not None:
+            codes[one.path] = code
+        if code in _BROKEN_OFF:
+            break
+    return _told(asked, codes, [one.path for one in agents], invocation)
+
+
+def _left_alone(others: Sequence[str]) -> str:
+    more = len(others) - _MOST_OTHERS
+    names = ", ".join(others[:_MOST_OTHERS]) + (f" and {more} more" if more > 0 else "")
+    return f"Not run, as they are not called agent.yaml: {names}"
+
+
+def _refuse_what_is_for_one(asked: Asked, count: int) -> None:
+    """Raise UsageError for options whose result is that of one agent."""
+    for flag, is_given in (
+        ("--output", bool(asked.targets)),
+        ("--resume", asked.resume is not None),
+        ("--dry-run --json", asked.look == "plan" and asked.as_json),
+    ):
+        if is_given:
+            raise click.UsageError(f"{flag} is for one agent, and the paths lead to {count}")
+
+
+def _code_of(asked: Asked, one: Loaded, invocation: Invocation) -> int | None:
+    """What came of an agent; None if none of its cases was chosen."""
+    try:
+        return carry_out(asked, one, invocation)
+    except NothingSelected as error:
+        click.echo(invocation.brief(f"{one.path}: {error}"), err=True)
+        return None
+    except HoloDeckError as error:  # the others can still be run
+        explain(error, invocation)
+        return error.exit_code
+
+
+def _told(asked: Asked, codes: dict[str, int], paths: Sequence[str], invocation: Invocation) -> int:
+    """The worst code, and with runs a line about each agent."""
+    if asked.look is None:
+        lines = [f"  {_said(codes.get(one), codes)}  {one}" for one in paths]
+        put(sys.stdout, invocation.clean("\n".join(["", "Agents:", *lines])) + "\n")
+    if not codes:
+        return ExitCode.NOTHING_SELECTED
+    return min(codes.values(), key=lambda code: _WORST_FIRST.index(ExitCode(code)))
+
+
+def _said(code: int | None, codes: dict[str, int]) -> str:
+    if code is not None:
+        return f"exit {code}"
+    return "not run" if any(one in _BROKEN_OFF for one in codes.values()) else "no case chosen"
+
+
+def _list_as_json(asked: Asked, agents: Sequence[Loaded], invocation: Invocation) -> int:
+    rows = []
+    for one in agents:
+        try:
+            agent, _ = chosen(asked, one, invocation)
+        except NothingSelected as error:
+            click.echo(invocation.brief(f"{one.path}: {error}"), err=True)
+        else:
+            rows += [{"agent": one.path, **row} for row in rows_of(agent)]
+    put(sys.stdout, invocation.clean(json.dumps(rows, indent=2)) + "\n")
+    is_fine = bool(rows) or asked.request.allow_empty
+    return ExitCode.PASSED if is_fine else ExitCode.NOTHING_SELECTED

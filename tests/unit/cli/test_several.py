@@ -1,0 +1,128 @@
+"""`holodeck test` on several agents and on folders."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fakes import run_cli
+from holodeck.cli.paths import found_in
+from holodeck.errors import FileNotFoundError as MissingFileError
+
+BOT = """
+from words import SAID
+
+def answer(text):
+    return SAID
+"""
+
+
+@pytest.fixture
+def fleet(tmp_path):
+    """Two agents whose Python files have the same names, and a YAML file that is none."""
+    for name, said in (("one", "hello"), ("two", "hullo")):
+        folder = tmp_path / "agents" / name
+        folder.mkdir(parents=True)
+        check = {"metric": "contains", "value": "hello"}
+        cases = [{"name": f"greets {name}", "tags": [name, "smoke"], "input": "hi"}]
+        agent = {"name": name, "backend": "mine:answer", "test_cases": cases}
+        agent["evaluations"] = {"metrics": [check]}
+        (folder / "agent.yaml").write_text(yaml.safe_dump(agent, sort_keys=False))
+        (folder / "mine.py").write_text(BOT)
+        (folder / "words.py").write_text(f"SAID = {said!r}\n")
+    (tmp_path / "agents" / "notes.yaml").write_text("a: b\n")
+    return tmp_path
+
+
+def test_a_folder_runs_every_agent_in_it_and_the_worst_exit_code_counts(fleet):
+    ran = run_cli("test", "agents", cwd=fleet)
+
+    assert ran.code == 1
+    assert ran.stderr == "Not run, as they are not called agent.yaml: agents/notes.yaml\n"
+    shown = [
+        line for line in ran.stdout.splitlines() if line.startswith(("Agent", "[Test", "  ex"))
+    ]
+    assert shown == [
+        "Agent 1/2: agents/one/agent.yaml",
+        "[Test 1/1] PASS greets one",
+        "Agent 2/2: agents/two/agent.yaml",
+        "[Test 1/1] FAIL greets two",
+        "Agents:",
+        "  exit 0  agents/one/agent.yaml",
+        "  exit 1  agents/two/agent.yaml",
+    ]
+
+
+def test_nothing_runs_as_long_as_one_of_the_agents_is_wrong(fleet):
+    broken = fleet / "agents" / "two" / "agent.yaml"
+    broken.write_text(broken.read_text().replace("evaluations:", "evaluation:"))
+
+    ran = run_cli("test", "agents/one", "agents/two/agent.yaml", cwd=fleet)
+
+    assert (ran.code, ran.stdout) == (2, "")
+    assert "agents/two/agent.yaml:" in ran.stderr
+    assert not (fleet / "agents" / "one" / ".holodeck").exists()
+
+
+def test_what_is_chosen_may_be_of_one_agent_alone_but_must_be_of_some(fleet):
+    ran = run_cli("test", "agents", "--tag", "one", cwd=fleet)
+    nothing = run_cli("test", "agents", "--tag", "onn", cwd=fleet)
+
+    assert ran.code == 0
+    assert "agents/two/agent.yaml: --tag: no case has the tag 'one'; there are" in ran.stderr
+    assert "  no case chosen  agents/two/agent.yaml" in ran.stdout
+    assert nothing.code == 5
+
+
+def test_the_lists_of_several_agents_are_one(fleet):
+    ran = run_cli("test", "agents", "--list", "--json", cwd=fleet)
+
+    rows = [(one["agent"], one["name"]) for one in json.loads(ran.stdout)]
+    assert rows == [
+        ("agents/one/agent.yaml", "greets one"), ("agents/two/agent.yaml", "greets two"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["-o", "r.md"], "--output is for one agent, and the paths lead to 2"),
+        (["--resume"], "--resume is for one agent"),
+        (["--dry-run", "--json"], "--dry-run --json is for one agent"),
+    ],
+    ids=["output", "resume", "plan"],
+)
+def test_what_is_for_one_agent_is_refused_for_several(fleet, args, said):
+    ran = run_cli("test", "agents", *args, cwd=fleet)
+
+    assert (ran.code, said in ran.stderr) == (2, True)
+
+
+def test_an_agent_that_cannot_be_run_does_not_keep_the_others_from_running(fleet):
+    (fleet / "agents" / "one" / "mine.py").write_text(
+        "raise SystemError('broken')\n\n\ndef answer(text):\n    return text\n"
+    )
+
+    ran = run_cli("test", "agents", cwd=fleet)
+
+    assert "  exit 1  agents/two/agent.yaml" in ran.stdout
+    assert ran.code == 2
+    assert "broken" in ran.stderr
+
+
+def test_a_file_that_is_named_twice_is_one_and_hidden_folders_hold_none(fleet):
+    (fleet / "agents" / ".git").mkdir()
+    (fleet / "agents" / ".git" / "agent.yaml").write_text("")
+    folder = str(fleet / "agents")
+
+    found = found_in([f"{folder}/two/agent.yaml", folder])
+
+    names = [str(Path(one).relative_to(folder)) for one in found.agents]
+    assert names == ["two/agent.yaml", "one/agent.yaml"]
+    assert found_in([]).agents == ["agent.yaml"]
+
+
+def test_a_folder_without_an_agent_is_told(tmp_path):
+    with pytest.raises(MissingFileError, match="neither the folder nor one in it has an agent"):
+        found_in([str(tmp_path)])
