@@ -44,6 +44,8 @@ class Plan(Model):
     agent_tokens: Estimate
     expected_judge_calls: Estimate
     judge_tokens: Estimate
+    simulator_tokens: Estimate
+    """Of the models that play users; only cases that have one count."""
     currency: str | None = None
     """None where the configuration has no prices."""
     cost: Estimate | None = None

@@ -205,8 +205,8 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @property
     def form(self) -> str:
-        """The key that says what the user says: `input` or `turns`."""
-        return "input" if self.turns is None else "turns"
+        """The key that says how the user's side comes about: `input`, say."""
+        return next(one for one in FORMS if getattr(self, one))
 
     @property
     def said(self) -> str:

@@ -114,9 +114,10 @@ def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
         passed=results[0].passed,
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),
-        agent_tokens=_median(_agent_tokens(one) for one in results),
+        agent_tokens=_median(map(_agent_tokens, results)),
         judge_calls=_median(map(_judge_calls, results)),
-        judge_tokens=_median(_judge_tokens(one) for one in results),
+        judge_tokens=_median(map(_judge_tokens, results)),
+        simulator_tokens=_median(map(_simulator_tokens, results)),
         cost=_median(_cost(one, currency) for one in results),
     )
 
@@ -129,18 +130,26 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def _agent_tokens(result: TestResult) -> int | None:
     """None for an agent that does not tell: no model answers without any."""
-    return result.token_usage.total_tokens or None if result.token_usage else None
+    spent = [one.token_usage.total_tokens for one in result.single_runs if one.token_usage]
+    return sum(spent) or None
 
 
 def _judge_calls(result: TestResult) -> int:
-    of_criteria = result.judge_cost.calls if result.judge_cost else 0
-    return of_criteria + sum(row.judge_calls for row in result.rows)
+    runs = result.single_runs
+    of_criteria = sum(run.judge_cost.calls for run in runs if run.judge_cost)
+    return of_criteria + sum(row.judge_calls for run in runs for row in run.rows)
 
 
 def _judge_tokens(result: TestResult) -> int:
-    of_criteria = result.judge_cost.tokens.total_tokens if result.judge_cost else 0
-    of_rows = sum(row.judge_tokens.total_tokens for row in result.rows if row.judge_tokens)
-    return of_criteria + of_rows
+    runs = result.single_runs
+    of_criteria = sum(run.judge_cost.tokens.total_tokens for run in runs if run.judge_cost)
+    rows = [row for run in runs for row in run.rows]
+    return of_criteria + sum(row.judge_tokens.total_tokens for row in rows if row.judge_tokens)
+
+
+def _simulator_tokens(result: TestResult) -> int:
+    costs = [run.simulator_cost for run in result.single_runs]
+    return sum(one.tokens.total_tokens for one in costs if one is not None)
 
 
 def _cost(result: TestResult, currency: str | None) -> float | None:

@@ -15,6 +15,8 @@ class Past:
     agent_tokens: float | None = None
     judge_calls: float | None = None
     judge_tokens: float | None = None
+    simulator_tokens: float | None = None
+    """Of the model that plays the user."""
     cost: float | None = None
     """In the present currency, at the prices of then."""
 

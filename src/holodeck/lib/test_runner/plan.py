@@ -39,6 +39,9 @@ def plan_of(
         agent_tokens=_estimate([one.agent_tokens for one in known]),
         expected_judge_calls=_estimate([one.judge_calls for one in known]),
         judge_tokens=_estimate([one.judge_tokens for one in known]),
+        simulator_tokens=_estimate(
+            [one.simulator_tokens for case, one in run if case.simulate is not None]
+        ),
         currency=None if agent.prices is None else agent.prices.unit,
         cost=None if agent.prices is None else _estimate([one.cost for one in known]),
     )

@@ -21,6 +21,8 @@ def in_words(plan: Plan) -> str:
     ]
     if plan.judge_calls.most != 0:
         lines.append(f"  Judge tokens: {_told(plan.judge_tokens, _count)}")
+    if plan.simulator_tokens != Estimate(known=None, unknown_cases=0):
+        lines.append(f"  Tokens of simulated users: {_told(plan.simulator_tokens, _count)}")
     if plan.cost is not None:
         cost = _told(plan.cost, lambda amount: f"{amount:,.2f} {plan.currency}")
         lines.append(f"  Cost: {cost}")

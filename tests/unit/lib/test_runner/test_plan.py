@@ -56,3 +56,19 @@ def test_a_cost_that_is_not_known_is_called_unknown():
     assert plan.cost.known is None
     assert "  Cost: unknown" in in_words(plan)
     assert planned([KNOWN] * 3).cost is None
+
+
+def test_a_simulated_user_speaks_as_often_as_allowed_and_has_tokens_of_its_own():
+    played = {"simulate": {"situation": "wants shoes"}, "max_turns": 4, "criteria": ["sells"]}
+    cases = [{"input": "one"}, played]
+
+    plan = planned([UNKNOWN, UNKNOWN], test_cases=cases)
+    seen = planned([UNKNOWN, Past(simulator_tokens=70)], test_cases=cases)
+
+    assert (plan.agent_calls.least, plan.agent_calls.most) == (2, 5)
+    assert plan.simulator_tokens.unknown_cases == 1
+    assert "  Tokens of simulated users: about 70" in in_words(seen)
+    assert "simulated users" not in in_words(planned([UNKNOWN] * 3))
+    assert [one.form for one in Agent.model_validate(AGENT | {"test_cases": cases}).test_cases] == [
+        "input", "simulate",
+    ]  # fmt: skip
