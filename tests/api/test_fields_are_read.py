@@ -32,7 +32,12 @@ ROWS = {
     "deepeval": list(DEEPEVAL_METRICS),
 }
 """Rows of the table of metrics that a `type` leads to."""
-FOR_PEOPLE = {"Agent.description", "Agent.author", "SuiteHeader.description"}
+FOR_PEOPLE = {
+    "Agent.description",
+    "Agent.author",
+    "SuiteHeader.description",
+    "TestCaseModel.description",
+}
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
 CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}

@@ -28,6 +28,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "equality": ({}, TEXT, TEXT + "!"),
     "contains": ({}, f"Yes. {TEXT}.", "No"),
     "not_contains": ({}, "No", f"Yes. {TEXT}."),
+    "passfail": ({}, f"Yes. {TEXT}.", "No"),
     "regex": ({"pattern": "[Dd]ogs"}, TEXT, "No"),
     "json_schema": ({"schema": {"type": "object"}}, "{}", "[]"),
     "numeric": ({"value": 9}, "At 9.", "At 10."),

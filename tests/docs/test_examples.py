@@ -46,6 +46,7 @@ def play(document, folder, *, with_model):
     """Write and run the blocks of a document in order; stop at those that are not wanted."""
     for block in blocks_of(document):
         if block.what == "file":
+            (folder / block.how).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.how).write_text(block.text)
         elif block.what == "run" and (block.how == "model") == with_model:
             run(block, folder)

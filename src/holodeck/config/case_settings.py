@@ -18,8 +18,9 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
     What nobody set stays unset. Raises ConfigError for what makes no sense together.
     """
     given = dict(_given(settings))
+    is_timed = settings.is_from_command_line("llm_timeout")
     cases = agent.test_cases or []
-    changed = [_with(case, given) for case in cases]
+    changed = [_with(_untimed(case) if is_timed else case, given) for case in cases]
     for index, case in enumerate(changed):
         _check(agent, index, case)
     if all(new is old for new, old in zip(changed, cases, strict=True)):
@@ -42,6 +43,11 @@ def _check(agent: Agent, index: int, case: TestCaseModel) -> None:
             "'retry_on' says after what the case is run again, but nothing says how often;"
             " add 'retries: 1', say",
         )
+
+
+def _untimed(case: TestCaseModel) -> TestCaseModel:
+    """The case without a limit of its own, which `--timeout` overrules."""
+    return case if case.timeout is None else case.model_copy(update={"timeout": None})
 
 
 def _with(case: TestCaseModel, given: dict[str, tuple[Any, bool]]) -> TestCaseModel:

@@ -18,7 +18,7 @@ from holodeck.lib.paths import is_file
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
-from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.tool import FunctionTool
 
 __all__ = ["Finding", "check", "raise_on_errors"]
@@ -44,10 +44,9 @@ def check(agent: Agent) -> list[Finding]:
         findings.warning(("test_cases",), "nothing to test; write at least one case")
     for index, case in enumerate(cases):
         path = ("test_cases", index)
-        check_metrics(agent, case.evaluations or [], (*path, "evaluations"), inputs, findings)
+        _check_metrics_in(agent, case, path, inputs, findings)
         for number, turn in enumerate(case.turns or ()):
-            place = (*path, "turns", number, "evaluations")
-            check_metrics(agent, turn.evaluations or [], place, inputs, findings)
+            _check_metrics_in(agent, turn, (*path, "turns", number), inputs, findings)
         check_case(agent, case, path, tools, inputs, findings)
     return findings.all
 
@@ -144,6 +143,13 @@ def _parameters(
         findings.of_error((*path, key), error)
         return None
     return parameters(function) if tool.parameters is None else list(tool.parameters)
+
+
+def _check_metrics_in(
+    agent: Agent, asked: TurnModel, path: Path_, inputs: Inputs, findings: Findings
+) -> None:
+    check_metrics(agent, asked.evaluations or [], (*path, "evaluations"), inputs, findings)
+    check_metrics(agent, asked.scorers or [], (*path, "scorers"), inputs, findings)
 
 
 def check_metrics(

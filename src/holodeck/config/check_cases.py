@@ -8,7 +8,7 @@ from holodeck.config.findings import Findings
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import mentions
-from holodeck.lib.evaluators.inputs import Inputs, metrics_of
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
@@ -22,6 +22,7 @@ NO_JUDGE = "criteria need a model that judges; write 'evaluations: {model: …}'
 NO_SIMULATOR = (
     "a simulated user needs a model; write 'model' under 'simulate' or under 'evaluations'"
 )
+_LISTS = ("evaluations", "scorers")
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 
 
@@ -36,16 +37,18 @@ def check_case(
     """Find what is wrong with one case and its turns."""
     metrics = metrics_of(agent, case)
     own = (*path, "evaluations") if case.evaluations is not None else path
-    _check_inputs(inputs, metrics, case, own, findings)
+    scorers = case.scorers or []
+    _check_inputs(inputs, metrics[: len(metrics) - len(scorers)], case, own, findings)
+    _check_inputs(inputs, scorers, case, (*path, "scorers"), findings)
     enabled = [metric for metric in metrics if metric.enabled]
     if not _is_checked_in_a_turn(case) and not any(one.required for one in case.judged):
         _check_that_it_can_fail(case, enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
     for index, turn in enumerate(case.turns or ()):
         place = (*path, "turns", index)
-        of_turn = turn.evaluations or []
-        _check_inputs(inputs, of_turn, turn, (*place, "evaluations"), findings)
-        enabled = [metric for metric in of_turn if metric.enabled]
+        _check_inputs(inputs, turn.evaluations or [], turn, (*place, "evaluations"), findings)
+        _check_inputs(inputs, turn.scorers or [], turn, (*place, "scorers"), findings)
+        enabled = [metric for metric in metrics_of_turn(turn) if metric.enabled]
         _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(agent, (*path, "turns"), findings)
@@ -65,7 +68,7 @@ def _is_checked_in_a_turn(case: TestCaseModel) -> bool:
     return any(
         turn.expected_tools is not None
         or turn.forbidden_tools is not None
-        or any(map(can_fail, turn.evaluations or ()))
+        or any(map(can_fail, metrics_of_turn(turn)))
         for turn in case.turns or ()
     )
 
@@ -118,7 +121,7 @@ def _check_inputs(
     for index, metric in enumerate(metrics):
         missing = inputs.missing(metric, case) if metric.enabled else None
         if missing is not None:
-            findings.error((*path, index) if path[-1] == "evaluations" else path, missing)
+            findings.error((*path, index) if path[-1] in _LISTS else path, missing)
 
 
 def _check_that_it_can_fail(

@@ -8,6 +8,7 @@ from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
+from holodeck.models.test_case import TurnModel
 
 
 def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
@@ -47,11 +48,13 @@ def metrics_in(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
         yield ("evaluations", "metrics", index), metric
     for number, case in enumerate(agent.test_cases or []):
         path: Path_ = ("test_cases", number)
-        parts = [(path, case.evaluations)]
-        parts += [
-            ((*path, "turns", index), turn.evaluations)
-            for index, turn in enumerate(case.turns or ())
-        ]
-        for above, metrics in parts:
-            for place, own in enumerate(metrics or ()):
-                yield (*above, "evaluations", place), own
+        yield from _metrics_of(case, path)
+        for index, turn in enumerate(case.turns or ()):
+            yield from _metrics_of(turn, (*path, "turns", index))
+
+
+def _metrics_of(asked: TurnModel, path: Path_) -> Iterator[tuple[Path_, MetricSettings]]:
+    for place, metric in enumerate(asked.evaluations or ()):
+        yield (*path, "evaluations", place), metric
+    for place, metric in enumerate(asked.scorers or ()):
+        yield (*path, "scorers", place), metric

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -220,17 +219,16 @@ def with_models(
             return part
         return {**part, key: [changed(metric) for metric in metrics]}
 
+    def of_case(part: Any) -> Any:
+        return judged(judged(part, "evaluations"), "scorers")
+
     merged: dict[str, Any] = dict(changed(dict(agent)))
     if "evaluations" in merged:
         merged["evaluations"] = judged(changed(merged["evaluations"]), "metrics")
     cases = merged.get("test_cases")
     if isinstance(cases, list):
         merged["test_cases"] = [
-            _with_turns(
-                _with_simulator(judged(case, "evaluations"), changed),
-                partial(judged, key="evaluations"),
-            )
-            for case in cases
+            _with_turns(_with_simulator(of_case(case), changed), of_case) for case in cases
         ]
     return merged
 

@@ -123,6 +123,13 @@ class NotContainsMetric(TextMetric):
     metric: Literal["not_contains"]
 
 
+class PassFailMetric(EvaluationMetric):
+    """The answer holds the ground truth, and the expected tools were called by exactly their
+    names."""
+
+    metric: Literal["passfail"]
+
+
 class RegexMetric(EvaluationMetric):
     """A regular expression finds a match in the answer."""
 
@@ -208,6 +215,7 @@ BUILT_IN: dict[str, type[MetricSettings]] = {
     "equality": ExactMatchMetric,
     "contains": ContainsMetric,
     "not_contains": NotContainsMetric,
+    "passfail": PassFailMetric,
     "regex": RegexMetric,
     "json_schema": JsonSchemaMetric,
     "numeric": NumericMetric,
@@ -257,6 +265,7 @@ Metric = Annotated[
     | Annotated[ExactMatchMetric, Tag("exact_match")]
     | Annotated[ContainsMetric, Tag("contains")]
     | Annotated[NotContainsMetric, Tag("not_contains")]
+    | Annotated[PassFailMetric, Tag("passfail")]
     | Annotated[RegexMetric, Tag("regex")]
     | Annotated[JsonSchemaMetric, Tag("json_schema")]
     | Annotated[NumericMetric, Tag("numeric")]

@@ -5,7 +5,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.models.scorers import WrittenScorer
 from holodeck.models.test_case import TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
@@ -30,6 +31,25 @@ class DataFile(Model):
     """Columns or keys of the file that are not read."""
 
 
+class SuiteConfig(Model):
+    """How the cases of a suite are run that do not say it themselves; 0 and false count."""
+
+    timeout: Seconds | None = None
+    """Seconds that one call of the agent may take, retries of requests included."""
+    default_timeout: Seconds | None = None
+    """Another name of `timeout`."""
+    retries: Annotated[int, Field(ge=0, le=20)] | None = None
+    """How often a case whose agent broke is run again."""
+    default_scorers: list[WrittenScorer] | None = None
+    """Scorers of the cases that name none."""
+
+    @model_validator(mode="after")
+    def _has_one_timeout(self) -> "SuiteConfig":
+        if self.timeout is not None and self.default_timeout is not None:
+            raise ValueError("'default_timeout' is another name of 'timeout'; remove one")
+        return self
+
+
 class SuiteHeader(Model):
     """What the cases of a suite share."""
 
@@ -39,6 +59,8 @@ class SuiteHeader(Model):
     """For people; nothing else reads it."""
     tags: list[NonBlank] = []
     """Tags that every case has besides its own."""
+    config: SuiteConfig = SuiteConfig()
+    """How its cases are run."""
 
 
 class SuiteEntry(SuiteHeader):
@@ -62,15 +84,50 @@ class SuiteEntry(SuiteHeader):
         return self
 
 
+class WrittenScenario(Model):
+    """A test case in the words of AgenticAssure."""
+
+    id: NonBlank | None = None
+    """As of a test case."""
+    name: NonBlank
+    """As of a test case."""
+    description: NonBlank | None = None
+    """As of a test case."""
+    input: NonBlank
+    """As of a test case."""
+    expected_output: NonBlank | None = None
+    """`ground_truth` of a test case."""
+    expected_tools: list[NonBlank] = []
+    """Exact names of tools that have to be called; none are looked at if it is empty."""
+    expected_tool_args: dict[NonBlank, dict[NonBlank, Json]] = {}
+    """Tool → argument → value, all of them in one call of the tool."""
+    tags: list[NonBlank] = []
+    """As of a test case."""
+    metadata: dict[str, Json] = {}
+    """Options of scorers (`regex_pattern`, `exact_normalize`, `similarity_threshold`), notes."""
+    scorers: list[NonBlank] | None = None
+    """Those of the suite if not given, else `passfail`."""
+    timeout_seconds: Seconds | None = None
+    """`timeout` of a test case."""
+
+
 class SuiteFile(Model):
     """A file that holds a suite."""
 
     suite: SuiteHeader | None = None
     """What its cases share."""
+    scenarios: Annotated[list[WrittenScenario], Field(min_length=1)] | None = None
+    """Its cases in the words of AgenticAssure, whose files are read as they are."""
     test_cases: list[WrittenCase] | None = None
     """Its cases."""
     test_cases_file: NonBlank | DataFile | None = None
     """A file with more of its cases."""
+
+    @model_validator(mode="after")
+    def _is_in_one_language(self) -> "SuiteFile":
+        if self.scenarios is not None and self.test_cases is not None:
+            raise ValueError("'scenarios' stands beside 'test_cases'; write all in one of them")
+        return self
 
 
 class AgentFile(Agent):

@@ -5,9 +5,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import Json, Model, NonBlank, Seconds
 from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
 from holodeck.models.evaluation import Metric
+from holodeck.models.scorers import Scorer
 
 RetryKind = Literal["error", "timeout", "failed"]
 """What a case can be run again after: the agent broke, it took too long, a check said no."""
@@ -127,6 +128,9 @@ class TurnModel(Model):
     """Retrieved passages, given by hand instead of taken from tool results."""
     evaluations: list[Metric] | None = None
     """Metrics of this turn; they see the conversation until then."""
+    scorers: list[Scorer] | None = None
+    """Checks besides the metrics: `passfail`, `exact`, `regex`, `similarity`, `module:callable`, or
+    one of them with options, as `{regex: {pattern: …}}`."""
 
     @model_validator(mode="after")
     def _order_has_something_to_order(self) -> "TurnModel":
@@ -172,6 +176,10 @@ class TestCaseModel(TurnModel, NamedModel):
     """Words by which cases are chosen; those of its suite are added."""
     suite: NonBlank | None = None
     """The suite that the case belongs to."""
+    description: NonBlank | None = None
+    """For people; nothing else reads it."""
+    timeout: Seconds | None = None
+    """Seconds that one call of the agent may take in this case, instead of what the run says."""
     skip: NonBlank | None = None
     """Why the case is not run; it is listed as skipped."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -232,7 +240,9 @@ class TestCaseModel(TurnModel, NamedModel):
     def own_evaluations(self) -> Sequence[Metric]:
         """The metrics that are written in the case and its turns."""
         parts = [self, *(self.turns or ())]
-        return [metric for one in parts for metric in one.evaluations or ()]
+        return [
+            metric for one in parts for metric in (*(one.evaluations or ()), *(one.scorers or ()))
+        ]
 
     @model_validator(mode="after")
     def _is_said_once(self) -> "TestCaseModel":

@@ -9,7 +9,7 @@ from holodeck.config.cases.files import in_words
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.errors import ConfigError
-from holodeck.models.suite import SuiteHeader
+from holodeck.models.suite import SuiteConfig, SuiteHeader
 
 
 def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Origin) -> Any:
@@ -21,7 +21,20 @@ def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Orig
     tags = case.get("tags", [])
     if isinstance(tags, list):
         tags = list(dict.fromkeys([*header.tags, *tags]))
-    return {**case, "suite": name, "tags": tags}
+    settings = _settings(header.config)
+    own = {key: value for key, value in case.items() if value is not None or key not in settings}
+    return {**settings, **own, "suite": name, "tags": tags}
+
+
+def _settings(config: SuiteConfig) -> dict[str, Any]:
+    """What the suite says about how its cases are run."""
+    timeout = config.default_timeout if config.timeout is None else config.timeout
+    said = {
+        "timeout": timeout,
+        "retries": config.retries,
+        "scorers": config.default_scorers,
+    }
+    return {key: value for key, value in said.items() if value is not None}
 
 
 def moved(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:

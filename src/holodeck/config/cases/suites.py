@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from holodeck.config.cases.files import YAML, Case, Files, in_words
+from holodeck.config.cases.scenarios import as_case
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
@@ -20,8 +21,10 @@ from holodeck.models.suite import DataFile, SuiteEntry, SuiteFile, SuiteHeader
 logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
-HOLDS = ("test_cases", "test_cases_file")
+HOLDS = ("test_cases", "test_cases_file", "scenarios")
 """Keys of a file that holds a suite; `suite` alone is one without cases."""
+
+WITHOUT_CASES = "a suite without test cases; write 'test_cases'"
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ def data_file(written: str | DataFile) -> DataFile:
 
 def _inline(suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: Files) -> Suite:
     cases = _cases(suite, entry, origin, files.folder, files)
+    if not cases:
+        raise ConfigError(in_words(origin), WITHOUT_CASES)
     return Suite(suite.name or "", suite, origin, files.folder, cases)
 
 
@@ -125,6 +130,11 @@ def _of_file(source: Source, path: Path, files: Files) -> Suite:
     header = held.suite or SuiteHeader()
     name = header.name or path.stem.removesuffix(".suite")
     cases = _cases(held, written, origin, path.parent, files)
+    for index, scenario in enumerate(held.scenarios or ()):
+        at = origin.below("scenarios", index)
+        cases.append((as_case(scenario, header.config.default_scorers, at), at))
+    if not cases:
+        raise ConfigError(in_words(origin), WITHOUT_CASES)
     return Suite(name, header, origin, path.parent, cases)
 
 
@@ -142,6 +152,4 @@ def _cases(
     if suite.test_cases_file is not None:
         data = data_file(suite.test_cases_file)
         cases += files.cases(data, start, origin.below("test_cases_file"))
-    if not cases:
-        raise ConfigError(in_words(origin), "a suite without test cases; write 'test_cases'")
     return cases

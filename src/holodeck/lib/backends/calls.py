@@ -1,7 +1,9 @@
 """The limits of an agent call: how long it may take, and how often it is tried."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
@@ -11,16 +13,38 @@ from holodeck.models.attempt import Attempt
 
 T = TypeVar("T")
 
+_of_case: ContextVar[float | None] = ContextVar("holodeck_case_timeout", default=None)
+
+
+@contextmanager
+def calls_within(seconds: float | None) -> Iterator[None]:
+    """Let each call of the agent in the block take so long, whatever its backend says otherwise.
+
+    None leaves it to the backend.
+    """
+    token = _of_case.set(seconds)
+    try:
+        yield
+    finally:
+        _of_case.reset(token)
+
+
+def limit_here(limit_s: float | None) -> float | None:
+    """The limit of a call of the agent: that of the case, else the given one."""
+    own = _of_case.get()
+    return limit_s if own is None else own
+
 
 async def limited(
     call: Callable[[], Awaitable[T]], limit_s: float | None, attempts: Sequence[Attempt] = ()
 ) -> T:
-    """What `call` gives within `limit_s` seconds (None: no limit).
+    """What `call` gives within `limit_s` seconds (None: no limit), or within the case's own limit.
 
     Raises BackendTimeoutError when time is up, with the `attempts` made until then; a BackendError
     of the call as it is, and anything else it raises as BackendSessionError. Cancellation of the
     caller passes through.
     """
+    limit_s = limit_here(limit_s)
     try:
         async with time_limit(limit_s) as scope:
             return await call()

@@ -74,7 +74,12 @@ class Inputs:
 
 
 def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[MetricSettings]:
-    """The metrics that grade a case: its own, else the agent's."""
-    if case.evaluations is not None:
-        return case.evaluations
-    return agent.evaluations.metrics if agent.evaluations else []
+    """The metrics that grade a case: its own, else the agent's; then its scorers."""
+    shared = agent.evaluations.metrics if agent.evaluations else []
+    metrics: Sequence[MetricSettings] = shared if case.evaluations is None else case.evaluations
+    return [*metrics, *case.scorers] if case.scorers else metrics
+
+
+def metrics_of_turn(turn: TurnModel) -> Sequence[MetricSettings]:
+    """The metrics that grade a turn: its own and its scorers."""
+    return [*(turn.evaluations or ()), *(turn.scorers or ())]

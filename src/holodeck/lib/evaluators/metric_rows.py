@@ -79,6 +79,10 @@ METRICS: dict[str, MetricRow] = {
     "not_contains": MetricRow(
         f"{_HERE}.text_metrics:NotContainsEvaluator", "The answer does not contain the text"
     ),
+    "passfail": MetricRow(
+        f"{_HERE}.passfail:PassFailEvaluator",
+        "The answer holds the ground truth, the expected tools were called",
+    ),
     "regex": MetricRow(f"{_HERE}.regex_metric:RegexEvaluator", "A pattern matches the answer"),
     "json_schema": MetricRow(
         f"{_HERE}.json_schema:JsonSchemaEvaluator", "The answer is JSON by a schema"

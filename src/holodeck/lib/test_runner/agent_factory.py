@@ -13,6 +13,7 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.calls import limit_here
 from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -147,7 +148,7 @@ class AgentThreadRun:
         self.chat_history.add_user_message(message)
         limit = None
         try:
-            async with time_limit(self.timeout) as limit:
+            async with time_limit(limit_here(self.timeout)) as limit:
                 async for piece in invoke_streaming(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 ):
@@ -178,7 +179,7 @@ class AgentThreadRun:
         self.chat_history.add_user_message(user_input)
         limit = None
         try:
-            async with time_limit(self.timeout) as limit:
+            async with time_limit(limit_here(self.timeout)) as limit:
                 return await invoke(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 )
@@ -200,7 +201,7 @@ class AgentThreadRun:
             token_usage=call.usage,
             waited_ms=round(call.waited_s * 1000),
         )
-        message = f"timeout after {self.timeout:g}s" if expired else describe(error)
+        message = f"timeout after {limit_here(self.timeout):g}s" if expired else describe(error)
         message += f" (after {tries} tries)" if tries > 1 else ""
         return AgentFactoryError(
             f"Agent invocation failed: {message}",

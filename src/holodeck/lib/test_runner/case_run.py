@@ -11,6 +11,7 @@ from functools import reduce
 from operator import add
 
 from holodeck.lib.backends.base import AgentBackend, AgentSession
+from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -84,7 +85,8 @@ class CaseRun:
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             try:
                 async with time_limit(self.time_limit_s) as limit:
-                    await self._steps()
+                    with calls_within(self.case.timeout):
+                        await self._steps()
             except TimeoutError as error:
                 self.failure = "timeout"
                 if not limit.expired():

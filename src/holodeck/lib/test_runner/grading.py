@@ -12,7 +12,7 @@ from typing import Any
 from holodeck.config.places import told
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
-from holodeck.lib.evaluators.inputs import Inputs, metrics_of
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Spent, counted
@@ -78,11 +78,14 @@ class Gradebook:
             for index, case in enumerate(cases)
             if case.evaluations is not None
         }
+        self._scorers = {
+            index: self._scorers_of(case.scorers, index)
+            for index, case in enumerate(cases)
+            if case.scorers
+        }
         self._turns = {
             index: [
-                self._checks(
-                    turn.evaluations or [], "test_cases", index, "turns", at, "evaluations"
-                )
+                self._checks_of_turn(turn, "test_cases", index, "turns", at)
                 for at, turn in enumerate(case.turns)
             ]
             for index, case in enumerate(cases)
@@ -108,7 +111,8 @@ class Gradebook:
 
     def checks_of(self, index: int) -> CaseChecks:
         """The checks of the case at that place in the file; its own replace the global ones."""
-        at_end = [*self._own.get(index, self._global), *self._extra]
+        metrics = self._own.get(index, self._global)
+        at_end = [*metrics, *self._scorers.get(index, []), *self._extra]
         return CaseChecks(at_end, self._turns.get(index, []), self._criteria.get(index))
 
     async def warm_up(self) -> None:
@@ -127,10 +131,25 @@ class Gradebook:
     def _written(self) -> Iterator[Check]:
         """Every check that the agent.yaml names."""
         of_turns = chain.from_iterable(self._turns.values())
-        return chain(self._global, *self._own.values(), *of_turns)
+        return chain(self._global, *self._own.values(), *self._scorers.values(), *of_turns)
 
-    def _checks(self, metrics: Sequence[MetricSettings], *path: str | int) -> list[Check]:
-        taken: set[str] = set()
+    def _scorers_of(self, scorers: Sequence[MetricSettings], index: int) -> list[Check]:
+        """Named unlike the metrics beside them."""
+        taken = {check.name for check in self._own.get(index, self._global)}
+        return self._checks(scorers, "test_cases", index, "scorers", taken=taken)
+
+    def _checks_of_turn(self, turn: TurnModel, *path: str | int) -> list[Check]:
+        metrics = self._checks(turn.evaluations or [], *path, "evaluations")
+        taken = {check.name for check in metrics}
+        return [*metrics, *self._checks(turn.scorers or [], *path, "scorers", taken=taken)]
+
+    def _checks(
+        self,
+        metrics: Sequence[MetricSettings],
+        *path: str | int,
+        taken: set[str] | None = None,
+    ) -> list[Check]:
+        taken = set() if taken is None else taken
         return [
             self._check(metric, _free_name(metric.label, taken), told(self._agent, *path, index))
             for index, metric in enumerate(metrics)
@@ -153,7 +172,7 @@ class Gradebook:
         for index, case in enumerate(agent.test_cases or []):
             self._refuse_missing(metrics_of(agent, case), case, index)
             for number, turn in enumerate(case.turns or ()):
-                self._refuse_missing(turn.evaluations or [], turn, index, "turns", number)
+                self._refuse_missing(metrics_of_turn(turn), turn, index, "turns", number)
 
     def _refuse_missing(
         self, metrics: Sequence[MetricSettings], asked: TurnModel, *path: str | int

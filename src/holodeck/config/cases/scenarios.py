@@ -1,0 +1,75 @@
+"""Scenarios of AgenticAssure's files as test cases."""
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from holodeck.config.cases.files import in_words
+from holodeck.config.nodes import short
+from holodeck.config.places import Origin
+from holodeck.errors import ConfigError
+from holodeck.models.suite import WrittenScenario
+
+OPTIONS = {
+    "regex": ("regex_pattern", "pattern"),
+    "exact": ("exact_normalize", "normalize"),
+    "similarity": ("similarity_threshold", "threshold"),
+}
+"""Scorer → the word of the metadata that is its option, and the option."""
+DEFAULT = ("passfail",)
+
+
+def as_case(
+    scenario: WrittenScenario, default_scorers: Sequence[Any] | None, origin: Origin
+) -> dict[str, Any]:
+    """The test case that a scenario is. Raises ConfigError."""
+    _check_metadata(scenario, origin)
+    named: Sequence[Any] | None = scenario.scorers
+    if named is None:
+        named = DEFAULT if default_scorers is None else default_scorers
+    case: dict[str, Any] = {
+        "id": scenario.id,
+        "name": scenario.name,
+        "description": scenario.description,
+        "input": scenario.input,
+        "ground_truth": scenario.expected_output,
+        "tags": scenario.tags,
+        "timeout": scenario.timeout_seconds,
+    }
+    said = {key: value for key, value in case.items() if value is not None}
+    tools = _tools(scenario)
+    return {
+        **said,
+        **({"expected_tools": tools} if tools else {}),
+        "scorers": [_with_options(one, scenario) for one in named],
+    }
+
+
+def _tools(scenario: WrittenScenario) -> list[dict[str, Any]]:
+    """The tools that must be called, by exact name, with the arguments that are said."""
+    names = dict.fromkeys([*scenario.expected_tools, *scenario.expected_tool_args])
+    wanted = scenario.expected_tool_args
+    return [
+        {"name": name, "args": {key: {"equals": one} for key, one in wanted.get(name, {}).items()}}
+        for name in names
+    ]
+
+
+def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
+    """The scorer with what the metadata says about it."""
+    if not isinstance(scorer, str) or scorer not in OPTIONS:
+        return scorer
+    word, option = OPTIONS[scorer]
+    if word not in scenario.metadata:
+        return scorer
+    return {scorer: {option: scenario.metadata[word]}}
+
+
+def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
+    """A word that only nearly is an option would leave the scorer without it."""
+    words = [word for word, _ in OPTIONS.values()]
+    for key in scenario.metadata:
+        near = difflib.get_close_matches(key, words, n=1, cutoff=0.8)
+        if near and key not in words:
+            at = origin.below("metadata", key)
+            raise ConfigError(in_words(at), f"{short(key)} is no option; did you mean {near[0]!r}?")

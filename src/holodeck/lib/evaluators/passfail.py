@@ -1,0 +1,36 @@
+"""The metric `passfail`: the tools that were to be called, the text that was to come."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from holodeck.lib.evaluators.base import Grade, Observation
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.evaluators.scored import ScoredEvaluator, short
+
+
+class PassFailEvaluator(ScoredEvaluator):
+    """The answer is not blank and holds the case's `ground_truth`, whatever its case, and every
+    expected tool that is only a name was called by exactly that name."""
+
+    metric = "passfail"
+    uses_observation = True
+    PARAM_SPEC = ParamSpec(frozenset({EvalParam.RESPONSE}), frozenset({EvalParam.GROUND_TRUTH}))
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        seen: Observation | None = kwargs.get("observation")
+        wanted = kwargs.get(EvalParam.GROUND_TRUTH)
+        wrong = list(_wrong(self._response(kwargs), wanted, seen))
+        reason = "; ".join(wrong) or "answer and tool calls are as expected"
+        return self._row(Grade(float(not wrong), not wrong, reason))
+
+
+def _wrong(answer: str, wanted: str | None, seen: Observation | None) -> Iterator[str]:
+    if not answer.strip():
+        yield "the agent answered nothing"
+    if wanted is not None and wanted.casefold() not in answer.casefold():
+        yield f"{short(wanted)} is not in {short(answer)}"
+    called = {call.name for call in seen.tool_calls} if seen else set()
+    expected = (seen.expected_tools or []) if seen else []
+    for name in expected:
+        if isinstance(name, str) and name not in called:
+            yield f"no tool called exactly {name!r} was called"
