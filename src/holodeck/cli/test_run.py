@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from holodeck.models.selection import Selection
     from holodeck.models.test_result import TestReport
 
+_BAR = ("repeat", "min_pass", "min_pass_rate")
+
 
 @dataclass
 class TestRun:
@@ -186,6 +188,12 @@ class TestRun:
         click.echo("no file could be written; the report as JSON:", err=True)
         click.echo(line_of(shown), err=True, nl=False)
 
+    def _repeats(self) -> list[str]:
+        """What the command line says of repetitions; without it other cases would be meant."""
+        given = {name: getattr(self.settings, name) for name in _BAR}
+        said = [name for name in given if self.settings.source_of(name).startswith("--")]
+        return [word for name in said for word in (self.settings.source_of(name), f"{given[name]}")]
+
     def _say_how_to_resume(self, report: "TestReport") -> None:
         recorder = self.recorder
         complete = not report.interrupted and report.stopped is None
@@ -195,5 +203,6 @@ class TestRun:
         is_asked_for = report.stopped_by in {"fail_fast", "budget"}
         if report.stopped is not None and not is_asked_for:
             args.append("--retry-errors")
+        args += self._repeats()
         line = f"Resume with: {shlex.join(args)}"
         click.echo(self.invocation.clean(line), err=True)

@@ -1,15 +1,27 @@
 """What the settings of a run say about its cases: command line > case > all other levels."""
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
+from holodeck.models.bar import refuse_bar
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 
-_OF_CASES = ("retries",)
-"""Keys of a case that are settings of the run too."""
+_GROUPS = (("retries",), ("repeat",), ("min_pass", "min_pass_rate"), ("stop_early",))
+"""Keys of a case that are settings of the run too; those of a group say the same."""
+_BAR = ("min_pass_rate", "min_pass")
+
+
+@dataclass(frozen=True)
+class _Given:
+    """Settings of one group that somebody set."""
+
+    values: Mapping[str, Any]
+    overrules: bool
+    """Whether they hold for cases too that say something themselves."""
 
 
 def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
@@ -17,7 +29,7 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
 
     What nobody set stays unset. Raises ConfigError for what makes no sense together.
     """
-    given = dict(_given(settings))
+    given = [one for group in _GROUPS if (one := _given(group, settings)) is not None]
     is_timed = settings.is_from_command_line("llm_timeout")
     cases = agent.test_cases or []
     changed = [_with(_untimed(case) if is_timed else case, given) for case in cases]
@@ -28,21 +40,42 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
     return agent.model_copy(update={"test_cases": changed})
 
 
-def _given(settings: ExecutionConfig) -> Iterator[tuple[str, tuple[Any, bool]]]:
-    """The settings of cases that somebody set, each with whether it overrules the cases."""
-    for name in _OF_CASES:
-        value, source = getattr(settings, name), settings.source_of(name)
-        if value is not None and source != "default":
-            yield name, (value, settings.is_from_command_line(name))
+def _given(group: tuple[str, ...], settings: ExecutionConfig) -> _Given | None:
+    values = {name: getattr(settings, name) for name in group}
+    said = [name for name in group if values[name] is not None]
+    if all(settings.source_of(name) == "default" for name in said):
+        return None
+    return _Given(values, any(map(settings.is_from_command_line, said)))
+
+
+def _with(case: TestCaseModel, given: list[_Given]) -> TestCaseModel:
+    update: dict[str, Any] = {}
+    for one in given:
+        if one.overrules or all(getattr(case, name) is None for name in one.values):
+            update |= one.values
+    return case.model_copy(update=update) if update else case
 
 
 def _check(agent: Agent, index: int, case: TestCaseModel) -> None:
     if case.retry_on is not None and case.retries is None:
-        raise ConfigError(
-            f"{agent.place('test_cases', index, 'retry_on')}: {case.name or 'a case'}",
+        _refuse(
+            (agent, index, case),
+            "retry_on",
             "'retry_on' says after what the case is run again, but nothing says how often;"
             " add 'retries: 1', say",
         )
+    bar = next((name for name in _BAR if getattr(case, name) is not None), None)
+    if bar is not None and case.repeat is None:
+        _refuse(
+            (agent, index, case),
+            bar,
+            f"{bar!r} says how many repetitions must pass, but nothing says how many there are;"
+            " add 'repeat: 5', say",
+        )
+    try:
+        refuse_bar(case.repeat, case.min_pass, case.min_pass_rate)
+    except ValueError as error:
+        _refuse((agent, index, case), "min_pass", str(error))
 
 
 def _untimed(case: TestCaseModel) -> TestCaseModel:
@@ -50,10 +83,7 @@ def _untimed(case: TestCaseModel) -> TestCaseModel:
     return case if case.timeout is None else case.model_copy(update={"timeout": None})
 
 
-def _with(case: TestCaseModel, given: dict[str, tuple[Any, bool]]) -> TestCaseModel:
-    update = {
-        name: value
-        for name, (value, overrules) in given.items()
-        if overrules or getattr(case, name) is None
-    }
-    return case.model_copy(update=update) if update else case
+def _refuse(where: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:
+    agent, index, case = where
+    place = agent.place("test_cases", index, key)
+    raise ConfigError(f"{place}: {case.name or f'test_cases[{index}]'}", why)

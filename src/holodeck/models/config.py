@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
 from pydantic_core import CoreSchema
 
+from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Count, Model, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
@@ -129,6 +130,36 @@ class ExecutionConfig(Model):
             ("--parallel", "-j"),
         ),
     ] = None
+    repeat: Annotated[
+        Repetitions | None,
+        Setting(None, "How often each test case is run, each time on its own.", ("--repeat",)),
+    ] = None
+    min_pass: Annotated[
+        PassesNeeded | None,
+        Setting(
+            None,
+            "How many repetitions of a test case must pass; unless set, all.",
+            ("--min-pass",),
+            rival="min_pass_rate",
+        ),
+    ] = None
+    min_pass_rate: Annotated[
+        RateNeeded | None,
+        Setting(
+            None,
+            "The share of repetitions of a test case that must pass.",
+            ("--min-pass-rate",),
+            rival="min_pass",
+        ),
+    ] = None
+    stop_early: Annotated[
+        bool | None,
+        Setting(
+            True,
+            "Begin no repetition of a test case whose verdict is known.",
+            ("--stop-early",),
+        ),
+    ] = None
     fail_fast: Annotated[
         bool | None,
         Setting(
@@ -165,9 +196,10 @@ class ExecutionConfig(Model):
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _ends_after_one_number(self) -> "ExecutionConfig":
+    def _says_nothing_twice(self) -> "ExecutionConfig":
         if self.fail_fast and self.maxfail is not None:
             raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
+        refuse_bar(None, self.min_pass, self.min_pass_rate)
         return self
 
     @property

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
+from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
 from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
 from holodeck.models.evaluation import Metric
@@ -180,6 +181,14 @@ class TestCaseModel(TurnModel, NamedModel):
     """For people; nothing else reads it."""
     timeout: Seconds | None = None
     """Seconds that one call of the agent may take in this case, instead of what the run says."""
+    repeat: Repetitions | None = None
+    """How often the case is run, each time on its own, instead of what the run says."""
+    min_pass: PassesNeeded | None = None
+    """How many repetitions must pass; unset: all. The case is flaky if others do not."""
+    min_pass_rate: RateNeeded | None = None
+    """The share of repetitions that must pass, instead of `min_pass`."""
+    stop_early: bool | None = None
+    """Whether no repetition begins once the verdict is known; unset: it does not."""
     skip: NonBlank | None = None
     """Why the case is not run; it is listed as skipped."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -243,6 +252,11 @@ class TestCaseModel(TurnModel, NamedModel):
         return [
             metric for one in parts for metric in (*(one.evaluations or ()), *(one.scorers or ()))
         ]
+
+    @model_validator(mode="after")
+    def _has_one_bar(self) -> "TestCaseModel":
+        refuse_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        return self
 
     @model_validator(mode="after")
     def _is_said_once(self) -> "TestCaseModel":

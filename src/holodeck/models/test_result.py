@@ -136,12 +136,46 @@ class TurnResult(Model):
         return all(one.passed for one in self.tool_checks) if self.tool_checks else None
 
 
+class Spread(Model):
+    """How a metric's scores lie over the repetitions of a case; None where there are too few."""
+
+    metric_name: str
+    scored: Count = 0
+    """Rows with a score."""
+    mean: float | None = None
+    least: float | None = None
+    most: float | None = None
+    deviation: float | None = None
+    """The standard deviation of the sample."""
+
+
+class Repeats(Model):
+    """The repetitions of a case, each on its own, and the bar they had to reach."""
+
+    planned: Count
+    needed: Count
+    """So many had to pass."""
+    passed: Count
+    interval: tuple[float, float] | None = None
+    """By Wilson, 95 %: where the share of passes lies; None where nothing was run."""
+    spread: list[Spread] = []
+    runs: list["TestResult"] = []
+    """The repetitions that were run, in their order."""
+
+    def __str__(self) -> str:
+        """`4 of 5 repetitions passed, 3 needed`, and how many were not run."""
+        left = self.planned - len(self.runs)
+        cut = f", {left} not run" if left else ""
+        return f"{self.passed} of {len(self.runs)} repetitions passed, {self.needed} needed{cut}"
+
+
 class TestResult(Model):
     """One test case, as it went.
 
     Of a conversation, `test_input` is everything the user said (of a simulated one, what it is
     about), `agent_response` the last answer, and files, tool calls, tokens and times are those of
-    all turns together.
+    all turns together. Of a repeated case, answers, tool calls and metrics stand in the runs of
+    `repeats`; times and tokens are the sums.
     """
 
     __test__: ClassVar[bool] = False
@@ -175,6 +209,8 @@ class TestResult(Model):
     tries: list["TestResult"] = []
     """What came of earlier tries of the case, the first one first; their times are part of
     `execution_time_ms`, their tokens and judges are their own."""
+    repeats: Repeats | None = None
+    """None for a case that is not repeated."""
     skipped_by: SkipKind | None = None
     """What kept the case from being run; None for one that was."""
     skip_reason: str | None = None
@@ -193,11 +229,15 @@ class TestResult(Model):
     @property
     def single_runs(self) -> list["TestResult"]:
         """Every time that the agent was put to the case, the earlier tries included."""
+        if self.repeats is not None:
+            return [one for run in self.repeats.runs for one in run.single_runs]
         return [*self.tries, self]
 
     @property
     def rows(self) -> list[MetricResult]:
-        """Every row, those of the turns first."""
+        """Every row, those of the turns first, and those of each repetition."""
+        if self.repeats is not None:
+            return [row for run in self.repeats.runs for row in run.rows]
         of_turns = [row for turn in self.turns for row in turn.metric_results]
         return of_turns + self.metric_results
 
@@ -210,9 +250,13 @@ class TestResult(Model):
         return self
 
     def reasons(self) -> list[str]:
-        """Why the test did not pass, one line each; empty for one that did."""
-        if self.passed:
+        """Why the test did not pass, or not each time, one line each; empty for one that did."""
+        if self.outcome is Outcome.PASSED:
             return []
+        if self.repeats is not None:
+            return [str(self.repeats), *_of_parts("repetition", self.repeats.runs)]
+        if self.outcome is Outcome.FLAKY:
+            return _of_parts("try", self.tries)
         if self.skip_reason is not None:
             return [self.skip_reason]
         lines = [*self.errors]
@@ -223,6 +267,14 @@ class TestResult(Model):
         if self.outcome is Outcome.UNCHECKED:
             lines.append(UNCHECKED)
         return lines
+
+
+def _of_parts(kind: str, parts: list[TestResult]) -> list[str]:
+    return [
+        f"{kind} {number}: {reason}"
+        for number, part in enumerate(parts, 1)
+        for reason in part.reasons()
+    ]
 
 
 def _reasons(part: TestResult | TurnResult) -> list[str]:
@@ -280,6 +332,11 @@ class ReportSummary(Model):
     judge_calls: Count = 0
     judge_usage: TokenUsage = TokenUsage()
     """Of the judges."""
+    pass_at_k: dict[int, float] = {}
+    """k → the chance that one of k runs of a case passes, a mean over the repeated cases; only
+    where each of them ran all its repetitions and every one was decided."""
+    pass_all_k: dict[int, float] = {}
+    """k → the chance that all of k runs of a case pass (pass^k), likewise."""
     cost: Cost | None = None
     """Of all tests; None where the configuration has no `prices`."""
     simulator_calls: Count = 0

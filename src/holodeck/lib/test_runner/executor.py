@@ -4,7 +4,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.repeats import bar_of, repeated
 from holodeck.lib.test_runner.stage import Stage
 from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
@@ -131,6 +132,8 @@ class TestExecutor:
         self.selection: Selection | None = None
         self.on_result: Callable[[int, TestResult], None] | None = None
         self._results: dict[int, TestResult] = {}
+        self._slots = asyncio.Semaphore(1)
+        self._waits = RetryConfig(base_delay=self.config.retry_delay or 0)
         self._stop: Stop | None = None
         self._stopped: str | None = None
         self._started = time.perf_counter()
@@ -208,6 +211,7 @@ class TestExecutor:
         waiting, brakes = iter(self._left), Brakes(self.config)
         prices = self.agent_config.prices
         budget = Budget(self.config, prices.unit if prices else "")
+        self._slots = asyncio.Semaphore(self._most_at_once())
         try:
             async with self._run_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._most_at_once(), len(self.cases))):
@@ -281,13 +285,30 @@ class TestExecutor:
                 return
             if self.on_test_start is not None:
                 self.on_test_start(case)
-            once = partial(self._run_once, index, case, backend)
-            ran = await tried(case, once, RetryConfig(base_delay=self.config.retry_delay or 0))
+            ran = await self._ran(index, case, backend)
             result = priced(ran.result, self.agent_config)
 
             self._keep(index, result)
             brakes.watch(result, is_hopeless=ran.is_hopeless)
             await budget.pay(result)
+
+    async def _ran(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
+        """What came of a case, run as often as it says."""
+        once = partial(self._run_once, index, case, backend)
+        bar = bar_of(case)
+        if bar is None:
+            async with self._slots:
+                return await tried(case, once, self._waits)
+        return await repeated(case, bar, partial(self._repetition, case, once))
+
+    async def _repetition(
+        self,
+        case: TestCaseModel,
+        once: Callable[[], Awaitable[Ran]],
+        is_wanted: Callable[[], bool],
+    ) -> Ran | None:
+        async with self._slots:
+            return await tried(case, once, self._waits) if is_wanted() else None
 
     async def _run_once(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
         run = CaseRun(

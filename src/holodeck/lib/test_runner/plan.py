@@ -6,6 +6,7 @@ from math import fsum
 from holodeck.lib.evaluators.inputs import metrics_of
 from holodeck.lib.evaluators.metric_table import asks_a_judge
 from holodeck.lib.selection.past import Past
+from holodeck.lib.test_runner.repeats import bar_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.conversation import MAX_TURNS
@@ -25,7 +26,7 @@ def plan_of(
     cases = agent.test_cases or []
     run = [(case, one) for case, one in zip(cases, past, strict=True) if case.skip is None]
     known = [one for _, one in run]
-    judged = sum(_judged_checks(agent, case) for case, _ in run)
+    judged = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
     return Plan(
         agent_name=agent.name,
         agent_config_path=agent_config_path,
@@ -48,10 +49,18 @@ def plan_of(
 
 
 def _agent_calls(case: TestCaseModel) -> Bounds:
-    if case.is_played:
-        return Bounds(least=1, most=case.max_turns or MAX_TURNS)
     turns = len(case.turns) if case.turns is not None else 1
-    return Bounds(least=turns, most=turns)
+    least, most = (1, case.max_turns or MAX_TURNS) if case.is_played else (turns, turns)
+    tries = 1 + (case.retries or 0)
+    return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * tries)
+
+
+def _least_runs(case: TestCaseModel) -> int:
+    """How often a case is run at least."""
+    bar = bar_of(case)
+    if bar is None:
+        return 1
+    return bar.planned if case.stop_early is False else bar.least_runs
 
 
 def _together(bounds: Sequence[Bounds]) -> Bounds:

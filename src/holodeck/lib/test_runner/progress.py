@@ -133,7 +133,8 @@ class ProgressIndicator(SpinnerMixin):
             return ""
         place = f"Test {self.current_test}/{self.total_tests}"
         place = f"{place}:" if is_tty() else f"[{place}]"
-        parts = (place, _mark(_MARKS[result.outcome]), _shown(result.test_name), self._took(result))
+        name, mark = _shown(result.test_name), _mark(_MARKS[result.outcome])
+        parts = (place, mark, name, _passes(result), self._took(result))
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
@@ -220,6 +221,12 @@ class ProgressIndicator(SpinnerMixin):
         return (datetime.now(UTC) - self.start_time).total_seconds()
 
 
+def _passes(result: TestResult) -> str:
+    """How many repetitions of how many passed; empty for a case that is not repeated."""
+    repeats = result.repeats
+    return "" if repeats is None else f"[{repeats.passed}/{len(repeats.runs)}]"
+
+
 def _details(number: int, result: TestResult) -> Iterator[str]:
     name = _shown(result.test_name) or f"Test {number}"
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
@@ -234,6 +241,8 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
         yield f"      {_mark(mark)} {_shown(one.criterion)}: {one.status}{note}"
         if one.reasoning:
             yield f"        Reasoning: {one_line(one.reasoning, _REASON_LIMIT)}"
+    for place, run in enumerate(result.repeats.runs if result.repeats else (), 1):
+        yield from _row_lines(run.metric_results, f"repetition {place}: ")
 
 
 def _row_lines(rows: list[MetricResult], where: str = "") -> Iterator[str]:

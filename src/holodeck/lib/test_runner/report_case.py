@@ -10,6 +10,8 @@ from holodeck.models.test_result import (
     MetricResult,
     Outcome,
     ProcessedFileInput,
+    Repeats,
+    Spread,
     TestResult,
     ToolInvocation,
     TurnResult,
@@ -39,6 +41,45 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
         yield from ("**Input:**", "", *fenced(result.test_input), "")
         yield from (f"**Skipped:** {inline(result.skip_reason, 2_000)}", "")
         return
+    if result.repeats is not None:
+        yield from ("**Input:**", "", *fenced(result.test_input), "")
+        yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
+        yield from _repeats(result.repeats)
+    else:
+        yield from _single_run(result)
+    if result.cost is not None:
+        yield from (f"**Cost:** {inline(in_words(result.cost), 1_000)}", "")
+
+
+def _repeats(repeats: Repeats) -> Iterator[str]:
+    """The repetitions and scores in a table each, then those that did not pass in full."""
+    low, high = repeats.interval or (0, 1)
+    yield from (f"**{repeats}**; 95 % interval {100 * low:.1f} % to {100 * high:.1f} %", "")
+    yield from _runs_table("Repetition", repeats.runs)
+    if repeats.spread:
+        rows = ((inline(one.metric_name), *_spread_cells(one)) for one in repeats.spread)
+        header = ("Metric", "Mean", "Least", "Most", "Standard Deviation", "Scored")
+        yield from (f"{_PART} Spread of the Scores", "", *table(header, rows), "")
+    for number, run in enumerate(repeats.runs, 1):
+        if run.outcome is not Outcome.PASSED:
+            yield from (f"{_PART} Repetition {number} {STATUS[run.outcome]}", "")
+            yield from _single_run(run)
+
+
+def _spread_cells(spread: Spread) -> tuple[str, ...]:
+    figures = (spread.mean, spread.least, spread.most, spread.deviation)
+    return (*("–" if one is None else f"{one:.4g}" for one in figures), str(spread.scored))
+
+
+def _runs_table(what: str, runs: list[TestResult]) -> Iterator[str]:
+    rows = [
+        (str(number), STATUS[one.outcome], _reason(one), _milliseconds(one.execution_time_ms))
+        for number, one in enumerate(runs, 1)
+    ]
+    yield from (*table((what, "Status", "Reason", "Time"), rows), "")
+
+
+def _single_run(result: TestResult) -> Iterator[str]:
     if result.turns:
         yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")
         yield from _conversation(result)
@@ -54,8 +95,6 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
     yield from _errors(result)
     yield from _attempts(result)
     yield from _tries(result)
-    if result.cost is not None:
-        yield from (f"**Cost:** {inline(in_words(result.cost), 1_000)}", "")
 
 
 def _conversation(result: TestResult) -> Iterator[str]:
@@ -282,12 +321,8 @@ def _attempts(result: TestResult) -> Iterator[str]:
 
 def _tries(result: TestResult) -> Iterator[str]:
     if result.tries:
-        rows = [
-            (str(number), STATUS[one.outcome], _reason(one), _milliseconds(one.execution_time_ms))
-            for number, one in enumerate(result.tries, 1)
-        ]
         yield from (f"{_PART} Earlier Tries", "", "The case was run again after these:", "")
-        yield from (*table(("Try", "Status", "Reason", "Time"), rows), "")
+        yield from _runs_table("Try", result.tries)
 
 
 def _reason(result: TestResult) -> str:

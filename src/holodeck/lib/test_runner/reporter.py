@@ -9,6 +9,7 @@ from holodeck.lib.text import percent
 from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
 
 _MOST_LISTED = 100
+_MOST_CHANCES = 5
 
 
 def generate_markdown_report(report: TestReport) -> str:
@@ -114,7 +115,17 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     if summary.simulator_calls:
         tokens = summary.simulator_usage.total_tokens
         rows.append(("Simulated Users", f"{summary.simulator_calls} calls, {tokens} tokens"))
+    for title, chances in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
+        if chances:
+            rows.append((title, _chances(chances)))
     return table(("Metric", "Value"), rows)
+
+
+def _chances(chances: dict[int, float]) -> str:
+    """The first few and the last."""
+    ks = sorted(chances)
+    shown = [*ks[:_MOST_CHANCES], *ks[_MOST_CHANCES:][-1:]]
+    return ", ".join(f"k={k}: {100 * chances[k]:.1f} %" for k in shown)
 
 
 def _passed(summary: ReportSummary) -> str:

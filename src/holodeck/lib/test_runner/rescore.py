@@ -7,17 +7,19 @@ from itertools import chain
 
 import holodeck
 from holodeck.lib.records.run import Run
+from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.criteria import Conclusion
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.repeats import Bar, bar_of, together
 from holodeck.lib.test_runner.stopping import skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
-from holodeck.lib.test_runner.verdict import together, verdict
+from holodeck.lib.test_runner.tries import after_tries
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
@@ -58,7 +60,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = gradebook.checks_of(index)
-        again = await _regraded(answers.pop(0), case, checks, observer)
+        again = await _graded_again(answers.pop(0), case, checks, observer)
         results.append(priced(again, agent))
     await gradebook.bench.judges.close()
     before = report_of(run)
@@ -96,9 +98,34 @@ def _question(case: TestCaseModel, redact: Redact) -> Question:
 
 def _fits(result: TestResult, case: TestCaseModel) -> bool:
     """Whether the record holds every turn of the case, where it holds an answer at all."""
+    if result.repeats is not None:
+        return all(_fits(one, case) for one in result.repeats.runs)
     is_held = len(result.turns) == len(case.turns or ())
     is_held = bool(result.turns) and result.ending is not None if case.is_played else is_held
     return is_held or result.outcome is Outcome.AGENT_ERROR
+
+
+async def _graded_again(
+    result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
+) -> TestResult:
+    """The result with all its tries and repetitions; the case says how many of these must pass."""
+    bar, repeats = bar_of(case), result.repeats
+    if repeats is None:
+        whole = await _with_tries(result, case, checks, observer)
+        return whole if bar is None else together(case, bar, [whole])
+    runs = [await _with_tries(one, case, checks, observer) for one in repeats.runs]
+    return together(case, bar or Bar(repeats.planned, repeats.needed), runs)
+
+
+async def _with_tries(
+    result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
+) -> TestResult:
+    """A case that failed once and passed later stays flaky."""
+    last = await _regraded(result, case, checks, observer)
+    if not result.tries:
+        return last
+    tries = [await _regraded(one, case, checks, observer) for one in result.tries]
+    return after_tries(last, tries)
 
 
 async def _regraded(
@@ -111,10 +138,10 @@ async def _regraded(
     seen = whole(turns) if turns else _answered(result)
     rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
     faults = [] if turns else _of_agent(result)
-    at_end = verdict(faults, tool_checks, rows, checks.at_end)
+    at_end = verdicts.verdict(faults, tool_checks, rows, checks.at_end)
     came_to = await _concluded(result, case, turns, checks)
     of_turns = [turn.outcome for turn in turns if turn.outcome is not None]
-    outcome = together([at_end, *of_turns, *came_to.outcomes])
+    outcome = verdicts.together([at_end, *of_turns, *came_to.outcomes])
     update = {
         **came_to.fields,
         "errors": [*_of_agent(result), *came_to.errors],

@@ -6,6 +6,7 @@ from math import fsum, sqrt
 
 from holodeck.errors import ExitCode
 from holodeck.lib.test_runner.costs import total_cost
+from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
 from holodeck.models.conversation_result import ModelCost
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
@@ -43,6 +44,8 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
             name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
         token_usage=_sum(run.token_usage for run in runs),
+        pass_at_k=estimates(results, one_of_k),
+        pass_all_k=estimates(results, all_of_k),
         judge_calls=sum(row.judge_calls for row in judged) + judges.calls,
         judge_usage=_sum(row.judge_tokens for row in judged) + judges.tokens,
         cost=total_cost(results),

@@ -44,14 +44,15 @@ async def tried(
         logger.info("case %s: %s, run again in %.1f s", case.name, ran.result.outcome, delay)
         await sleep(delay)
         ran = await run()
-    return Ran(_with(ran.result, earlier), ran.failure, ran.is_hopeless) if earlier else ran
+    if not earlier:
+        return ran
+    took = sum(one.execution_time_ms for one in (*earlier, ran.result))
+    result = after_tries(ran.result, earlier).model_copy(update={"execution_time_ms": took})
+    return Ran(result, ran.failure, ran.is_hopeless)
 
 
-def _with(result: TestResult, earlier: list[TestResult]) -> TestResult:
-    """The last result with those before it."""
-    is_flaky = result.passed and any(one.outcome is Outcome.FAILED for one in earlier)
-    times = [one.execution_time_ms for one in (*earlier, result)]
-    update = {"tries": earlier, "execution_time_ms": sum(times)}
-    if is_flaky:
-        update["outcome"] = Outcome.FLAKY
-    return result.model_copy(update=update)
+def after_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
+    """The last result with those before it; flaky if it passed after one that failed."""
+    failed_before = any(one.outcome is Outcome.FAILED for one in earlier)
+    outcome = Outcome.FLAKY if result.passed and failed_before else result.outcome
+    return result.model_copy(update={"tries": earlier, "outcome": outcome})

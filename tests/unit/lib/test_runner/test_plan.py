@@ -35,6 +35,19 @@ def test_calls_are_counted_by_turn_and_by_metric_that_asks():
     assert (plan.judge_calls.least, plan.judge_calls.most) == (3, None)
 
 
+def test_repetitions_and_tries_are_counted_from_the_fewest_to_the_most():
+    cases = [
+        {"input": "all", "repeat": 4},
+        {"input": "some", "repeat": 5, "min_pass": 2, "retries": 1},
+        {"input": "whole", "repeat": 3, "stop_early": False, "evaluations": []},
+    ]
+
+    plan = planned([UNKNOWN] * 3, test_cases=cases)
+
+    assert (plan.agent_calls.least, plan.agent_calls.most) == (1 + 2 + 3, 4 + 10 + 3)
+    assert plan.judge_calls.least == 1 + 2
+
+
 def test_a_sum_says_how_much_of_it_is_unknown():
     plan = planned([KNOWN, UNKNOWN, KNOWN], prices={"currency": "EUR", "models": {}})
 

@@ -1,0 +1,46 @@
+"""The chance that one of k runs of a case passes, and that all of them do.
+
+pass@k by the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained on Code"
+(2021); pass^k as in Yao et al., "tau-bench" (2024).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import comb
+from statistics import fmean
+
+from holodeck.models.test_result import Outcome, Repeats, TestResult
+
+Estimator = Callable[[int, int, int], float]
+_DECIDED = {Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED, Outcome.UNCHECKED}
+
+
+def one_of_k(passed: int, ran: int, k: int) -> float:
+    """The chance that k runs, drawn from those that ran, hold one that passed."""
+    return 1 - comb(ran - passed, k) / comb(ran, k)
+
+
+def all_of_k(passed: int, ran: int, k: int) -> float:
+    """The chance that k runs, drawn from those that ran, have all passed."""
+    return comb(passed, k) / comb(ran, k)
+
+
+def estimates(results: Iterable[TestResult], estimator: Estimator) -> dict[int, float]:
+    """k → the mean over the repeated cases, up to the fewest repetitions that one has.
+
+    Empty if a repeated case has not run all its repetitions or some decided nothing: to stop with
+    the verdict, or to leave out what broke, is to choose among the runs.
+    """
+    repeats = [one.repeats for one in results if one.repeats is not None]
+    if not repeats or not all(map(_is_whole, repeats)):
+        return {}
+    fewest = min(one.planned for one in repeats)
+    return {k: _mean(repeats, k, estimator) for k in range(1, fewest + 1)}
+
+
+def _is_whole(repeats: Repeats) -> bool:
+    all_ran = len(repeats.runs) == repeats.planned
+    return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
+
+
+def _mean(repeats: Sequence[Repeats], k: int, estimator: Estimator) -> float:
+    return fmean(estimator(one.passed, one.planned, k) for one in repeats)

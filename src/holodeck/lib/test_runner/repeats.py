@@ -1,0 +1,174 @@
+"""Runs a case several times, each on its own, and makes one result of it."""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from statistics import fmean, stdev
+
+from holodeck.lib.judging.check_figures import Share
+from holodeck.lib.test_runner.tries import Ran
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
+from holodeck.models.token_usage import TokenUsage
+
+RunIfWanted = Callable[[Callable[[], bool]], Awaitable[Ran | None]]
+"""Runs the case once its turn comes, if it is still wanted then."""
+_UNDECIDED = (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How often a case is run, and how often it must pass."""
+
+    planned: int
+    needed: int
+
+    @property
+    def least_runs(self) -> int:
+        """So many runs can be enough for a verdict: all of them pass, or none does."""
+        return min(self.needed, self.planned - self.needed + 1)
+
+    def is_decided(self, passed: int, ran: int) -> bool:
+        """Whether it is known if the bar is reached, whatever the runs to come bring."""
+        return passed >= self.needed or passed + self.planned - ran < self.needed
+
+    def outcome(self, runs: Sequence[TestResult]) -> Outcome:
+        """How the case ended. It failed only if runs that decided nothing could not have saved it.
+
+        A run that did not take place decided nothing either.
+        """
+        ends = [one.outcome for one in runs]
+        passed = sum(one.is_pass for one in ends)
+        if passed >= self.needed:
+            whole = all(one is Outcome.PASSED for one in ends)
+            return Outcome.PASSED if whole else Outcome.FLAKY
+        broken = [one for one in _UNDECIDED if one in ends]
+        undecided = sum(one in _UNDECIDED for one in ends) + self.planned - len(ends)
+        if passed + undecided >= self.needed:
+            return broken[0] if broken else Outcome.AGENT_ERROR
+        return Outcome.FAILED if Outcome.FAILED in ends or not runs else _only_unchecked(ends)
+
+
+def _only_unchecked(ends: Sequence[Outcome]) -> Outcome:
+    return Outcome.UNCHECKED if Outcome.UNCHECKED in ends else Outcome.FAILED
+
+
+def bar_of(case: TestCaseModel) -> Bar | None:
+    """The bar of a case that is repeated; None for any other. All must pass unless it says else."""
+    if case.repeat is None:
+        return None
+    if case.min_pass_rate is not None:
+        wanted = round(case.min_pass_rate * case.repeat, 9)  # 0.7 * 10 is a little more than 7
+        return Bar(case.repeat, max(1, math.ceil(wanted)))
+    return Bar(case.repeat, case.repeat if case.min_pass is None else case.min_pass)
+
+
+@dataclass
+class Series:
+    """The repetitions of one case under way."""
+
+    bar: Bar
+    run: RunIfWanted
+    stops_early: bool = True
+    """Whether no repetition begins once the verdict is known."""
+    ran: dict[int, Ran] = field(default_factory=dict)
+    """What came of each repetition, by its number."""
+    _begun: int = 0
+    _under_way: int = 0
+
+    async def finish(self) -> None:
+        """Run as many repetitions as it takes, those that are sure to be needed at a time."""
+        async with asyncio.TaskGroup() as group:
+            self._begin(group)
+
+    def _begin(self, group: asyncio.TaskGroup) -> None:
+        while self._begun < self.bar.planned and self._under_way < self._most_at_once():
+            group.create_task(self._repetition(group, self._begun))
+            self._begun += 1
+            self._under_way += 1
+
+    def _most_at_once(self) -> int:
+        """As many as may all be needed: with fewer passes than these there is no verdict yet."""
+        if self._is_over():
+            return 0
+        return self.bar.needed - self._passed if self.stops_early else self.bar.planned
+
+    async def _repetition(self, group: asyncio.TaskGroup, number: int) -> None:
+        ran = await self.run(lambda: not self._is_over())
+        self._under_way -= 1
+        if ran is not None:
+            self.ran[number] = ran
+        self._begin(group)
+
+    @property
+    def _passed(self) -> int:
+        return sum(one.result.passed for one in self.ran.values())
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether every other case will fail like this one."""
+        return any(one.is_hopeless for one in self.ran.values())
+
+    def _is_over(self) -> bool:
+        is_decided = self.bar.is_decided(self._passed, len(self.ran))
+        return self.is_hopeless or (self.stops_early and is_decided)
+
+
+async def repeated(case: TestCaseModel, bar: Bar, run: RunIfWanted) -> Ran:
+    """One result of all repetitions of a case."""
+    series = Series(bar, run, stops_early=case.stop_early is not False)
+    await series.finish()
+    results = [one.result for _, one in sorted(series.ran.items())]
+    return Ran(together(case, bar, results), is_hopeless=series.is_hopeless)
+
+
+def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestResult:
+    """The result of a case that was run several times."""
+    outcome = bar.outcome(runs)
+    passed = sum(one.passed for one in runs)
+    broken = [error for one in runs if one.outcome in _UNDECIDED for error in one.errors]
+    usages = [one.token_usage for run in runs for one in run.single_runs if one.token_usage]
+    return TestResult(
+        test_name=runs[0].test_name if runs else case.name,
+        test_id=case.id,
+        suite=case.suite,
+        tags=case.tags,
+        test_input=runs[0].test_input if runs else case.said,
+        expected_tools=case.expected_tools,
+        ground_truth=case.ground_truth,
+        passed=outcome.is_pass,
+        outcome=outcome,
+        execution_time_ms=sum(one.execution_time_ms for one in runs),
+        errors=list(dict.fromkeys(broken)) if outcome is Outcome.AGENT_ERROR else [],
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        token_usage=sum(usages, TokenUsage()) if usages else None,
+        repeats=Repeats(
+            planned=bar.planned,
+            needed=bar.needed,
+            passed=passed,
+            interval=Share(passed, len(runs)).interval,
+            spread=_spread([row for one in runs for row in one.rows]),
+            runs=list(runs),
+        ),
+    )
+
+
+def _spread(rows: Sequence[MetricResult]) -> list[Spread]:
+    names = dict.fromkeys(row.metric_name for row in rows)
+    return [_spread_of(name, [row for row in rows if row.metric_name == name]) for name in names]
+
+
+def _spread_of(name: str, rows: Sequence[MetricResult]) -> Spread:
+    scores = [row.score for row in rows if row.score is not None]
+    if not scores:
+        return Spread(metric_name=name)
+    return Spread(
+        metric_name=name,
+        scored=len(scores),
+        mean=fmean(scores),
+        least=min(scores),
+        most=max(scores),
+        deviation=stdev(scores) if len(scores) > 1 else None,
+    )

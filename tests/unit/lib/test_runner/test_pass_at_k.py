@@ -1,0 +1,49 @@
+"""Estimates of pass@k and pass^k: against counting by hand, and where there are none."""
+
+from itertools import combinations
+
+import pytest
+
+from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
+from holodeck.lib.test_runner.repeats import Bar, together
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome
+from support.results import a_result
+
+PASS, FAIL = Outcome.PASSED, Outcome.FAILED
+
+
+def repeated(*outcomes, planned=None):
+    runs = [a_result(one) for one in outcomes]
+    bar = Bar(planned or len(runs), 1)
+    return together(TestCaseModel(input="go"), bar, runs)
+
+
+@pytest.mark.parametrize("passed", range(6))
+@pytest.mark.parametrize("k", range(1, 6))
+def test_both_are_the_shares_of_all_ways_to_draw_k_runs(passed, k):
+    draws = list(combinations([True] * passed + [False] * (5 - passed), k))
+
+    assert one_of_k(passed, 5, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+    assert all_of_k(passed, 5, k) == pytest.approx(sum(map(all, draws)) / len(draws))
+
+
+def test_the_summary_takes_the_mean_over_the_repeated_cases():
+    results = [repeated(PASS, PASS), repeated(PASS, FAIL), a_result(FAIL)]
+
+    assert estimates(results, one_of_k) == pytest.approx({1: 0.75, 2: 1.0})
+    assert estimates(results, all_of_k) == pytest.approx({1: 0.75, 2: 0.5})
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [],
+        [a_result()],
+        [repeated(PASS, PASS), repeated(PASS, planned=2)],
+        [repeated(PASS, Outcome.AGENT_ERROR)],
+    ],
+    ids=["nothing", "not-repeated", "cut-short", "broken"],
+)
+def test_there_is_no_estimate_from_runs_that_were_chosen(results):
+    assert estimates(results, one_of_k) == {}
