@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import click
 
@@ -10,9 +11,11 @@ from holodeck.cli.invocation import Invocation
 from holodeck.cli.loading import check_before_run, read
 from holodeck.cli.looking import Look, listing, planned
 from holodeck.cli.outputs import Target
+from holodeck.cli.paths import Subject
 from holodeck.cli.resuming import resumed, selected_again
 from holodeck.cli.selecting import selected
 from holodeck.cli.test_run import TestRun
+from holodeck.config.cases.suites import name_of_suite
 from holodeck.errors import ExitCode
 from holodeck.lib.records.shelf import Shelf
 from holodeck.lib.selection.request import Request
@@ -42,25 +45,38 @@ class Asked:
 class Loaded:
     """An agent that has been read, and for a run checked."""
 
-    path: str
-    """Of its file, as the user wrote it."""
+    subject: Subject
     agent: Agent
     settings: ExecutionConfig
+    request: Request
+    """Which of its cases are meant."""
+
+    @property
+    def path(self) -> str:
+        """Of its file, as the user wrote it."""
+        return self.subject.path
+
+    @property
+    def title(self) -> str:
+        """What it is called among others."""
+        return ", ".join(self.subject.args)
 
 
-def load(asked: Asked, path: str, invocation: Invocation) -> Loaded:
+def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     """The agent in a file. Raises ConfigError for what can be known to be wrong with it."""
-    agent, settings = read(path, asked.settings, invocation)
+    agent, settings = read(subject, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
-    return Loaded(path, agent, settings)
+    names = tuple(name_of_suite(Path(one)) for one in subject.suites)
+    request = replace(asked.request, suites=names) if names else asked.request
+    return Loaded(subject, agent, settings, request)
 
 
 def carry_out(asked: Asked, one: Loaded, invocation: Invocation) -> int:
     """Do what was asked with an agent; the exit code."""
     if asked.look is None:
         return _run(asked, one, invocation)
-    agent, selection = chosen(asked, one, invocation)
+    agent, selection = chosen(one, invocation)
     if asked.look == "list":
         text = listing(agent, selection, as_json=asked.as_json)
     else:
@@ -70,9 +86,9 @@ def carry_out(asked: Asked, one: Loaded, invocation: Invocation) -> int:
     return ExitCode.PASSED if is_fine else ExitCode.NOTHING_SELECTED
 
 
-def chosen(asked: Asked, one: Loaded, invocation: Invocation) -> tuple[Agent, Selection | None]:
+def chosen(one: Loaded, invocation: Invocation) -> tuple[Agent, Selection | None]:
     """The agent with the chosen cases, and what was chosen. Raises NothingSelected."""
-    return selected(one.agent, asked.request, one.path, invocation)
+    return selected(one.agent, one.request, one.path, invocation)
 
 
 def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
@@ -80,13 +96,14 @@ def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
     if before is not None and not asked.request.args():
         agent, selection = selected_again(one.agent, before)
     else:
-        agent, selection = chosen(asked, one, invocation)
+        agent, selection = chosen(one, invocation)
     if selection is not None:
         click.echo(invocation.clean(f"Running {selection}"), err=True)
     earlier = None
     if before is not None:
         earlier = resumed(agent, before, retry_errors=asked.retry_errors, force=asked.force)
     run = TestRun(one.path, agent, one.settings, asked.targets, invocation, selection, earlier)
+    run.again = one.subject.args
     code = run.to_exit_code()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and asked.request.allow_empty else code

@@ -3,6 +3,7 @@
 import logging
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.paths import Subject
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 
@@ -13,17 +14,17 @@ MOST_WARNINGS = 20
 
 
 def read(
-    agent_config: str, given: ExecutionConfig, invocation: Invocation
+    subject: Subject, given: ExecutionConfig, invocation: Invocation
 ) -> tuple[Agent, ExecutionConfig]:
     """The agent as it is written, and its settings."""
     from holodeck.cli.logs import start_logging
     from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
     from holodeck.config.secrets import collect
 
-    env = ConfigLoader().environment(agent_file(agent_config).parent)
+    env = ConfigLoader().environment(agent_file(subject.path).parent)
     invocation.protect(collect(None, env))
     start_logging(invocation.verbosity, env, invocation.clean)
-    agent, settings, _ = load_agent_with_config(agent_config, given)
+    agent, settings, _ = load_agent_with_config(subject.path, given, subject.suites)
     invocation.protect(collect(agent, env))
     return agent, settings
 

@@ -14,7 +14,6 @@ from typing import TextIO
 import click
 
 from holodeck import __version__
-from holodeck.cli.explaining import explain
 from holodeck.cli.invocation import Invocation
 from holodeck.errors import ExitCode, HoloDeckError
 
@@ -100,6 +99,8 @@ def run(args: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program
+        from holodeck.cli.explaining import explain
+
         explain(error, invocation)
         return error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
     return returned if isinstance(returned, int) else ExitCode.PASSED

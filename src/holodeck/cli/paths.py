@@ -1,49 +1,107 @@
-"""Which agent.yaml files the paths of a command line mean."""
+"""Which agents and suites the paths of a command line mean."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
+
 from holodeck import errors
 from holodeck.config.loader import DEFAULT_AGENT_FILE
+from holodeck.errors import ConfigError
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules", "site-packages", "venv"}
 _YAML = {".yaml", ".yml"}
+_OF_A_SUITE = re.compile(rb"^(suite|scenarios|test_cases|test_cases_file)\s*:", re.MULTILINE)
+_OF_AN_AGENT = re.compile(rb"^(name|backend|model|instructions)\s*:", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An agent that is to be tested."""
+
+    path: str
+    """Of its file, as short as the user wrote it."""
+    suites: tuple[str, ...] = ()
+    """Files of the suites that are meant; none means all its cases."""
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """What to write on the command line to mean the same."""
+        return self.suites or (self.path,)
 
 
 @dataclass(frozen=True)
 class Found:
     """What paths lead to."""
 
-    agents: list[str]
-    """Files, each once, as short as the user wrote them."""
+    subjects: list[Subject]
+    """Each once."""
     others: list[str]
     """YAML files in the folders that are named otherwise."""
 
 
-def found_in(paths: Sequence[str]) -> Found:
+def found_in(paths: Sequence[str], agent: str | None = None) -> Found:
     """The agents that the paths mean; a folder means every agent.yaml in it and below.
 
-    Without paths, the agent.yaml of the working folder. Raises FileNotFoundError for a folder
-    without any; a file that is not there is found out when it is read.
+    A file that holds a suite means that suite of `agent`, else of the nearest agent.yaml beside or
+    above it. Without paths, the agent.yaml of the working folder is meant. Raises
+    FileNotFoundError for a folder without any; files that are not there are told when read.
     """
     agents: dict[Path, str] = {}
+    suites: dict[Path, list[str]] = {}
     others: list[str] = []
     for path in paths or (DEFAULT_AGENT_FILE,):
-        if not os.path.isdir(path):  # noqa: PTH112 - a name too long is no folder, and no error yet
+        if os.path.isdir(path):  # noqa: PTH112 - a name too long is no folder, and no error yet
+            others += _add_folder(Path(path), agents)
+        elif holds_a_suite(path):
+            suites.setdefault(Path(agent or _agent_above(path)), []).append(path)
+        else:
             agents.setdefault(Path(os.path.realpath(path)), path)
-            continue
-        inside = list(_yaml_files(Path(path)))
-        own = [file for file in inside if file.name == DEFAULT_AGENT_FILE]
-        if not own:
-            raise errors.FileNotFoundError(
-                path, f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE}"
-            )
-        others += [str(file) for file in inside if file.name != DEFAULT_AGENT_FILE]
-        for file in own:
-            agents.setdefault(file.resolve(), str(file))
-    return Found(list(agents.values()), others)
+    if agent is not None and not suites:
+        raise click.UsageError("--agent says whose suites files hold, and no PATH is such a file")
+    subjects = [Subject(path) for path in agents.values()]
+    for owner, files in suites.items():
+        subjects.append(Subject(str(owner), tuple(dict.fromkeys(files))))
+    return Found(subjects, others)
+
+
+def holds_a_suite(path: str) -> bool:
+    """Whether a file holds a suite and no agent, by the keys that lines of it begin with."""
+    if Path(path).suffix not in _YAML:
+        return False
+    with suppress(OSError, ValueError):  # told where the file is read
+        text = Path(path).read_bytes()
+        return bool(_OF_A_SUITE.search(text)) and not _OF_AN_AGENT.search(text)
+    return False
+
+
+def _agent_above(path: str) -> str:
+    """The nearest agent.yaml beside a file or above it. Raises ConfigError."""
+    for folder in Path(os.path.realpath(path)).parents:
+        if (folder / DEFAULT_AGENT_FILE).is_file():
+            return os.path.relpath(folder / DEFAULT_AGENT_FILE)
+    raise ConfigError(
+        path,
+        f"holds a suite, and neither its folder nor one above has an {DEFAULT_AGENT_FILE};"
+        " name the agent with --agent FILE",
+    )
+
+
+def _add_folder(folder: Path, agents: dict[Path, str]) -> list[str]:
+    """Add every agent in a folder; what other YAML files there are."""
+    inside = list(_yaml_files(folder))
+    own = [file for file in inside if file.name == DEFAULT_AGENT_FILE]
+    if not own:
+        raise errors.FileNotFoundError(
+            str(folder), f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE}"
+        )
+    for file in own:
+        agents.setdefault(file.resolve(), str(file))
+    return [str(file) for file in inside if file.name != DEFAULT_AGENT_FILE]
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:

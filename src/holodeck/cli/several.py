@@ -10,7 +10,7 @@ from holodeck.cli.asked import Asked, Loaded, carry_out, chosen, load
 from holodeck.cli.explaining import explain
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import rows_of
-from holodeck.cli.paths import found_in
+from holodeck.cli.paths import Found
 from holodeck.errors import ExitCode, HoloDeckError, NothingSelected
 from holodeck.lib.ui.live import put
 
@@ -28,26 +28,27 @@ _WORST_FIRST = (
 )
 
 
-def answer_all(asked: Asked, paths: Sequence[str], invocation: Invocation) -> int:
-    """Do what was asked with each agent that the paths mean; the worst exit code of all."""
-    found = found_in(paths)
+def answer_all(asked: Asked, found: Found, invocation: Invocation) -> int:
+    """Do what was asked with each agent that was found; the worst exit code of all."""
+    if any(one.suites for one in found.subjects) and asked.request.suites:
+        raise click.UsageError("a file of a suite is all of that suite; leave out --suite")
     if found.others:
         click.echo(invocation.clean(_left_alone(found.others)), err=True)
-    if len(found.agents) == 1:
-        return carry_out(asked, load(asked, found.agents[0], invocation), invocation)
-    _refuse_what_is_for_one(asked, len(found.agents))
-    agents = [load(asked, one, invocation) for one in found.agents]
+    if len(found.subjects) == 1:
+        return carry_out(asked, load(asked, found.subjects[0], invocation), invocation)
+    _refuse_what_is_for_one(asked, len(found.subjects))
+    agents = [load(asked, one, invocation) for one in found.subjects]
     if asked.look == "list" and asked.as_json:
         return _list_as_json(asked, agents, invocation)
     codes: dict[str, int] = {}
     for number, one in enumerate(agents, 1):
-        put(sys.stdout, invocation.clean(f"\nAgent {number}/{len(agents)}: {one.path}\n"))
+        put(sys.stdout, invocation.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
         code = _code_of(asked, one, invocation)
         if code is not None:
-            codes[one.path] = code
+            codes[one.title] = code
         if code in _BROKEN_OFF:
             break
-    return _told(asked, codes, [one.path for one in agents], invocation)
+    return _told(asked, codes, [one.title for one in agents], invocation)
 
 
 def _left_alone(others: Sequence[str]) -> str:
@@ -72,17 +73,19 @@ def _code_of(asked: Asked, one: Loaded, invocation: Invocation) -> int | None:
     try:
         return carry_out(asked, one, invocation)
     except NothingSelected as error:
-        click.echo(invocation.brief(f"{one.path}: {error}"), err=True)
+        click.echo(invocation.brief(f"{one.title}: {error}"), err=True)
         return None
     except HoloDeckError as error:  # the others can still be run
         explain(error, invocation)
         return error.exit_code
 
 
-def _told(asked: Asked, codes: dict[str, int], paths: Sequence[str], invocation: Invocation) -> int:
+def _told(
+    asked: Asked, codes: dict[str, int], titles: Sequence[str], invocation: Invocation
+) -> int:
     """The worst code, and with runs a line about each agent."""
     if asked.look is None:
-        lines = [f"  {_said(codes.get(one), codes)}  {one}" for one in paths]
+        lines = [f"  {_said(codes.get(one), codes)}  {one}" for one in titles]
         put(sys.stdout, invocation.clean("\n".join(["", "Agents:", *lines])) + "\n")
     if not codes:
         return ExitCode.NOTHING_SELECTED
@@ -99,9 +102,9 @@ def _list_as_json(asked: Asked, agents: Sequence[Loaded], invocation: Invocation
     rows = []
     for one in agents:
         try:
-            agent, _ = chosen(asked, one, invocation)
+            agent, _ = chosen(one, invocation)
         except NothingSelected as error:
-            click.echo(invocation.brief(f"{one.path}: {error}"), err=True)
+            click.echo(invocation.brief(f"{one.title}: {error}"), err=True)
         else:
             rows += [{"agent": one.path, **row} for row in rows_of(agent)]
     put(sys.stdout, invocation.clean(json.dumps(rows, indent=2)) + "\n")

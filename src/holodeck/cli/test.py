@@ -15,6 +15,13 @@ from holodeck.config.flags import cli_config, cli_options
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
 @click.option(
+    "--agent",
+    "-a",
+    type=click.Path(),
+    metavar="FILE",
+    help="The agent.yaml that suite files are for; else the nearest beside or above each.",
+)
+@click.option(
     "--output",
     "-o",
     "outputs",
@@ -60,8 +67,8 @@ def test(
 ) -> None:
     """Run the test cases of each PATH and exit with what came of them.
 
-    A PATH is an agent.yaml, or a folder, which means every agent.yaml in it and below; without one
-    it is the agent.yaml here.
+    A PATH is an agent.yaml, the file of a suite, or a folder, which means every agent.yaml in it
+    and below; without one it is the agent.yaml here.
 
     Results go to stdout, logs to stderr. Exit codes: 0 all passed, 1 a test failed, 2 the
     configuration is wrong, 3 the agent could not be run, 4 a metric could not be computed,
@@ -70,6 +77,7 @@ def test(
     """
     from holodeck.cli.asked import Asked
     from holodeck.cli.outputs import targets_for
+    from holodeck.cli.paths import found_in
     from holodeck.cli.several import answer_all
 
     if resume is None and (retry_errors or force):
@@ -88,7 +96,8 @@ def test(
         retry_errors=retry_errors,
         force=force,
     )
-    context.exit(answer_all(asked, paths, context.ensure_object(Invocation)))
+    found = found_in(paths, options["agent"])
+    context.exit(answer_all(asked, found, context.ensure_object(Invocation)))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test

@@ -43,6 +43,8 @@ class TestRun:
     """None if every case is to run."""
     earlier: "Resumed | None" = None
 
+    again: tuple[str, ...] = field(default=(), init=False)
+    """The paths that mean the same run; none means the agent's."""
     recorder: "Recorder | None" = field(default=None, init=False)
     terminated: bool = field(default=False, init=False)
     """Whether SIGTERM, not Ctrl-C, interrupted the run."""
@@ -199,7 +201,7 @@ class TestRun:
         complete = not report.interrupted and report.stopped is None
         if recorder is None or recorder.trouble is not None or complete or not report.ran:
             return
-        args = ["holodeck", "test", self.agent_config, "--resume", recorder.id]
+        args = ["holodeck", "test", *(self.again or (self.agent_config,)), "--resume", recorder.id]
         is_asked_for = report.stopped_by in {"fail_fast", "budget"}
         if report.stopped is not None and not is_asked_for:
             args.append("--retry-errors")

@@ -1,7 +1,8 @@
 """agent.yaml and config.yaml → models."""
 
 import logging
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,16 +51,18 @@ class ConfigLoader:
             self._environments[folder] = Environment.beside(folder)
         return self._environments[folder]
 
-    def load_agent_yaml(self, path: str | Path) -> Agent:
+    def load_agent_yaml(self, path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
         """The agent that a file (or the agent.yaml of a folder) describes.
 
+        It has the cases of the files in `suites` too, whether or not it names them itself.
         Raises FileNotFoundError, and ConfigError with a line per problem and its place.
         """
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)
         source = Source.read(file, shown(file))
-        gathered = gather(source, Files(file.absolute(), env.substitute))
+        also = [os.path.relpath(one, folder) for one in suites]
+        gathered = gather(source, Files(file.absolute(), env.substitute), also)
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
         places = Places(source, gathered.origins)
@@ -159,11 +162,13 @@ class ConfigLoader:
 
 
 def load_agent_with_config(
-    path: str | Path, cli_config: ExecutionConfig | None = None
+    path: str | Path,
+    cli_config: ExecutionConfig | None = None,
+    suites: Sequence[str | Path] = (),
 ) -> tuple[Agent, ExecutionConfig, ConfigLoader]:
     """The agent of a file, the settings of a run of it, and the loader that read both."""
     loader = ConfigLoader()
-    agent = loader.load_agent_yaml(path)
+    agent = loader.load_agent_yaml(path, suites)
     for warning in unknown_variables(loader.environment(agent.base_dir)):
         logger.warning("%s", warning)
     settings = loader.settings_of(agent, cli_config)

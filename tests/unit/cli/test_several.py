@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.cli.paths import found_in
+from holodeck.cli.paths import Subject, found_in
 from holodeck.errors import FileNotFoundError as MissingFileError
 
 BOT = """
@@ -118,11 +118,76 @@ def test_a_file_that_is_named_twice_is_one_and_hidden_folders_hold_none(fleet):
 
     found = found_in([f"{folder}/two/agent.yaml", folder])
 
-    names = [str(Path(one).relative_to(folder)) for one in found.agents]
+    names = [str(Path(one.path).relative_to(folder)) for one in found.subjects]
     assert names == ["two/agent.yaml", "one/agent.yaml"]
-    assert found_in([]).agents == ["agent.yaml"]
+    assert found_in([]).subjects == [Subject("agent.yaml")]
 
 
 def test_a_folder_without_an_agent_is_told(tmp_path):
     with pytest.raises(MissingFileError, match="neither the folder nor one in it has an agent"):
         found_in([str(tmp_path)])
+
+
+@pytest.fixture
+def suites(fleet):
+    """Two suites of the first agent, of which it names the first."""
+    folder = fleet / "agents" / "one"
+    with (folder / "agent.yaml").open("a") as file:
+        file.write("suites:\n- file: suites/named.yaml\n")
+    (folder / "suites").mkdir()
+    for name in ("named", "loose"):
+        cases = "".join(f"- {{name: {name} {n}, input: {n}, tags: [t{n}]}}\n" for n in "ab")
+        text = f"suite: {{name: {name} suite}}\ntest_cases:\n{cases}"
+        (folder / "suites" / f"{name}.yaml").write_text(text)
+    return folder / "suites"
+
+
+@pytest.mark.parametrize(("name", "total"), [("named", 3), ("loose", 5)])
+def test_a_file_of_a_suite_runs_it_on_the_agent_above(suites, name, total):
+    ran = run_cli("test", f"{name}.yaml", cwd=suites)
+
+    assert ran.code == 0
+    assert ran.stderr == f"Running 2 of {total} test cases: --suite '{name} suite'\n"
+    assert f"[Test 2/2] PASS {name} b" in ran.stdout
+
+
+def test_a_part_of_a_loose_suite_is_resumed_as_that_part(suites):
+    run_cli("test", "loose.yaml", "--tag", "tb", cwd=suites)
+
+    ran = run_cli("test", "loose.yaml", "--resume", cwd=suites)
+
+    assert ran.code == 0
+    assert "1 of 1 results are kept, 0 cases run" in ran.stderr
+
+
+def test_several_suites_of_an_agent_are_one_run(suites):
+    ran = run_cli("test", "loose.yaml", "named.yaml", "--list", cwd=suites)
+    other = run_cli("test", "loose.yaml", "--agent", "../../two/agent.yaml", cwd=suites)
+
+    assert "4 of 5 test cases" in ran.stdout
+    assert "loose.yaml:4:3" in ran.stdout
+    assert other.code == 2
+    assert "--allow-outside" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["loose.yaml", "--suite", "x"], "a file of a suite is all of that suite"),
+        (["../agent.yaml", "--agent", "../agent.yaml"], "no PATH is such a file"),
+    ],
+    ids=["suite", "agent"],
+)
+def test_options_that_do_not_go_with_files_of_suites_are_refused(suites, args, said):
+    ran = run_cli("test", *args, cwd=suites)
+
+    assert (ran.code, said in ran.stderr) == (2, True)
+
+
+def test_a_suite_without_an_agent_near_it_is_told(tmp_path):
+    (tmp_path / "lone.yaml").write_text("suite: {name: lone}\ntest_cases:\n- input: hi\n")
+
+    ran = run_cli("test", "lone.yaml", cwd=tmp_path)
+
+    assert ran.code == 2
+    assert "name the agent with --agent FILE" in ran.stderr

@@ -1,6 +1,6 @@
 """All test cases of an agent.yaml in one list: its own, those of data files, those of suites."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.config.cases.files import Files, in_words
 from holodeck.config.cases.parameters import expanded
 from holodeck.config.cases.sharing import moved, shared
-from holodeck.config.cases.suites import Suite, suites_of, validated
+from holodeck.config.cases.suites import Suite, suite_in, suites_of, validated
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.config.source import Source
@@ -37,8 +37,11 @@ class Gathered:
             self.origins.append(origin)
 
 
-def gather(source: Source, files: Files) -> Gathered:
-    """The values of an agent.yaml with the cases from everywhere. Raises ConfigError."""
+def gather(source: Source, files: Files, also: Sequence[str] = ()) -> Gathered:
+    """The values of an agent.yaml with the cases from everywhere. Raises ConfigError.
+
+    `also` are files of suites that it need not name itself, as seen from its folder.
+    """
     data = source.data(files.change)
     elsewhere = {key: data.pop(key, None) for key in _ELSEWHERE}
     named, suites = elsewhere.get("test_cases_file"), elsewhere.get("suites")
@@ -55,13 +58,24 @@ def gather(source: Source, files: Files) -> Gathered:
         )
         for case, at in files.cases(data_file, files.folder, origin):
             found.add(case, at)
-    if suites is not None:
-        for suite in _unique(suites_of(suites, Origin(source, ("suites",)), files)):
-            for case, at in suite.cases:
-                found.add(_of_suite(case, suite, files.folder, at), at)
+    for suite in _unique(_suites(suites, source, files, also)):
+        for case, at in suite.cases:
+            found.add(_of_suite(case, suite, files.folder, at), at)
     if own is not None or found.cases:
         data["test_cases"] = found.cases
     return found
+
+
+def _suites(written: Any, source: Source, files: Files, also: Sequence[str]) -> Iterator[Suite]:
+    read = set[str]()
+    if written is not None:
+        for suite in suites_of(written, Origin(source, ("suites",)), files):
+            read.add(suite.origin.source.name)
+            yield suite
+    for name in also:
+        suite = suite_in(name, Origin(source, ()), files)
+        if suite.origin.source.name not in read:
+            yield suite
 
 
 def _unique(suites: Iterator[Suite]) -> Iterator[Suite]:

@@ -52,6 +52,24 @@ def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
             yield from _of_files(suite.file, at.below("file"), files)
 
 
+def suite_in(name: str, origin: Origin, files: Files) -> Suite:
+    """The suite in a file, named as seen from the agent's folder. Raises ConfigError."""
+    path = files.find(name, files.folder, origin)
+    return _of_file(_source(path, files), path, files)
+
+
+def name_of_suite(path: Path) -> str:
+    """What the suite in a file is called. Raises ConfigError."""
+    source = Source.read(path, shown(path))
+    written = source.data().get("suite")
+    named = isinstance(written, dict) and written.get("name")
+    return str(named) if named else _stem(path)
+
+
+def _stem(path: Path) -> str:
+    return path.stem.removesuffix(".suite")
+
+
 def validated(model: type[M], written: Any, origin: Origin) -> M:
     """A suite's mapping without its cases, which are validated later. Raises ConfigError."""
     data = written
@@ -128,7 +146,7 @@ def _of_file(source: Source, path: Path, files: Files) -> Suite:
         raise ConfigError(origin.place, "wanted a mapping with 'suite' and 'test_cases'")
     held = validated(SuiteFile, written, origin)
     header = held.suite or SuiteHeader()
-    name = header.name or path.stem.removesuffix(".suite")
+    name = header.name or _stem(path)
     cases = _cases(held, written, origin, path.parent, files)
     for index, scenario in enumerate(held.scenarios or ()):
         at = origin.below("scenarios", index)
