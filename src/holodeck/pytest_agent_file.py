@@ -14,6 +14,7 @@ from holodeck.lib.conversation.setup import new_id
 from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
@@ -54,6 +55,8 @@ class AgentCase(pytest.Item):
 
     def runtest(self) -> None:
         executor = TestExecutor(str(self.path), agent_config=self._agent)
+        if self.config.getoption("holodeck_debug"):
+            executor.on_conversation = watching(debug=True)
         report = asyncio.run(executor.execute_tests())
         [result] = report.results
         if result.skipped_by == "skip":

@@ -64,8 +64,15 @@ def test_three():
 """
 )
 PYTEST = ("-m", "pytest", "-p", "no:deepeval", "-p", "no:asyncio", "-p", "no:cacheprovider",
-          "-p", "no:holodeck", "-p", "holodeck.pytest_plugin", "test_it.py")  # fmt: skip
+          "-p", "no:holodeck", "-p", "holodeck.pytest_plugin")  # fmt: skip
 ASKED = "User> "
+BOT = """
+class Bot:
+    def run(self, message):
+        return {"response": f"heard {message}", "tool_calls": [
+            {"name": "look", "arguments": {"for": message}, "result": "nothing"}]}
+"""
+VERDICT = {"c1": {"reasoning": "it looked", "status": "passed"}, "decision": "verdict"}
 
 
 @pytest.fixture
@@ -120,7 +127,7 @@ def test_who_has_enough_interrupts_the_program_and_gets_the_terminal_back(talk, 
 
 
 def test_pytest_debugs_every_scenario_though_it_captures(talk):
-    with talk(*PYTEST, "--holodeck-debug") as run:
+    with talk(*PYTEST, "test_it.py", "--holodeck-debug") as run:
         type_each(run, "mine\n", "/pass\n", "all mine\n", "/fail too slow\n", "/quit\n")
         ran = run.finish()
 
@@ -132,8 +139,101 @@ def test_pytest_debugs_every_scenario_though_it_captures(talk):
 
 
 def test_pytest_debugs_only_one_test_at_a_time(talk):
-    with talk(*PYTEST, "--holodeck-debug", "-n", "2") as run:
+    with talk(*PYTEST, "test_it.py", "--holodeck-debug", "-n", "2") as run:
         ran = run.finish()
 
     assert ran.code == 4
     assert "--holodeck-debug: one test at a time; leave out -n" in ran.screen
+
+
+@pytest.fixture
+def simulated(agent_dir):
+    """A folder with a simulated case, whose judge and user the server plays."""
+    agent_dir.write("bot.py", BOT)
+    agent_dir.write_agent(
+        backend="bot:Bot",
+        model=None,
+        instructions=None,
+        evaluations={"model": agent_dir.model()},
+        execution={"parallel_test_cases": 4},
+        test_cases=[
+            {
+                "name": "hungry",
+                "simulate": {"situation": "wants a recipe"},
+                "criteria": ["Looks before it answers"],
+                "min_turns": 3,
+            }
+        ],
+    )
+    line = json.dumps({"message": "dinner?", "done": False})
+    agent_dir.server.when("what the user writes next", line)
+    agent_dir.server.when("# Criteria", json.dumps(VERDICT))
+    return agent_dir
+
+
+def test_the_command_lets_a_person_speak_too(simulated):
+    args = ("-m", "holodeck", "test", "--debug", "-o", "r.json")
+    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+        type_each(run, "\n", "no meat\n", "/judge\n")
+        ran = run.finish()
+
+    assert ran.code == 0
+    assert 'Agent calls look: {"for": "no meat"}' in ran.screen
+    assert "Judge, passed: Looks before it answers: it looked" in ran.screen
+    [result] = json.loads((simulated.path / "r.json").read_text())["results"]
+    assert [turn["input"] for turn in result["turns"]] == ["dinner?", "no meat"]
+
+
+def test_pytest_debugs_the_cases_of_an_agent(simulated):
+    args = (*PYTEST, "agent.yaml", "--holodeck-debug")
+    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+        type_each(run, "no meat\n", "/fail too dull\n")
+        ran = run.finish()
+
+    assert ran.code == 1
+    assert "Agent: heard no meat" in ran.screen
+    assert "too dull" in ran.screen
+
+
+def test_quitting_the_command_is_an_interruption(simulated):
+    args = ("-m", "holodeck", "test", "--debug")
+    with start_python_in_pty(*args, cwd=simulated.path) as run:
+        type_each(run, "\n", "/quit\n")
+        ran = run.finish(timeout=10)
+
+    assert ran.code == 130
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ([], "--debug needs a person at a terminal, and stdin is none"),
+        (["--parallel", "2"], "--debug plays one case at a time; leave --parallel out"),
+        (["--list"], "--list runs nothing; leave out --debug"),
+    ],
+    ids=["no terminal", "parallel", "list"],
+)
+def test_the_command_refuses_to_debug_where_nobody_can_be_asked(simulated, args, told):
+    ran = simulated.run("test", "--debug", *args)
+
+    assert ran.code == 2
+    assert told in " ".join(ran.stderr.split())
+    assert simulated.server.requests == []
+
+
+def test_a_run_that_would_never_ask_is_refused(simulated):
+    simulated.write_agent(backend="bot:Bot", model=None, instructions=None)
+    args = ("-m", "holodeck", "test", "--debug")
+    with start_python_in_pty(*args, cwd=simulated.path, cols=100) as run:
+        ran = run.finish()
+
+    assert ran.code == 2
+    assert "no case that is to run has a simulated user to speak for" in ran.screen
+
+
+def test_verbose_shows_the_conversation_on_stderr(simulated):
+    ran = simulated.run("test", "-v")
+
+    assert ran.stderr.count("User: dinner?") == 3
+    assert 'Agent calls look: {"for": "dinner?"}' in ran.stderr
+    assert "User: dinner?" not in simulated.run("test").stderr

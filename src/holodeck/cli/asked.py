@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from holodeck.cli.debugging import check_debug, debugged
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.loading import check_before_run, read
 from holodeck.cli.looking import Look, listing, planned
@@ -39,6 +40,8 @@ class Asked:
     """The run to resume; None for a new one."""
     retry_errors: bool = False
     force: bool = False
+    debug: bool = False
+    """Whether a person speaks for simulated users."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Loaded:
 
 def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     """The agent in a file. Raises ConfigError for what can be known to be wrong with it."""
+    if asked.debug:
+        check_debug(asked.settings)
     agent, settings = read(subject, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
@@ -102,7 +107,9 @@ def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
     earlier = None
     if before is not None:
         earlier = resumed(agent, before, retry_errors=asked.retry_errors, force=asked.force)
-    run = TestRun(one.path, agent, one.settings, asked.targets, invocation, selection, earlier)
+    settings = debugged(agent, one.settings) if asked.debug else one.settings
+    run = TestRun(one.path, agent, settings, asked.targets, invocation, selection, earlier)
+    run.debug = asked.debug
     run.again = one.subject.args
     code = run.to_exit_code()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from holodeck.cli.debugging import debug_option
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import look_of, looking_options
 from holodeck.cli.outside import outside_option
@@ -51,6 +52,7 @@ from holodeck.config.flags import cli_config, cli_options
 @click.option(
     "--force", is_flag=True, help="With --resume: accept changes; what they touch runs again."
 )
+@debug_option
 @outside_option
 @cli_options()
 @click.pass_context
@@ -82,7 +84,8 @@ def test(
 
     if resume is None and (retry_errors or force):
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
-    look = look_of(options, {"--output": outputs, "--resume": resume})
+    only_runs = {"--output": outputs, "--resume": resume, "--debug": options["debug"]}
+    look = look_of(options, only_runs)
     request = request_of(options)
     if resume is not None and (request.last_failed or request.new or request.failed_first):
         raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
@@ -95,6 +98,7 @@ def test(
         resume=resume,
         retry_errors=retry_errors,
         force=force,
+        debug=options["debug"],
     )
     found = found_in(paths, options["agent"])
     context.exit(answer_all(asked, found, context.ensure_object(Invocation)))

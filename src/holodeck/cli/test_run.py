@@ -42,6 +42,8 @@ class TestRun:
     selection: "Selection | None" = None
     """None if every case is to run."""
     earlier: "Resumed | None" = None
+    debug: bool = False
+    """Whether a person speaks for simulated users."""
 
     again: tuple[str, ...] = field(default=(), init=False)
     """The paths that mean the same run; none means the agent's."""
@@ -112,9 +114,9 @@ class TestRun:
         traces = initialize_observability(
             observed, self.agent.name, self.invocation.redactor.redact
         )
-        live = LiveLine(
-            progress.get_live_line, progress.get_heartbeat_line, enabled=not progress.quiet
-        )
+        # A line that keeps changing, or a word on how long it takes, would only disturb a person.
+        is_live = not progress.quiet and not self.debug
+        live = LiveLine(progress.get_live_line, progress.get_heartbeat_line, enabled=is_live)
         self._connect(executor, progress, live)
 
         def stopping(received: signal.Signals) -> None:
@@ -146,6 +148,10 @@ class TestRun:
             if line:
                 live.write("\n".join([line, *progress.get_reason_lines()]))
 
+        if self.debug or (progress.verbose and not progress.quiet):
+            from holodeck.lib.test_runner.watching import watching
+
+            executor.on_conversation = watching(redactor.redact, debug=self.debug)
         executor.on_test_start = started
         executor.on_result = finished
 

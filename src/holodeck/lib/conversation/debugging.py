@@ -22,6 +22,8 @@ COMMANDS = (
     "/judge (the verdict now), /pass [reason], /fail [reason], /quit; write //… for a text that"
     " begins with /"
 )
+BY_HAND = "by_hand"
+"""Why a case has ended that a person ended."""
 HAS_QUIT = "the person debugging it has quit"
 LOOK_AGAIN_S = 0.1
 _debugged: ContextVar[str | None] = ContextVar("holodeck_debugged_case", default=None)
@@ -130,14 +132,18 @@ async def _commanded(line: str, talk: Talk) -> ScenarioResult:
         raise _Unclear(f"{command} stands alone; you wrote {reason!r} after it")
     match command:
         case "/pass":
-            return await talk.succeed(reason or "passed by the person debugging it")
+            return _by_hand(await talk.succeed(reason or "passed by the person debugging it"))
         case "/fail":
-            return await talk.fail(reason or "failed by the person debugging it")
+            return _by_hand(await talk.fail(reason or "failed by the person debugging it"))
         case "/judge":
             return await _judged(talk)
         case "/quit":
             raise KeyboardInterrupt(HAS_QUIT)
     raise _Unclear(f"{command} is no command; there are {COMMANDS}")
+
+
+def _by_hand(result: ScenarioResult) -> ScenarioResult:
+    return result.model_copy(update={"reason_code": BY_HAND})
 
 
 async def _judged(talk: Talk) -> ScenarioResult:

@@ -35,17 +35,25 @@ class ConversationLines:
 
     Args:
         is_named: Whether the name stands there even if it is the only one.
+        has_end: Whether the end is told; not where more than the conversation decides.
         clean: What hides secrets.
     """
 
     def __init__(
-        self, *, is_named: bool = False, clean: Callable[[str], str] | None = None
+        self,
+        *,
+        is_named: bool = False,
+        has_end: bool = True,
+        clean: Callable[[str], str] | None = None,
     ) -> None:
         self._is_named = is_named
+        self._has_end = has_end
         self._clean = Redactor().redact if clean is None else clean
 
     def __call__(self, event: Event) -> None:
         is_named = self._is_named or _is_one_of_several(event)
+        if isinstance(event, RunFinished) and not self._has_end:
+            return
         said = [Said(self._clean(one.who), self._clean(one.text), one.colour, one.is_data)
                 for one in _said_in(event)]  # fmt: skip
         name = self._clean(event.scenario_id) if is_named else ""

@@ -25,6 +25,8 @@ from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of, in_words
 from holodeck.lib.test_runner.verdict import together, verdict
+from holodeck.lib.test_runner.watching import OnConversation
+from holodeck.lib.test_runner.written_talk import WrittenTalk
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 
@@ -47,6 +49,8 @@ class CaseRun:
     """Seconds for the whole case, files and metrics included; None for no limit."""
     play: Play | None = None
     """What is played where the user is simulated; None where what they say is written."""
+    on_conversation: OnConversation | None = None
+    """Told of the conversation before it begins."""
 
     runs: list[TurnRun] = field(default_factory=list)
     """The turns so far; a case of one input is one."""
@@ -105,7 +109,9 @@ class CaseRun:
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
-                self.came_to = await self.play.run(AgentParty(session, self._take_turn))
+                self.came_to = await self.play.run(
+                    AgentParty(session, self._take_turn), self.on_conversation
+                )
             await self._grade_play()
         elif self.case.turns is not None:
             await self._converse(self.case.turns)
@@ -122,9 +128,13 @@ class CaseRun:
 
     async def _converse(self, turns: list[TurnModel]) -> None:
         """Say one turn after the other in one session; the first that breaks ends it."""
-        async with self._session() as session:
+        talk = WrittenTalk(self.case)
+        if self.on_conversation is not None:
+            self.on_conversation(talk)
+        async with self._session() as session, talk.under_way():
             for turn in turns:
-                await self._take_turn(turn, session.send)
+                talk.says(turn)
+                talk.answered(await self._take_turn(turn, session.send))
                 if self.errors:
                     return
 
@@ -157,7 +167,7 @@ class CaseRun:
 
     async def _grade_play(self) -> None:
         """Grade a simulated conversation; what broke off is not graded."""
-        if self.errors or Outcome.METRIC_ERROR in self.came_to.outcomes:
+        if self.errors or not self.runs or Outcome.METRIC_ERROR in self.came_to.outcomes:
             return
         self.turns = [played_turn(run.result()) for run in self.runs]
         await self._grade_whole()

@@ -36,6 +36,7 @@ from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.lib.test_runner.tries import Ran, tried
+from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
@@ -80,6 +81,7 @@ class TestExecutor:
             run again.
         selection: What was chosen of the cases in the file, for the report; None if all run.
         on_result: Called with place and result before anything else learns of the result.
+        on_conversation: Called with each conversation before it begins.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -131,6 +133,7 @@ class TestExecutor:
         self.carried_over: Mapping[int, TestResult] = {}
         self.selection: Selection | None = None
         self.on_result: Callable[[int, TestResult], None] | None = None
+        self.on_conversation: OnConversation | None = None
         self._results: dict[int, TestResult] = {}
         self._slots = asyncio.Semaphore(1)
         self._waits = RetryConfig(base_delay=self.config.retry_delay or 0)
@@ -320,6 +323,7 @@ class TestExecutor:
             agent_name=self.agent_config.name,
             time_limit_s=self.config.case_timeout,
             play=self._stage.play_of(index),
+            on_conversation=self.on_conversation,
         )
         result = await run.result()
         return Ran(result, run.failure_in(result), run.is_hopeless)

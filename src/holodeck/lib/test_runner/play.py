@@ -5,6 +5,7 @@ import traceback
 from dataclasses import dataclass
 
 from holodeck.lib.chat.model import ChatModel
+from holodeck.lib.conversation.debugging import BY_HAND
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
@@ -13,6 +14,7 @@ from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.criteria import CaseCriteria, Conclusion, judge_broke
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import in_words
+from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.conversation import Simulation
 from holodeck.models.conversation_result import ConversationEnd, ModelCost
 from holodeck.models.test_case import TestCaseModel
@@ -41,11 +43,15 @@ class Play:
     simulator: ChatModel
     criteria: CaseCriteria | None
 
-    async def run(self, agent: AgentParty) -> Conclusion:
+    async def run(
+        self, agent: AgentParty, on_conversation: OnConversation | None = None
+    ) -> Conclusion:
         """Hold the conversation; what breaks it is how it ended."""
         limits = Limits(self.case.max_turns, self.case.min_turns)
         parties = self._parties(agent)
         talk = ScriptRun(self.case.name or "case", self.case.about, parties, None, limits)
+        if on_conversation is not None:
+            on_conversation(talk)
         try:
             result = await talk.run()
             ending = self._ending(result, agent)
@@ -67,6 +73,8 @@ class Play:
         return [user, agent, *([] if self.criteria is None else [self.criteria.party])]
 
     def _ending(self, result: ScenarioResult, agent: AgentParty) -> ConversationEnd:
+        if result.reason_code == BY_HAND:
+            return ConversationEnd(code=BY_HAND, reasoning=result.reasoning, passed=result.success)
         if not agent.turns:
             return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
         if result.criteria:

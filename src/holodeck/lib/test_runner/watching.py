@@ -1,0 +1,28 @@
+"""Following the conversations of a run as they happen, and taking part in them."""
+
+from collections.abc import Callable
+
+from holodeck.lib.conversation.debugging import Debugger
+from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.shown import ConversationLines
+from holodeck.lib.test_runner.written_talk import WrittenTalk
+
+OnConversation = Callable[[ScriptRun | WrittenTalk], None]
+"""Told of a conversation before it begins."""
+
+
+def watching(clean: Callable[[str], str] | None = None, *, debug: bool = False) -> OnConversation:
+    """Shows every conversation on stderr.
+
+    Args:
+        clean: What hides secrets; None for what knows none by name.
+        debug: Whether a person at the terminal may speak for a user whose turns are not written.
+    """
+    debugger = Debugger() if debug else None
+
+    def attend(talk: ScriptRun | WrittenTalk) -> None:
+        talk.events.subscribe(ConversationLines(has_end=False, clean=clean))
+        if isinstance(talk, ScriptRun):
+            talk.debugger = debugger
+
+    return attend

@@ -1,0 +1,69 @@
+"""A conversation whose turns are written, told as it happens, as one that is played is."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holodeck.lib.conversation.listening import EventStream, MessageAdded, RunFinished, RunStarted
+from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.setup import BATCH_RUN_ID, new_id
+from holodeck.lib.conversation.types import ScenarioResult
+from holodeck.lib.test_runner.transcripts import answer_of
+from holodeck.lib.test_runner.turn_run import TurnRun
+from holodeck.lib.threads import in_thread
+from holodeck.models.test_case import TestCaseModel, TurnModel
+
+
+class WrittenTalk:
+    """Tells of a conversation to those who have subscribed; free where nobody has."""
+
+    def __init__(self, case: TestCaseModel) -> None:
+        self.events = EventStream()
+        self._outbox = self.events.outbox()
+        self._case = case
+        self._turn = 0
+        self._told = 0
+        self._ids: dict[str, Any] = {
+            "batch_run_id": BATCH_RUN_ID,
+            "scenario_run_id": new_id("scenariorun"),
+            "scenario_id": case.name or "case",
+            "scenario_set_id": case.suite or "default",
+        }
+
+    @asynccontextmanager
+    async def under_way(self) -> AsyncIterator[None]:
+        """The time of the conversation; those who listen have heard all of it at its end."""
+        self._outbox = self.events.outbox()
+        if self._outbox.is_idle:
+            yield
+            return
+        name = self._ids["scenario_id"]
+        started = RunStarted(
+            name=name, description=self._case.said, thread_id=new_id("thread"), **self._ids
+        )
+        self._outbox.put(started)
+        try:
+            yield
+            await in_thread(self._outbox.catch_up)
+        finally:
+            over = ScenarioResult(success=True, messages=[])
+            self._outbox.put(RunFinished(status="SUCCESS", result=over, **self._ids))
+            self._outbox.close()
+
+    def says(self, turn: TurnModel) -> None:
+        """Tell what the user says now."""
+        self._tell({"role": "user", "content": turn.input})
+
+    def answered(self, run: TurnRun) -> None:
+        """Tell what the agent has done and said."""
+        self._turn += 1
+        if not self._outbox.is_idle and not run.errors:
+            for message in answer_of(run.result(), self._turn):
+                self._tell(message)
+
+    def _tell(self, message: Message) -> None:
+        if self._outbox.is_idle:
+            return
+        said = MessageAdded(index=self._told, message=message, turn=self._turn, **self._ids)
+        self._outbox.put(said)
+        self._told += 1

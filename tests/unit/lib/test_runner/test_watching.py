@@ -1,0 +1,123 @@
+"""Played conversations of an agent.yaml are shown, and a person may take part in them."""
+
+import asyncio
+import io
+import json
+from contextlib import redirect_stderr
+
+import pytest
+
+from fakes import ScriptedBackend
+from holodeck.errors import BackendSessionError
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.conversation.debugging import Debugger
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.lib.test_runner.watching import watching
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_result import Outcome
+
+CASE = {"name": "hungry", "simulate": {"situation": "wants a recipe"}, "criteria": ["is kind"]}
+JUDGED = {"c1": {"reasoning": "seen", "status": "passed"}, "decision": "verdict"}
+
+
+@pytest.fixture
+def play(tmp_path, fake_openai):
+    """The result of the case, what was shown of it, and what the agent was sent."""
+    model = {"provider": "openai", "name": "m", "endpoint": fake_openai.url, "api_key": "k"}
+    fields = {"name": "cook", "backend": "bot:Bot", "evaluations": {"model": model}}
+    fake_openai.when("what the user writes next", json.dumps({"message": "hi", "done": False}))
+    fake_openai.when("# Criteria", json.dumps(JUDGED))
+
+    async def run(on_conversation, case=CASE, backend=None, **limits):
+        agent = Agent.model_validate(fields | {"test_cases": [case]})
+        backend, stream = backend or ScriptedBackend(), io.StringIO()
+        executor = TestExecutor(
+            str(tmp_path / "agent.yaml"),
+            agent_config=agent,
+            resolved_execution_config=ExecutionConfig(
+                parallel_test_cases=1, file_timeout=10, **limits
+            ),
+            backend=backend,
+        )
+        executor.on_conversation = on_conversation
+        with redirect_stderr(stream):
+            report = await executor.execute_tests()
+        return report.results[0], stream.getvalue(), backend.messages
+
+    return run
+
+
+def debugged(*lines, takes=0.0):
+    """A person who types these lines, and takes so many seconds for each."""
+    left = list(lines)
+
+    async def ask(prompt):
+        await asyncio.sleep(takes)
+        return left.pop(0)
+
+    def attend(talk):
+        talk.debugger = Debugger(ask)
+
+    return attend
+
+
+async def test_the_conversation_is_shown_without_secrets(play):
+    _, shown, _ = await play(watching(lambda text: text.replace("kind", "***")))
+
+    lines = [line for line in shown.splitlines() if line]
+    assert lines[:2] == ["Scenario: hungry", "User: hi"]
+    assert lines[2].startswith("Agent: ")
+    assert lines[3:] == ["Judge, passed: is ***: seen"]
+
+
+async def test_a_person_speaks_for_the_simulated_user(play):
+    result, _, heard = await play(debugged("no meat, please"))
+
+    assert heard == ["no meat, please"]
+    assert result.turns[0].input == "no meat, please"
+    assert result.outcome is Outcome.PASSED
+
+
+@pytest.mark.parametrize(
+    ("lines", "outcome"),
+    [
+        (["/pass"], Outcome.PASSED),
+        (["/fail too dull"], Outcome.FAILED),
+    ],
+    ids=["pass", "fail"],
+)
+async def test_a_person_ends_the_case_even_before_it_began(play, lines, outcome):
+    result, _, heard = await play(debugged(*lines))
+
+    assert heard == []
+    assert result.outcome is outcome
+    assert result.ending.code == "by_hand"
+    assert result.passed or "too dull" in "\n".join(result.reasons())
+
+
+async def test_the_time_of_the_case_stands_still_while_a_person_thinks(play):
+    result, _, _ = await play(debugged("hello", takes=0.6), case_timeout=0.5)
+
+    assert result.outcome is Outcome.PASSED
+
+
+async def test_written_turns_are_shown_until_one_of_them_breaks(play):
+    case = {"name": "two", "turns": [{"input": "hi"}, {"input": "bye"}, {"input": "never"}]}
+    found = ExecutionResult(
+        response="done",
+        tool_calls=[{"name": "look", "arguments": {"q": 1}, "call_id": "a"}],
+        tool_results=[{"call_id": "a", "name": "look", "result": "nothing"}],
+    )
+    backend = ScriptedBackend({"hi": found, "bye": BackendSessionError("gone")})
+    result, shown, _ = await play(watching(), case, backend)
+
+    assert result.outcome is Outcome.AGENT_ERROR
+    assert [line for line in shown.splitlines() if line] == [
+        "Scenario: two",
+        "User: hi",
+        'Agent calls look: {"q": 1}',
+        "Result of look: nothing",
+        "Agent: done",
+        "User: bye",
+    ]
