@@ -62,6 +62,7 @@ def _refuse_what_is_for_one(asked: Asked, count: int) -> None:
     for flag, is_given in (
         ("--output", bool(asked.targets)),
         ("--resume", asked.resume is not None),
+        ("--debug", asked.debug),
         ("--dry-run --json", asked.look == "plan" and asked.as_json),
     ):
         if is_given:

@@ -1,13 +1,20 @@
 """Running what blocks beside the event loop, and telling who was cancelled."""
 
 import asyncio
+import atexit
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
+
+PARTING_S = 0.5
+"""How long the end of the program waits for threads that are about to end."""
+_leaving: set[threading.Thread] = set()
+_lock = threading.Lock()
 
 
 async def in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
@@ -53,6 +60,25 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
         raise failure
 
     return fail
+
+
+def see_off(thread: threading.Thread) -> None:
+    """Let a daemon thread that is about to end do so before Python ends, but not for long.
+
+    Python ends with the daemon threads in the middle of what they do, and crashes if that is inside
+    of some libraries.
+    """
+    with _lock:
+        if not _leaving:
+            atexit.register(_wait_for_leaving)
+        _leaving.difference_update([one for one in _leaving if not one.is_alive()])
+        _leaving.add(thread)
+
+
+def _wait_for_leaving() -> None:
+    ends = time.monotonic() + PARTING_S
+    for thread in [*_leaving]:
+        thread.join(max(0.0, ends - time.monotonic()))
 
 
 def is_cancelled() -> bool:

@@ -10,6 +10,7 @@ from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.threads import see_off
 
 GRACE_S = 0.1
 """So much later than a limit, a run is left behind that its own loop could not stop."""
@@ -45,11 +46,12 @@ class _Beside:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_left = False
         context = contextvars.copy_context()
-        threading.Thread(
+        self._thread = threading.Thread(
             target=lambda: context.run(asyncio.run, self._main()),
             name="holodeck-scenario",
             daemon=True,
-        ).start()
+        )
+        self._thread.start()
 
     async def result(self) -> ScenarioResult:
         """The result, or that of a run that cannot be stopped in time."""
@@ -69,6 +71,7 @@ class _Beside:
         self._is_left = True
         if not self._outcome.done():
             self._outcome.cancel()
+            see_off(self._thread)
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):  # the loop is closed: the run is over
                 self._loop.call_soon_threadsafe(self._task.cancel)

@@ -9,6 +9,7 @@ from time import monotonic, time
 
 from holodeck.lib.conversation.roles import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
+from holodeck.lib.threads import see_off
 
 logger = logging.getLogger(__name__)
 
@@ -116,6 +117,7 @@ class Outbox:
         """Let no more events follow; gives the threads that still deliver."""
         for mailer in self._mailers:
             mailer.events.put(None)
+            see_off(mailer.thread)
         return [mailer.thread for mailer in self._mailers]
 
 
