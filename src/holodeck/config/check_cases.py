@@ -50,6 +50,8 @@ def check_case(
         _check_inputs(inputs, turn.scorers or [], turn, (*place, "scorers"), findings)
         enabled = [metric for metric in metrics_of_turn(turn) if metric.enabled]
         _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
+    if case.context is not None:
+        _check_context(agent, (*path, "context"), findings)
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(agent, (*path, "turns"), findings)
     if case.simulate is not None and case.max_turns != 1:
@@ -62,6 +64,17 @@ def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Find
         findings.error((*path, "criteria"), NO_JUDGE)
     if case.simulate is not None and agent.simulator_of(case) is None:
         findings.error((*path, "simulate"), NO_SIMULATOR)
+
+
+def _check_context(agent: Agent, path: Path_, findings: Findings) -> None:
+    """A context that goes nowhere changes nothing, whatever its author thinks."""
+    backend = agent.backend
+    if not agent.brings_its_own_model:
+        findings.error(path, "the built-in agent takes no context; only a 'backend' of yours may")
+    elif isinstance(backend, HttpBackendConfig) and not mentions(backend.request, "context"):
+        findings.error(
+            path, "the request has no place for the context; write '{context}' in backend.request"
+        )
 
 
 def _is_checked_in_a_turn(case: TestCaseModel) -> bool:

@@ -66,7 +66,8 @@ class HttpBackendConfig(Model):
     """Headers of each request; their values are never shown."""
     request: dict[str, Json] = {"input": "{input}"}
     """The JSON body. In its strings `{input}` becomes the user's input and `{conversation_id}` an
-    id of the conversation; a string `{messages}` becomes the list of everything said so far."""
+    id of the conversation; a string `{messages}` becomes the list of everything said so far,
+    and a string `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
     """Where the answer's parts are found."""
 

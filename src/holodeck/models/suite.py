@@ -61,6 +61,8 @@ class SuiteHeader(Model):
     """Tags that every case has besides its own."""
     config: SuiteConfig = SuiteConfig()
     """How its cases are run."""
+    context: dict[NonBlank, Json] = {}
+    """What the agent is told in each of its cases; a case's own keys win."""
 
 
 class SuiteEntry(SuiteHeader):

@@ -189,6 +189,8 @@ class TestCaseModel(TurnModel, NamedModel):
     """The share of repetitions that must pass, instead of `min_pass`."""
     stop_early: bool | None = None
     """Whether no repetition begins once the verdict is known; unset: it does not."""
+    context: dict[NonBlank, Json] | None = None
+    """What the agent is told besides the input (a user's id, say); each try gets a copy."""
     skip: NonBlank | None = None
     """Why the case is not run; it is listed as skipped."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None

@@ -46,7 +46,7 @@ class Agent:
             return
         if not isinstance(context, Mapping):
             raise ConfigError("context", f"found {type(context).__name__}; wanted a mapping")
-        if self._entry is None or self._entry.context == "left out":
+        if self._entry is None or _takes_none(self._entry):
             raise ConfigError("context", f"the agent takes none; name {SHAPES}")
 
     async def answer(self, message: str, context: Context | None, limit_s: float) -> AgentResult:
@@ -80,6 +80,8 @@ def in_words(error: BackendError) -> str:
 
 
 def _call(entry: Entry, message: str, context: Context | None) -> Callable[[], Any]:
+    if entry.case_context is not None:
+        return partial(entry.function, message, **{entry.case_context: context})
     if entry.context == "left out":
         return partial(entry.function, message)
     if entry.context == "second":
@@ -87,11 +89,15 @@ def _call(entry: Entry, message: str, context: Context | None) -> Callable[[], A
     return partial(entry.function, message, context=context)
 
 
+def _takes_none(entry: Entry) -> bool:
+    return entry.context == "left out" and entry.case_context is None
+
+
 def _entry_of(adapter: object) -> Entry:
     """How it is asked; one that takes any keyword gets the context by name."""
     entry = entry_of(adapter, WHERE)
     kinds = {one.kind for one in inspect.signature(entry.function).parameters.values()}
-    takes_all = entry.context == "left out" and inspect.Parameter.VAR_KEYWORD in kinds
+    takes_all = _takes_none(entry) and inspect.Parameter.VAR_KEYWORD in kinds
     return replace(entry, context="by name") if takes_all else entry
 
 

@@ -223,3 +223,29 @@ def test_suites_may_lie_outside_if_the_command_line_says_so(folder):
         agent = load(folder, "suites: [{file: ../outside/a.yaml}]")
 
     assert len(agent.test_cases) == 2
+
+
+def test_the_context_of_a_suite_stands_under_that_of_its_cases(folder):
+    agent = load(
+        folder,
+        """\
+        suites:
+          - name: s
+            context: {user: kim, plan: free}
+            test_cases:
+              - {input: a}
+              - {input: b, context: {plan: paid}}
+        """,
+    )
+
+    found = [case.context for case in agent.test_cases]
+    assert found == [{"user": "kim", "plan": "free"}, {"user": "kim", "plan": "paid"}]
+
+
+def test_a_context_that_the_backend_cannot_take_is_found(folder):
+    agent = load(folder, "test_cases: [{input: a, context: {user: kim}}]")
+
+    [one] = [found for found in check(agent) if found.path == "test_cases[0].context"]
+
+    assert one.severity == "error"
+    assert "the built-in agent takes no context" in one.message

@@ -23,7 +23,15 @@ def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Orig
         tags = list(dict.fromkeys([*header.tags, *tags]))
     settings = _settings(header.config)
     own = {key: value for key, value in case.items() if value is not None or key not in settings}
-    return {**settings, **own, "suite": name, "tags": tags}
+    return {**settings, **own, **_context(case, header), "suite": name, "tags": tags}
+
+
+def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
+    """The suite's context under the case's; nothing where the case's is none."""
+    own = case.get("context")
+    if not header.context or not isinstance(own, dict | None):
+        return {}
+    return {"context": {**header.context, **(own or {})}}
 
 
 def _settings(config: SuiteConfig) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holodeck.errors import BackendInitError, BackendSessionError, HoloDeckError
+from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
 from holodeck.lib.backends.calls import in_words, limited
+from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
 from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, outcome, release
 from holodeck.lib.chat.limits import limits_of
 from holodeck.lib.registry import load_attribute
@@ -60,20 +61,43 @@ class CallableBackend:
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
         """The answer to one message. Raises BackendError."""
-        await self.initialize()
-        if isinstance(self._agent, AgentBackend):
-            return await limited(partial(self._agent.invoke_once, message, context), self._timeout)
-        return await limited(partial(self._ask_once, message, context or ()), self._timeout)
+        return await self.ask(message, context or ())
 
     async def create_session(self) -> AgentSession:
         """A conversation; it passes on what was said as context. Raises BackendError."""
+        return await self.open()
+
+    def in_context(self, context: CaseContext) -> AgentBackend:
+        """The same for a case with a context. Raises ConfigError for an agent that takes none."""
+        agent = self._agent
+        if isinstance(agent, AgentBackend):
+            takes_it = isinstance(agent, TakesContext)
+        else:
+            made = agent if self._spare is None else self._spare
+            takes_it = inspect.isclass(made) or entry_of(made, WHERE).case_context is not None
+        if self._is_ready and not takes_it:
+            raise ConfigError(WHERE, NO_PLACE)
+        return _InContext(self, context)
+
+    async def ask(
+        self, message: str, context: Sequence[Message], of_case: CaseContext | None = None
+    ) -> ExecutionResult:
+        """The answer to one message of a case that may have a context. Raises BackendError."""
         await self.initialize()
         if isinstance(self._agent, AgentBackend):
-            return LimitedSession(
-                await limited(self._agent.create_session, self._timeout), self._timeout
-            )
+            once = _told(self._agent, of_case).invoke_once
+            return await limited(partial(once, message, context), self._timeout)
+        return await limited(partial(self._ask_once, message, context, of_case), self._timeout)
+
+    async def open(self, of_case: CaseContext | None = None) -> AgentSession:
+        """A conversation of a case that may have a context. Raises BackendError."""
+        await self.initialize()
+        if isinstance(self._agent, AgentBackend):
+            session = await limited(_told(self._agent, of_case).create_session, self._timeout)
+            return LimitedSession(session, self._timeout)
         agent = await limited(self._opened, self._timeout)
-        return CallableSession(agent, self._timeout, owns_agent=inspect.isclass(self._agent))
+        owns = inspect.isclass(self._agent)
+        return CallableSession(agent, self._timeout, owns_agent=owns, of_case=of_case)
 
     async def teardown(self) -> None:
         """Close what was made; the next call makes it anew."""
@@ -111,20 +135,59 @@ class CallableBackend:
         spare, self._spare = self._spare, None
         return spare if spare is not None else await outcome(self._agent, self._agent)
 
-    async def _ask_once(self, message: str, context: Sequence[Message]) -> ExecutionResult:
+    async def _ask_once(
+        self, message: str, context: Sequence[Message], of_case: CaseContext | None
+    ) -> ExecutionResult:
         agent = await self._opened()
         try:
-            return await entry_of(agent, WHERE).answer(message, context)
+            return await entry_of(agent, WHERE).answer(message, context, of_case)
         finally:
             if inspect.isclass(self._agent):
                 await release(agent)
 
 
+def _told(agent: AgentBackend, context: CaseContext | None) -> AgentBackend:
+    return agent if context is None else in_context(agent, context, WHERE)
+
+
+class _InContext:
+    """A backend for one case, whose context it passes on."""
+
+    def __init__(self, backend: CallableBackend, context: CaseContext) -> None:
+        self._backend = backend
+        self._context = context
+
+    async def initialize(self) -> None:
+        """Make the backend ready."""
+        await self._backend.initialize()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        """The answer to one message. Raises BackendError."""
+        return await self._backend.ask(message, context or (), self._context)
+
+    async def create_session(self) -> AgentSession:
+        """A conversation. Raises BackendError."""
+        return await self._backend.open(self._context)
+
+    async def teardown(self) -> None:
+        """Nothing: the backend serves other cases too."""
+
+
 class CallableSession:
     """A conversation whose history is passed to the agent as context."""
 
-    def __init__(self, agent: Any, timeout: float | None, *, owns_agent: bool) -> None:
+    def __init__(
+        self,
+        agent: Any,
+        timeout: float | None,
+        *,
+        owns_agent: bool,
+        of_case: CaseContext | None = None,
+    ) -> None:
         self._agent = agent
+        self._of_case = of_case
         self._entry: Entry = entry_of(agent, WHERE)
         self._timeout = timeout
         self._owns_agent = owns_agent
@@ -136,7 +199,8 @@ class CallableSession:
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         result = await limited(
-            partial(self._entry.answer, message, tuple(self._history)), self._timeout
+            partial(self._entry.answer, message, tuple(self._history), self._of_case),
+            self._timeout,
         )
         self._history.append({"role": "user", "content": message})
         self._history.append({"role": "assistant", "content": result.response})

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from copy import copy
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.answers import text_of, tool_use, usage_of
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.calls import limited
+from holodeck.lib.backends.case_context import CaseContext
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
 from holodeck.lib.chat.limits import limiters_for, limits_of
@@ -26,7 +28,8 @@ class HttpBackend:
     """Posts every input to a URL and reads the answer out of the JSON that comes back.
 
     In the strings of the request, `{input}` becomes what is said, `{conversation_id}` an id of the
-    conversation, and a string that is just `{messages}` the list of everything said so far.
+    conversation, and a string that is just `{messages}` the list of everything said so far, one
+    that is just `{context}` the context of the case.
 
     Args:
         config: URL, headers, request and where the answer stands.
@@ -49,6 +52,17 @@ class HttpBackend:
         self._exchange = Exchange(config.url, headers, self._limits.answer_bytes)
         self._url = config.url
         self._limiters = limiters_for(execution)
+        self._context: CaseContext = {}
+
+    def in_context(self, context: CaseContext) -> "HttpBackend":
+        """The same for a case with a context. Raises ConfigError if the request has no place."""
+        if not mentions(self._request, "context"):
+            raise ConfigError(
+                "backend.request", "has no place for the context of a case; write '{context}'"
+            )
+        bound = copy(self)
+        bound._context = context  # noqa: SLF001 - a copy of its own class
+        return bound
 
     async def initialize(self) -> None:
         """Nothing to make ready: whether the URL answers is seen when it is asked."""
@@ -96,7 +110,12 @@ class HttpBackend:
                 " or '{conversation_id}' in backend.request"
             )
         messages = [*history, {"role": "user", "content": message}]
-        values = {"input": message, "conversation_id": conversation_id, "messages": messages}
+        values = {
+            "input": message,
+            "conversation_id": conversation_id,
+            "messages": messages,
+            "context": self._context,
+        }
         return filled(self._request, values)
 
     async def _in_slot(self, body: Any, waits: list[float]) -> Any:

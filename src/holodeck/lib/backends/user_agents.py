@@ -2,7 +2,10 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
@@ -20,6 +23,8 @@ SHAPES = (
     "a function of the input, an object or class with run(input, context) or __call__,"
     " or an AgentBackend"
 )
+_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_MAPPINGS = r"(dict|Dict|Mapping|MutableMapping)\b"
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -30,10 +35,19 @@ class Entry:
     function: Callable[..., Any]
     context: Literal["left out", "second", "by name"]
     """How the earlier messages are passed."""
+    case_context: str | None = None
+    """The parameter that gets the context of the case; None if there is none."""
 
-    async def answer(self, message: str, context: Sequence[Message]) -> ExecutionResult:
+    async def answer(
+        self,
+        message: str,
+        context: Sequence[Message],
+        case_context: Mapping[str, Any] | None = None,
+    ) -> ExecutionResult:
         """What it answers; one that is not async runs in a thread of its own."""
         call = partial(self.function, message)
+        if self.case_context is not None:
+            call = partial(call, **{self.case_context: case_context})
         if self.context == "second":
             call = partial(call, list(context))
         elif self.context == "by name":
@@ -56,7 +70,9 @@ def entry_of(agent: Any, where: str) -> Entry:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
-    return Entry(function, _way_of_context(parameters, _name(function), where))
+    own = _case_parameter(parameters)
+    others = [one for one in parameters if one.name != own]
+    return Entry(function, _way_of_context(others, _name(function), where), own)
 
 
 def is_factory(value: Any) -> bool:
@@ -84,6 +100,29 @@ def _method(agent: Any, where: str) -> Callable[..., Any]:
             found: Callable[..., Any] = method
             return found
     raise ConfigError(where, f"a {type(agent).__name__} is no agent; name {SHAPES}")
+
+
+def _case_parameter(parameters: Sequence[Parameter]) -> str | None:
+    """The parameter for the context of the case: by its name, or `context` if it is a mapping."""
+    for one in parameters[1:]:
+        if one.kind not in _BY_NAME:
+            continue
+        if one.name == "case_context" or (one.name == "context" and _is_mapping(one.annotation)):
+            return one.name
+    return None
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """Whether a parameter annotated so takes a mapping, or a mapping and None."""
+    if isinstance(annotation, str):
+        return re.match(r"(typing\.)?(Optional\[)?(typing\.)?" + _MAPPINGS, annotation) is not None
+    arms = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+    kinds = [typing.get_origin(arm) or arm for arm in arms]
+    return any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
 def _way_of_context(

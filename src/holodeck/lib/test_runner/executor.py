@@ -13,9 +13,11 @@ from pathlib import Path
 import holodeck
 from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
+from holodeck.config.places import told
 from holodeck.config.prices import refuse_unpriced
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
@@ -211,6 +213,8 @@ class TestExecutor:
 
     async def _run_all(self, backend: AgentBackend) -> None:
         """Workers take one case after the other: ten thousand cases are not as many tasks."""
+        for index, case in self._left:  # what takes no context is told before any agent is called
+            self._told(backend, index, case)
         waiting, brakes = iter(self._left), Brakes(self.config)
         prices = self.agent_config.prices
         budget = Budget(self.config, prices.unit if prices else "")
@@ -258,8 +262,8 @@ class TestExecutor:
         except TimeoutError:
             if not limit.expired():
                 raise
-            told = f"the run's time limit of {self.config.run_timeout:g} s is over"
-            self._give_up(Stop("run_timeout", told))
+            why = f"the run's time limit of {self.config.run_timeout:g} s is over"
+            self._give_up(Stop("run_timeout", why))
 
     def _most_at_once(self) -> int:
         """Cases that may run at once.
@@ -316,7 +320,7 @@ class TestExecutor:
     async def _run_once(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
         run = CaseRun(
             case=case,
-            backend=backend,
+            backend=self._told(backend, index, case),
             files=self.file_processor,
             checks=self._gradebook.checks_of(index),
             observer=self._observer,
@@ -327,6 +331,13 @@ class TestExecutor:
         )
         result = await run.result()
         return Ran(result, run.failure_in(result), run.is_hopeless)
+
+    def _told(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
+        """The backend, told the context of the case. Raises ConfigError if it takes none."""
+        if case.context is None:
+            return backend
+        where = told(self.agent_config, "test_cases", index, "context")
+        return in_context(backend, case.context, where)
 
     def _keep(self, index: int, result: TestResult) -> None:
         self._results[index] = result

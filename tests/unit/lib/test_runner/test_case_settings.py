@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from fakes import ScriptedBackend
 from holodeck.config.case_settings import with_case_settings
+from holodeck.errors import ConfigError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
@@ -25,6 +27,9 @@ async def run(tmp_path, agent, case, limit_s=None, **shared):
     )
     report = await executor.execute_tests()
     return report.results[0]
+
+
+CHECKED = {"scorers": ["passfail"]}
 
 
 async def slow(message):
@@ -93,3 +98,48 @@ async def test_scorers_of_a_turn_are_about_that_turn(tmp_path):
 
     assert [row.metric_name for row in result.turns[0].metric_results] == ["regex"]
     assert result.outcome is Outcome.PASSED
+
+
+async def test_the_context_of_a_case_reaches_its_agent(tmp_path):
+    def greet(message, case_context):
+        return case_context["user"]
+
+    result = await run(
+        tmp_path, greet, {"context": {"user": "kim"}, "ground_truth": "kim"} | CHECKED
+    )
+
+    assert result.outcome is Outcome.PASSED
+
+
+async def test_each_try_gets_a_context_that_no_other_has_touched(tmp_path):
+    def first_breaks(message, case_context):
+        if case_context.pop("fresh") and case_context["seen"]:
+            return "ok"
+        case_context["seen"].append(1)
+        raise RuntimeError("down")
+
+    seen = {"fresh": True, "seen": []}
+    case = {"context": seen, "retries": 2} | CHECKED
+
+    result = await run(tmp_path, first_breaks, case)
+
+    assert result.outcome is Outcome.AGENT_ERROR
+    assert seen == {"fresh": True, "seen": []}
+
+
+async def test_a_context_that_goes_nowhere_is_told_before_any_agent_is_called(tmp_path):
+    cases = [{"input": "a"}, {"input": "b", "context": {"user": "kim"}}]
+    raw = {"name": "a", "backend": "m:f", "test_cases": cases}
+    asked = []
+    executor = TestExecutor(
+        str(tmp_path / "agent.yaml"),
+        agent_config=Agent.model_validate(raw),
+        backend=ScriptedBackend(asked.append),
+    )
+
+    with pytest.raises(
+        ConfigError, match=r"test_cases\[1\].context: the backend passes no context"
+    ):
+        await executor.execute_tests()
+
+    assert asked == []
