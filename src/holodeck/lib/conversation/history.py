@@ -1,9 +1,14 @@
 """What was said, and what each party has not heard yet."""
 
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 
 from holodeck.lib.conversation.messages import copied
 from holodeck.lib.conversation.roles import Message
+
+Copy = Callable[[], Message]
+"""What makes a copy of one message."""
 
 
 class History:
@@ -12,7 +17,8 @@ class History:
     def __init__(self, parties: int) -> None:
         self._parties = parties
         self._messages: list[Message] = []
-        self._unheard: defaultdict[int, list[Message]] = defaultdict(list)
+        self._copies: list[Copy] = []
+        self._unheard: defaultdict[int, list[Copy]] = defaultdict(list)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -20,7 +26,7 @@ class History:
     @property
     def messages(self) -> list[Message]:
         """A copy of all that was said."""
-        return [copied(one) for one in self._messages]
+        return [copy() for copy in self._copies]
 
     @property
     def peek(self) -> list[Message]:
@@ -30,15 +36,23 @@ class History:
     def add(self, message: Message, author: int | None = None) -> None:
         """Note a message, and queue it for everybody but its author."""
         kept: Message = copied(message)
+        copy = _copy_of(kept)
         self._messages.append(kept)
+        self._copies.append(copy)
         for index in range(self._parties):
             if index != author:
-                self._unheard[index].append(kept)
+                self._unheard[index].append(copy)
 
     def unheard(self, index: int) -> list[Message]:
         """A copy of what somebody has not heard yet."""
-        return [copied(one) for one in self._unheard[index]]
+        return [copy() for copy in self._unheard[index]]
 
     def heard(self, index: int, count: int) -> None:
         """Take the first messages off somebody's queue."""
         del self._unheard[index][:count]
+
+
+def _copy_of(message: Message) -> Copy:
+    """Most messages hold nothing that can be changed, and everybody gets a copy of each."""
+    is_flat = not any(isinstance(one, dict | list) for one in message.values())
+    return message.copy if is_flat else partial(copied, message)

@@ -3,6 +3,7 @@
 # ruff: noqa: A002 - `input` is what adapters call it
 
 import asyncio
+import copy
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +68,8 @@ async def test_a_queue_is_empty_only_after_its_owner_was_called():
     assert said(agent.heard[0].new_messages) == ["u1", "canned", "again"]
 
 
-async def test_what_is_handed_out_are_copies():
+@pytest.mark.parametrize("content", ["q", [{"type": "text", "text": "q"}]], ids=["flat", "deep"])
+async def test_what_is_handed_out_are_copies(content):
     def spoil(given):
         given.messages[0]["content"] = "spoilt"
         given.messages.clear()
@@ -75,12 +77,14 @@ async def test_what_is_handed_out_are_copies():
         given.scenario_state.messages.clear()
         return "a"
 
-    own = {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    own = {"role": "user", "content": copy.deepcopy(content)}
     steps = [scenario.user(own), scenario.agent(), scenario.succeed()]
     result = await executor(a_user(), an_agent(spoil), script=steps).run()
-    own["content"][0]["text"] = "spoilt"
+    if isinstance(own["content"], list):
+        own["content"][0]["text"] = "spoilt"
+    own["content"] = "spoilt"
 
-    assert result.messages[0] == {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    assert result.messages[0] == {"role": "user", "content": content}
     assert len(result.messages) == 2
 
 
