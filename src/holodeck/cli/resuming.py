@@ -33,9 +33,7 @@ def selected_again(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | None
         return agent, None
     present = fingerprint_of(agent).cases
     places = places_of(run.started.cases, present)
-    now = {"total": len(present), "selected": len(places)}
-    now["deselected"] = len(present) - len(places)
-    return agent.keeping(places), chosen.model_copy(update=now)
+    return agent.keeping(places), chosen.now(len(present), len(places))
 
 
 def resumed(agent: "Agent", found: "Run", *, retry_errors: bool, force: bool) -> Resumed:

@@ -90,6 +90,7 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
 
     shown = invocation.redactor.redact_report(graded.report)
     progress = ProgressIndicator(shown.planned_tests or 0, verbose=verbose)
+    progress.selection = shown.selection
     for result in shown.results:
         progress.update(result)
         lines = [progress.get_progress_line(), *progress.get_reason_lines()]

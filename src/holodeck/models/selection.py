@@ -17,6 +17,11 @@ class Selection(Model):
     plan: str | None = None
     """The same in every part of one whole; parts that differ in it may leave cases out."""
 
+    def now(self, total: int, selected: int) -> "Selection":
+        """The same choice among the cases that there are now."""
+        counts = {"total": total, "selected": selected, "deselected": total - selected}
+        return self.model_copy(update=counts)
+
     def __str__(self) -> str:
         """`12 of 200 test cases: --tag smoke`."""
         plan = f" (plan {self.plan})" if self.plan else ""

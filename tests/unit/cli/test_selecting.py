@@ -138,3 +138,16 @@ def test_what_did_not_pass_can_be_run_alone_or_first(folder):
     assert (mended.code, "2/2 passed" in mended.stdout) == (0, True)
     assert after.code == 5
     assert "every case that a recorded run has run passed last time" in after.stderr
+
+
+def test_a_part_is_graded_again_as_that_part(folder):
+    run_cli("test", "-k", "refund or weather", cwd=folder)
+    agent = yaml.safe_load((folder / "agent.yaml").read_text())
+    agent["evaluations"]["metrics"][0]["value"] = "h"
+    (folder / "agent.yaml").write_text(yaml.safe_dump(agent, sort_keys=False))
+
+    ran = run_cli("score", "-o", "r.json", cwd=folder)
+
+    assert (ran.code, ran.stderr) == (0, "")
+    assert "  Selected: 2 of 3 test cases: -k 'refund or weather'\n" in ran.stdout
+    assert json.loads((folder / "r.json").read_text())["planned_tests"] == 2

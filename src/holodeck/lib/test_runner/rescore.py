@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import holodeck
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.resume import places_of
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.conversations import graded_turns, whole
@@ -21,6 +23,7 @@ from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.tries import after_tries
 from holodeck.models.agent import Agent
+from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
@@ -44,8 +47,10 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
 
     An answer belongs to the case with the same name and input. Times are those of the record. A
     result whose agent could not be run stays as it is. `redact` is what the record went through.
-    Raises ConfigError for metrics that are wrong.
+    Of a run that had chosen among the cases, the others are not asked for. Raises ConfigError for
+    metrics that are wrong.
     """
+    agent, selection = _as_chosen(agent, run, redact)
     gradebook = Gradebook(agent)
     observer = Observer(agent)
     left = _by_question(run)
@@ -74,6 +79,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "stopped": f"{len(ungraded)} cases have no recorded answer" if ungraded else None,
         "stopped_by": None,
         "planned_tests": len(agent.test_cases or []),
+        "selection": selection,
         "notes": gradebook.bench.notes,
     }
     report = before.model_copy(update=update)
@@ -82,6 +88,20 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
 
 def _names(results: Iterable[TestResult]) -> list[str]:
     return [one.test_name or one.test_input for one in results]
+
+
+def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection | None]:
+    """The agent with the cases that the run had chosen, or has answers of; what that leaves."""
+    chosen = run.started.selection if run.started else None
+    if run.started is None or chosen is None:
+        return agent, None
+    cases = agent.test_cases or []
+    planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
+    answered = _by_question(run)
+    places = [
+        at for at, case in enumerate(cases) if at in planned or _question(case, redact) in answered
+    ]
+    return agent.keeping(places), chosen.now(len(cases), len(places))
 
 
 def _by_question(run: Run) -> dict[Question, list[TestResult]]:
