@@ -204,7 +204,8 @@ class TestRun:
 
     def _say_how_to_resume(self, report: "TestReport") -> None:
         recorder = self.recorder
-        complete = not report.interrupted and report.stopped is None
+        left_out = any(one.skipped_by not in {None, "skip"} for one in report.results)
+        complete = not report.interrupted and report.stopped is None and not left_out
         if recorder is None or recorder.trouble is not None or complete or not report.ran:
             return
         args = ["holodeck", "test", *(self.again or (self.agent_config,)), "--resume", recorder.id]

@@ -30,9 +30,9 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
     What nobody set stays unset. Raises ConfigError for what makes no sense together.
     """
     given = [one for group in _GROUPS if (one := _given(group, settings)) is not None]
-    is_timed = settings.is_from_command_line("llm_timeout")
+    overruled = _overruled(settings)
     cases = agent.test_cases or []
-    changed = [_with(_untimed(case) if is_timed else case, given) for case in cases]
+    changed = [_with(_without(case, overruled), given) for case in cases]
     for index, case in enumerate(changed):
         _check(agent, index, case)
     if all(new is old for new, old in zip(changed, cases, strict=True)):
@@ -78,9 +78,16 @@ def _check(agent: Agent, index: int, case: TestCaseModel) -> None:
         _refuse((agent, index, case), "min_pass", str(error))
 
 
-def _untimed(case: TestCaseModel) -> TestCaseModel:
-    """The case without a limit of its own, which `--timeout` overrules."""
-    return case if case.timeout is None else case.model_copy(update={"timeout": None})
+def _overruled(settings: ExecutionConfig) -> list[str]:
+    """Keys of cases that give way to the command line, which holds for the run instead."""
+    said = settings.is_from_command_line
+    is_patient = said("fail_fast") and not settings.fail_fast
+    return [*(["timeout"] if said("llm_timeout") else []), *(["fail_fast"] if is_patient else [])]
+
+
+def _without(case: TestCaseModel, keys: list[str]) -> TestCaseModel:
+    said = [key for key in keys if getattr(case, key) is not None]
+    return case.model_copy(update=dict.fromkeys(said)) if said else case
 
 
 def _refuse(where: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:

@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
+from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
 from holodeck.models.scorers import WrittenScorer
-from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_case import RetryKind, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
 
@@ -40,8 +41,23 @@ class SuiteConfig(Model):
     """Another name of `timeout`."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
     """How often a case whose agent broke is run again."""
+    retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
+    """What a case is run again after."""
+    fail_fast: bool | None = None
+    """Whether no further case of the suite begins once one did not pass."""
+    repeat: Repetitions | None = None
+    """How often a case is run."""
+    min_pass: PassesNeeded | None = None
+    """How many repetitions must pass; unset: all."""
+    min_pass_rate: RateNeeded | None = None
+    """The share of repetitions that must pass, instead of `min_pass`."""
     default_scorers: list[WrittenScorer] | None = None
     """Scorers of the cases that name none."""
+
+    @model_validator(mode="after")
+    def _has_one_bar(self) -> "SuiteConfig":
+        refuse_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        return self
 
     @model_validator(mode="after")
     def _has_one_timeout(self) -> "SuiteConfig":

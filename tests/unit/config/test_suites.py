@@ -249,3 +249,27 @@ def test_a_context_that_the_backend_cannot_take_is_found(folder):
 
     assert one.severity == "error"
     assert "the built-in agent takes no context" in one.message
+
+
+def test_a_suite_says_how_its_cases_are_repeated_and_when_it_ends(folder):
+    agent = load(
+        folder,
+        """\
+        suites:
+          - name: shaky
+            config: {repeat: 5, min_pass: 4, retries: 1, retry_on: [error], fail_fast: true}
+            test_cases:
+              - {input: a}
+              - {input: b, min_pass_rate: 0.5, fail_fast: false}
+        """,
+    )
+
+    first, second = agent.test_cases
+    assert (first.repeat, first.min_pass, first.retry_on, first.fail_fast) == (
+        5,
+        4,
+        ["error"],
+        True,
+    )
+    assert (second.repeat, second.min_pass, second.min_pass_rate) == (5, None, 0.5)
+    assert second.fail_fast is False

@@ -11,6 +11,10 @@ from holodeck.config.places import Origin
 from holodeck.errors import ConfigError
 from holodeck.models.suite import SuiteConfig, SuiteHeader
 
+_BAR = ("min_pass", "min_pass_rate")
+_ALIKE = ("retries", "retry_on", "fail_fast", "repeat", *_BAR)
+"""Keys that suites and cases have in common."""
+
 
 def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Origin) -> Any:
     """The case with what its suite says where it says nothing itself. Raises ConfigError."""
@@ -22,6 +26,8 @@ def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Orig
     if isinstance(tags, list):
         tags = list(dict.fromkeys([*header.tags, *tags]))
     settings = _settings(header.config)
+    if any(case.get(key) is not None for key in _BAR):
+        settings = {key: value for key, value in settings.items() if key not in _BAR}
     own = {key: value for key, value in case.items() if value is not None or key not in settings}
     return {**settings, **own, **_context(case, header), "suite": name, "tags": tags}
 
@@ -39,8 +45,8 @@ def _settings(config: SuiteConfig) -> dict[str, Any]:
     timeout = config.default_timeout if config.timeout is None else config.timeout
     said = {
         "timeout": timeout,
-        "retries": config.retries,
         "scorers": config.default_scorers,
+        **{key: getattr(config, key) for key in _ALIKE},
     }
     return {key: value for key, value in said.items() if value is not None}
 

@@ -17,7 +17,7 @@ from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 
 _DIGITS = 16
-_OF_RETRIES = {"retries", "retry_on"}
+_OF_RETRIES = {"retries", "retry_on", "fail_fast"}
 
 
 @dataclass(frozen=True)

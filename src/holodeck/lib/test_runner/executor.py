@@ -4,7 +4,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -25,19 +25,17 @@ from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.budget import Budget
 from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
-from holodeck.lib.test_runner.repeats import bar_of, repeated
 from holodeck.lib.test_runner.stage import Stage
 from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
-from holodeck.lib.test_runner.tries import Ran, tried
 from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -137,8 +135,6 @@ class TestExecutor:
         self.on_result: Callable[[int, TestResult], None] | None = None
         self.on_conversation: OnConversation | None = None
         self._results: dict[int, TestResult] = {}
-        self._slots = asyncio.Semaphore(1)
-        self._waits = RetryConfig(base_delay=self.config.retry_delay or 0)
         self._stop: Stop | None = None
         self._stopped: str | None = None
         self._started = time.perf_counter()
@@ -218,11 +214,12 @@ class TestExecutor:
         waiting, brakes = iter(self._left), Brakes(self.config)
         prices = self.agent_config.prices
         budget = Budget(self.config, prices.unit if prices else "")
-        self._slots = asyncio.Semaphore(self._most_at_once())
+        slots, delay = self._most_at_once(), self.config.retry_delay or 0
+        runner = CaseRunner(partial(self._case_run, backend), slots, delay)
         try:
             async with self._run_limit(), asyncio.TaskGroup() as group:
-                for _ in range(min(self._most_at_once(), len(self.cases))):
-                    group.create_task(self._work(waiting, backend, brakes, budget))
+                for _ in range(min(slots, len(self.cases))):
+                    group.create_task(self._work(waiting, runner, brakes, budget))
             if budget.refused is not None:
                 self._give_up(Stop("budget", budget.refused))
         except BaseExceptionGroup as errors:
@@ -283,42 +280,27 @@ class TestExecutor:
     async def _work(
         self,
         waiting: Iterator[tuple[int, TestCaseModel]],
-        backend: AgentBackend,
+        runner: CaseRunner,
         brakes: Brakes,
         budget: Budget,
     ) -> None:
         for index, case in waiting:
+            closed = brakes.closed(case)
+            if closed is not None:
+                self._keep(index, closed.row(case))
+                continue
             if not await budget.admits():
                 return
             if self.on_test_start is not None:
                 self.on_test_start(case)
-            ran = await self._ran(index, case, backend)
+            ran = await runner.ran(index, case)
             result = priced(ran.result, self.agent_config)
-
             self._keep(index, result)
-            brakes.watch(result, is_hopeless=ran.is_hopeless)
+            brakes.watch(case, result, is_hopeless=ran.is_hopeless)
             await budget.pay(result)
 
-    async def _ran(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
-        """What came of a case, run as often as it says."""
-        once = partial(self._run_once, index, case, backend)
-        bar = bar_of(case)
-        if bar is None:
-            async with self._slots:
-                return await tried(case, once, self._waits)
-        return await repeated(case, bar, partial(self._repetition, case, once))
-
-    async def _repetition(
-        self,
-        case: TestCaseModel,
-        once: Callable[[], Awaitable[Ran]],
-        is_wanted: Callable[[], bool],
-    ) -> Ran | None:
-        async with self._slots:
-            return await tried(case, once, self._waits) if is_wanted() else None
-
-    async def _run_once(self, index: int, case: TestCaseModel, backend: AgentBackend) -> Ran:
-        run = CaseRun(
+    def _case_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
+        return CaseRun(
             case=case,
             backend=self._told(backend, index, case),
             files=self.file_processor,
@@ -329,8 +311,6 @@ class TestExecutor:
             play=self._stage.play_of(index),
             on_conversation=self.on_conversation,
         )
-        result = await run.result()
-        return Ran(result, run.failure_in(result), run.is_hopeless)
 
     def _told(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
         """The backend, told the context of the case. Raises ConfigError if it takes none."""

@@ -42,9 +42,14 @@ class Brakes:
     def __init__(self, settings: ExecutionConfig) -> None:
         self._most_failures = most_failures(settings)
         self._failures = 0
+        self._closed: dict[str | None, Stop] = {}
         self._refusals = 0
 
-    def watch(self, result: TestResult, *, is_hopeless: bool) -> None:
+    def closed(self, case: TestCaseModel) -> Stop | None:
+        """Why no further case of the case's suite is run; None if it is."""
+        return self._closed.get(case.suite)
+
+    def watch(self, case: TestCaseModel, result: TestResult, *, is_hopeless: bool) -> None:
         """Take note of a result; raises Stopped if it was one too many.
 
         `is_hopeless` says that every other case will fail like this one.
@@ -56,11 +61,19 @@ class Brakes:
         self._failures += not result.passed
         if self._failures == self._most_failures:
             raise Stopped(Stop("fail_fast", self._too_many(result)))
+        if case.fail_fast and not result.passed:
+            whose = f"suite {case.suite!r}" if case.suite else "its cases"
+            why = f"{_named(result)} did not pass, and {whose} is to fail fast"
+            self._closed.setdefault(case.suite, Stop("fail_fast", why))
 
     def _too_many(self, result: TestResult) -> str:
         if self._failures > 1:
             return f"{self._failures} cases did not pass (maxfail)"
-        return f"{result.test_name or result.test_input!r} did not pass (fail_fast)"
+        return f"{_named(result)} did not pass (fail_fast)"
+
+
+def _named(result: TestResult) -> str:
+    return repr(result.test_name or result.test_input)
 
 
 def most_failures(settings: ExecutionConfig) -> int | None:

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from fakes import ScriptedBackend
+from holodeck.config.case_settings import with_case_settings
 from holodeck.config.settings import Layer, resolve
 from holodeck.errors import ConfigError, ExitCode
 from holodeck.lib.test_runner.stopping import most_failures
@@ -121,3 +122,31 @@ def test_flags_that_contradict_each_other_are_a_usage_error(agent_dir):
 
     assert ran.code == 2
     assert "'fail_fast' and 'maxfail' are both set; remove one of them" in ran.stderr
+
+
+async def test_a_suite_that_fails_fast_leaves_the_others_alone(tmp_path):
+    backend = ScriptedBackend({"a": "no", "b": "OK", "c": "OK", "d": "OK"})
+    check = {"evaluations": [contains("OK")]}
+    cases = [
+        {"name": "a", "input": "a", "suite": "one", "fail_fast": True} | check,
+        {"input": "b", "suite": "one", "fail_fast": True} | check,
+        {"input": "c", "suite": "two", "fail_fast": True} | check,
+        {"input": "d"} | check,
+    ]
+
+    report = await executor_of(tmp_path, an_agent(*cases), backend).execute_tests()
+
+    assert [str(one.outcome) for one in report.results] == ["failed", "skipped", "passed", "passed"]
+    told = "'a' did not pass, and suite 'one' is to fail fast"
+    assert (report.results[1].skip_reason, report.results[1].skipped_by) == (told, "fail_fast")
+    assert report.stopped is None
+    assert exit_code(report) is ExitCode.TEST_FAILED
+
+
+@pytest.mark.parametrize(("flag", "holds"), [({"fail_fast": False}, None), ({}, True)])
+def test_the_command_line_can_turn_off_that_suites_fail_fast(flag, holds):
+    layers = [Layer(ExecutionConfig(**flag), "command line")]
+
+    agent = with_case_settings(an_agent({"input": "a", "fail_fast": True}), resolve(layers, {}))
+
+    assert agent.test_cases[0].fail_fast is holds

@@ -1,0 +1,52 @@
+"""Runs cases as often as they say, each run in a slot."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from holodeck.lib.retry import RetryConfig
+from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.repeats import bar_of, repeated
+from holodeck.lib.test_runner.tries import Ran, tried
+from holodeck.models.test_case import TestCaseModel
+
+Start = Callable[[int, TestCaseModel], CaseRun]
+"""Makes the run of the case at a place in the file."""
+
+
+class CaseRunner:
+    """Tries and repeats cases; at most so many runs go on at once, whatever cases they are of.
+
+    Args:
+        start: Makes a new run of a case.
+        most_at_once: The slots.
+        retry_delay: The longest wait before the second try, in seconds; then it doubles.
+    """
+
+    def __init__(self, start: Start, most_at_once: int, retry_delay: float) -> None:
+        self._start = start
+        self._slots = asyncio.Semaphore(most_at_once)
+        self._waits = RetryConfig(base_delay=retry_delay)
+
+    async def ran(self, index: int, case: TestCaseModel) -> Ran:
+        """What came of the case in the end."""
+        once = partial(self._once, index, case)
+        bar = bar_of(case)
+        if bar is None:
+            async with self._slots:
+                return await tried(case, once, self._waits)
+        return await repeated(case, bar, partial(self._repetition, case, once))
+
+    async def _repetition(
+        self,
+        case: TestCaseModel,
+        once: Callable[[], Awaitable[Ran]],
+        is_wanted: Callable[[], bool],
+    ) -> Ran | None:
+        async with self._slots:
+            return await tried(case, once, self._waits) if is_wanted() else None
+
+    async def _once(self, index: int, case: TestCaseModel) -> Ran:
+        run = self._start(index, case)
+        result = await run.result()
+        return Ran(result, run.failure_in(result), run.is_hopeless)
