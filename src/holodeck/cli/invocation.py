@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holodeck.cli.witness import Witness
     from holodeck.lib.redact import Redactor
 
 MAX_MESSAGE = 1900
@@ -18,6 +19,8 @@ class Invocation:
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
         """How often -v was given; from 2 on errors come with their traceback."""
+        self.witness: Witness | None = None
+        """Notes what is read, where somebody watches."""
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None
 

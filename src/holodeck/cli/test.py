@@ -10,6 +10,7 @@ from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import look_of, looking_options
 from holodeck.cli.outside import outside_option
 from holodeck.cli.selecting import request_of, selection_options
+from holodeck.cli.watch_options import watch_if_asked, watch_options
 from holodeck.config.flags import cli_config, cli_options
 
 
@@ -53,6 +54,7 @@ from holodeck.config.flags import cli_config, cli_options
     "--force", is_flag=True, help="With --resume: accept changes; what they touch runs again."
 )
 @debug_option
+@watch_options
 @outside_option
 @cli_options()
 @click.pass_context
@@ -77,18 +79,19 @@ def test(
     5 nothing or not everything was tested, 6 the budget is used up, 130 interrupted, 143
     terminated. Of several, the first of 3, 4, 6, 1, 5 is told.
     """
+    if resume is None and (retry_errors or force):
+        raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
+    runs = {f"--{name}": options[name] for name in ("debug", "watch")}
+    look = look_of(options, {"--output": outputs, "--resume": resume, **runs})
+    request = request_of(options)
+    if resume is not None and (request.last_failed or request.new or request.failed_first):
+        raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
+    watch_if_asked(context)
     from holodeck.cli.asked import Asked
     from holodeck.cli.outputs import targets_for
     from holodeck.cli.paths import found_in
     from holodeck.cli.several import answer_all
 
-    if resume is None and (retry_errors or force):
-        raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
-    only_runs = {"--output": outputs, "--resume": resume, "--debug": options["debug"]}
-    look = look_of(options, only_runs)
-    request = request_of(options)
-    if resume is not None and (request.last_failed or request.new or request.failed_first):
-        raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
     asked = Asked(
         request=request,
         settings=cli_config(options),

@@ -91,6 +91,8 @@ class TestRun:
         from holodeck.lib.records.recorder import Recorder
 
         recorder = Recorder(self.agent, fingerprint_of(self.agent))
+        if self.invocation.witness is not None:
+            self.invocation.witness.run = recorder.id
         redactor, earlier = self.invocation.redactor, self.earlier
         recorder.begin(
             self.agent_config,
@@ -136,7 +138,11 @@ class TestRun:
         """Let record and progress follow the executor; what they are told holds no secrets."""
         redactor, recorder = self.invocation.redactor, self.recorder
 
+        witness = self.invocation.witness
+
         def started(case: Any) -> None:
+            if witness is not None:
+                witness.close_eyes()
             progress.start_test(redactor.redact(case.name or "unnamed"))
 
         def finished(index: int, result: Any) -> None:
