@@ -25,14 +25,14 @@ def missing_keys(agent: Agent) -> Iterator[tuple[Path_, str]]:
         if lacking is not None:
             told.add(id(judge))
             yield path, f"the judge of {metric.label!r}: {lacking}"
-    for path, what, model in _of_conversations(agent):
+    for path, what, model in models_of_conversations(agent):
         lacking = None if id(model) in told else missing_key(model)
         if lacking is not None:
             told.add(id(model))
             yield path, f"{what}: {lacking}"
 
 
-def _of_conversations(agent: Agent) -> Iterator[tuple[Path_, str, LLMProvider]]:
+def models_of_conversations(agent: Agent) -> Iterator[tuple[Path_, str, LLMProvider]]:
     """The models that judge criteria and play users."""
     for number, case in enumerate(agent.test_cases or []):
         judge, user = agent.judging_model, agent.simulator_of(case)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from holodeck.config.keys import metrics_in
+from holodeck.config.keys import metrics_in, models_of_conversations
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
 from holodeck.models.agent import Agent
@@ -45,6 +45,7 @@ def models_asked(agent: Agent) -> Iterator[str]:
         judge = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
         if judge is not None:
             yield name_of(judge)
+    yield from (name_of(model) for _, _, model in models_of_conversations(agent))
 
 
 def refuse_unpriced(agent: Agent, where: str) -> None:

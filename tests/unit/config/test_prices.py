@@ -43,16 +43,23 @@ evaluations:
   metrics: [{type: judge, name: polite, criteria: ["Is it polite?"], enabled: true}]
 """
 
+SIMULATED = """\
+test_cases:
+  - simulate: {situation: wants a refund, model: {provider: openai, name: gpt-u, api_key: none}}
+    expected_tools: []
+"""
+
 
 @pytest.mark.parametrize(
     ("judge", "lacking"),
     [
         (JUDGE, "openai/gpt-j"),
         (JUDGE.replace("true", "false"), None),
+        (SIMULATED, "openai/gpt-u"),
         (JUDGE + "prices: {models: {gpt-*: {input: 1, output: 1}}}\n", None),
         (JUDGE + "prices: {models: {gpt-*: {input: 1, output: 1}}}\nbackend: 'a:b'\n", "agent"),
     ],
-    ids=["judge", "judge-that-nobody-asks", "priced", "agent-without-a-model"],
+    ids=["judge", "judge-that-nobody-asks", "simulated-user", "priced", "agent-without-a-model"],
 )
 def test_a_limit_of_costs_needs_the_price_of_every_model_that_is_asked(folder, judge, lacking):
     folder.agent(judge)
