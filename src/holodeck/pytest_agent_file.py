@@ -1,6 +1,7 @@
 """An agent.yaml as a file of tests: each of its cases is one."""
 
 import asyncio
+import warnings
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,6 +65,9 @@ class AgentCase(pytest.Item):
         tell(self.name, _told(result))
         if not result.passed:
             raise CaseFailed("\n".join(result.reasons()))
+        if result.outcome is Outcome.FLAKY:
+            told = f"{self.name} is flaky: {result.reasons()[0]}"
+            warnings.warn(pytest.PytestWarning(told), stacklevel=1)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
         if isinstance(excinfo.value, CaseFailed | HoloDeckError):

@@ -88,7 +88,8 @@ class ProgressIndicator(SpinnerMixin):
         self.skipped += result.skipped_by == "skip"
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
-        self._forget(result.test_name)
+        if result.skip_reason is None:  # what was skipped did not run, or its run is over
+            self._forget(result.test_name)
 
     def _forget(self, name: str | None) -> None:
         # A test without a name runs under the caller's word for one: then the oldest goes.

@@ -160,6 +160,15 @@ def test_the_spinner_never_counts_past_the_last_test():
 
 
 @on_terminal
+def test_a_skipped_test_does_not_end_one_that_runs():
+    progress = ProgressIndicator(3)
+    progress.start_test("slow")
+    progress.update(a_result(Outcome.SKIPPED, test_name="closed"))
+
+    assert "slow" in progress.get_live_line()
+
+
+@on_terminal
 def test_the_live_line_says_what_runs_and_how_many_more():
     progress = ProgressIndicator(5)
 
