@@ -77,7 +77,7 @@ class ExecutionConfig(Model):
         Annotated[int, Field(gt=0)] | None,
         Setting(
             None,
-            "Tokens of agent and judges until no further case starts.",
+            "Tokens of agent, judges and simulated users until no further case starts.",
             ("--max-tokens",),
         ),
     ] = None
@@ -85,7 +85,7 @@ class ExecutionConfig(Model):
         Annotated[int, Field(gt=0)] | None,
         Setting(
             None,
-            "Questions to agent and judges until no further case starts.",
+            "Questions to agent, judges and simulated users until no further case starts.",
             ("--max-calls",),
         ),
     ] = None
