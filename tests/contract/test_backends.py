@@ -13,7 +13,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Remembers
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.models.agent import Agent, HttpBackendConfig
@@ -241,6 +241,23 @@ async def test_a_session_remembers_and_no_other_does(reached):
     assert reached.heard() == [["a"], ["b"], ["a", "c"]]
     await one.close()
     await two.close()
+
+
+@pytest.mark.parametrize(
+    "reached", [function, coroutine, http, chat, semantic_kernel], indirect=True,
+    ids=lambda way: way.__name__,
+)  # fmt: skip
+async def test_a_session_can_be_told_what_was_said_without_it(reached):
+    session = await reached.backend.create_session()
+
+    assert isinstance(session, Remembers)
+    session.remember(
+        [{"role": "user", "content": "one"}, {"role": "assistant", "content": "OK: one"}]
+    )
+    await session.send("two")
+
+    assert reached.heard() == [["one", "two"]]
+    await session.close()
 
 
 @every_way

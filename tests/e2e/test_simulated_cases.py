@@ -72,3 +72,30 @@ def test_a_simulated_conversation_is_kept_by_resume_and_judged_again_by_score(ta
     [result] = json.loads((talks.path / "s.json").read_text())["results"]
     assert result["criteria"][0]["status"] == "failed"
     assert result["turns"][0]["tool_invocations"][0]["name"] == "look"
+
+
+def test_a_script_is_played_by_the_command_without_any_model(talks):
+    steps = [
+        {"user": "rice?"},
+        "agent",
+        {"check": {"expected_tools": ["look"]}},
+        {"call": "steps:heard"},
+        {"agent": "As I said."},
+        {"user": "beans?"},
+        "agent",
+        "succeed",
+    ]
+    talks.write("steps.py", "def heard(state):\n    assert 'rice' in state.transcript()\n")
+    talks.write_agent(
+        backend="bot:Bot",
+        model=None,
+        instructions=None,
+        test_cases=[{"name": "scripted", "script": steps}],
+    )
+
+    ran = talks.run("test", "-o", "r.json")
+
+    assert (ran.code, ran.stderr) == (0, "")
+    [result] = json.loads((talks.path / "r.json").read_text())["results"]
+    assert [one["outcome"] for one in result["turns"]] == ["passed", None]
+    assert talks.server.requests == []

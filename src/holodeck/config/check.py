@@ -45,8 +45,8 @@ def check(agent: Agent) -> list[Finding]:
     for index, case in enumerate(cases):
         path = ("test_cases", index)
         _check_metrics_in(agent, case, path, inputs, findings)
-        for number, turn in enumerate(case.turns or ()):
-            _check_metrics_in(agent, turn, (*path, "turns", number), inputs, findings)
+        for at, part in case.parts:
+            _check_metrics_in(agent, part, (*path, *at), inputs, findings)
         check_case(agent, case, path, tools, inputs, findings)
     return findings.all
 
@@ -80,7 +80,7 @@ def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
 def _asks_shared_model(case: TestCaseModel) -> bool:
     """Whether the model of `evaluations` judges the criteria of a case, or plays its user."""
     plays = case.simulate is not None and case.simulate.model is None
-    return case.criteria is not None or plays
+    return case.asks_judge or plays
 
 
 def _check_backend(agent: Agent, findings: Findings) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
+from holodeck.config.python_files import check_target
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import mentions
@@ -14,6 +15,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings
+from holodeck.models.script import kind_of, value_of
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 Tools = Mapping[str, list[str] | None]
@@ -23,6 +25,7 @@ NO_SIMULATOR = (
     "a simulated user needs a model; write 'model' under 'simulate' or under 'evaluations'"
 )
 _LISTS = ("evaluations", "scorers")
+_DECIDING_STEPS = frozenset({"judge", "succeed", "fail"})
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 
 
@@ -41,11 +44,11 @@ def check_case(
     _check_inputs(inputs, metrics[: len(metrics) - len(scorers)], case, own, findings)
     _check_inputs(inputs, scorers, case, (*path, "scorers"), findings)
     enabled = [metric for metric in metrics if metric.enabled]
-    if not _is_checked_in_a_turn(case) and not any(one.required for one in case.judged):
+    if not _is_checked_elsewhere(case):
         _check_that_it_can_fail(case, enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
-    for index, turn in enumerate(case.turns or ()):
-        place = (*path, "turns", index)
+    for at, turn in case.parts:
+        place = (*path, *at)
         _check_inputs(inputs, turn.evaluations or [], turn, (*place, "evaluations"), findings)
         _check_inputs(inputs, turn.scorers or [], turn, (*place, "scorers"), findings)
         enabled = [metric for metric in metrics_of_turn(turn) if metric.enabled]
@@ -54,14 +57,18 @@ def check_case(
         _check_context(agent, (*path, "context"), findings)
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(agent, (*path, "turns"), findings)
-    if case.simulate is not None and case.max_turns != 1:
-        _check_memory(agent, (*path, "simulate"), findings)
+    if case.is_played and case.max_turns != 1:
+        _check_memory(agent, (*path, case.form), findings)
     _check_models(agent, case, path, findings)
+    for number, step in enumerate(case.script or ()):
+        if kind_of(step) == "call":
+            _check_code(agent, value_of(step), (*path, "script", number, "call"), findings)
 
 
 def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
-    if case.criteria is not None and agent.judging_model is None:
-        findings.error((*path, "criteria"), NO_JUDGE)
+    if case.asks_judge and agent.judging_model is None:
+        key = "script" if case.criteria is None else "criteria"
+        findings.error((*path, key), NO_JUDGE)
     if case.simulate is not None and agent.simulator_of(case) is None:
         findings.error((*path, "simulate"), NO_SIMULATOR)
 
@@ -77,12 +84,24 @@ def _check_context(agent: Agent, path: Path_, findings: Findings) -> None:
         )
 
 
-def _is_checked_in_a_turn(case: TestCaseModel) -> bool:
+def _check_code(agent: Agent, target: str, place: Path_, findings: Findings) -> None:
+    try:
+        check_target(target, agent.base_dir, "call")
+    except ConfigError as error:
+        findings.of_error(place, error)
+
+
+def _is_checked_elsewhere(case: TestCaseModel) -> bool:
+    """Whether a turn, a criterion or a step of the script can decide the case."""
+    if any(one.required for one in case.judged):
+        return True
+    if any(kind_of(one) in _DECIDING_STEPS for one in case.script or ()):
+        return True
     return any(
         turn.expected_tools is not None
         or turn.forbidden_tools is not None
         or any(map(can_fail, metrics_of_turn(turn)))
-        for turn in case.turns or ()
+        for _, turn in case.parts
     )
 
 

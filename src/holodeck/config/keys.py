@@ -36,8 +36,9 @@ def models_of_conversations(agent: Agent) -> Iterator[tuple[Path_, str, LLMProvi
     """The models that judge criteria and play users."""
     for number, case in enumerate(agent.test_cases or []):
         judge, user = agent.judging_model, agent.simulator_of(case)
-        if case.criteria is not None and judge is not None:
-            yield ("test_cases", number, "criteria"), "the judge of 'criteria'", judge
+        if case.asks_judge and judge is not None:
+            key = "script" if case.criteria is None else "criteria"
+            yield ("test_cases", number, key), f"the judge of {key!r}", judge
         if case.simulate is not None and user is not None:
             yield ("test_cases", number, "simulate"), "the simulated user", user
 
@@ -49,8 +50,8 @@ def metrics_in(agent: Agent) -> Iterator[tuple[Path_, MetricSettings]]:
     for number, case in enumerate(agent.test_cases or []):
         path: Path_ = ("test_cases", number)
         yield from _metrics_of(case, path)
-        for index, turn in enumerate(case.turns or ()):
-            yield from _metrics_of(turn, (*path, "turns", index))
+        for at, part in case.parts:
+            yield from _metrics_of(part, (*path, *at))
 
 
 def _metrics_of(asked: TurnModel, path: Path_) -> Iterator[tuple[Path_, MetricSettings]]:

@@ -245,9 +245,18 @@ def _with_simulator(case: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def _with_turns(case: Any, change: Callable[[Any], Any]) -> Any:
-    """The case with every turn of it changed."""
-    turns = case.get("turns") if isinstance(case, dict) else None
-    return {**case, "turns": [change(turn) for turn in turns]} if isinstance(turns, list) else case
+    """The case with every turn of it changed, and every check of its script."""
+    if not isinstance(case, dict):
+        return case
+
+    def checked(step: Any) -> Any:
+        has_check = isinstance(step, dict) and "check" in step
+        return {**step, "check": change(step["check"])} if has_check else step
+
+    for key, of_part in (("turns", change), ("script", checked)):
+        if isinstance(case.get(key), list):
+            case = {**case, key: [of_part(one) for one in case[key]]}
+    return case
 
 
 def _names_a_model(metric: Any) -> bool:

@@ -128,6 +128,8 @@ class _Reader:
         _, parent = self._places.find(loc[:-1])
         if isinstance(parent.value, dict) and loc[-1] in parent.value:
             return parent.value[str(loc[-1])][0]
+        if isinstance(parent.value, list) and loc[-1] in range(len(parent.value)):
+            return parent.value[int(loc[-1])]
         return None
 
     def _text(self, detail: ErrorDetails, node: Node, path: Path_) -> str:

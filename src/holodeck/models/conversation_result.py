@@ -14,6 +14,8 @@ class CriterionRow(Model):
     reasoning: str = ""
     required: bool = True
     """Whether the case fails where it did not pass."""
+    is_checkpoint: bool = False
+    """Whether it was decided in the middle of a script, and not about the whole."""
 
     @property
     def is_missed(self) -> bool:
@@ -22,10 +24,11 @@ class CriterionRow(Model):
 
 
 class ConversationEnd(Model):
-    """How a conversation ended whose user was simulated."""
+    """How a conversation ended that was played from a script, or with a simulated user."""
 
     code: str
-    """Such as `judged`, `user_done`, `max_turns`, `simulator_error`, `judge_error`."""
+    """Such as `judged`, `user_done`, `succeeded`, `check_failed`, `step_failed`, `max_turns`,
+    `simulator_error`, `judge_error`."""
     reasoning: str | None = None
     """In words; of an error, what broke."""
     passed: bool | None = None

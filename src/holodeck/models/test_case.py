@@ -3,84 +3,37 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
 from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
 from holodeck.models.evaluation import Metric
-from holodeck.models.scorers import Scorer
+from holodeck.models.expectations import (
+    MATCHER_KEYS,
+    ArgMatcher,
+    Expectations,
+    ExpectedTool,
+    NumberMatcher,
+)
+from holodeck.models.script import StepModel, Word, kind_of, value_of, why_wrong
+
+__all__ = [
+    "MATCHER_KEYS",
+    "ArgMatcher",
+    "ExpectedTool",
+    "FileInput",
+    "FileType",
+    "NamedModel",
+    "NumberMatcher",
+    "RetryKind",
+    "TestCase",
+    "TestCaseModel",
+    "TurnModel",
+]
 
 RetryKind = Literal["error", "timeout", "failed"]
 """What a case can be run again after: the agent broke, it took too long, a check said no."""
-MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
-
-
-class NumberMatcher(Model):
-    """A number within a tolerance."""
-
-    value: float
-    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-9
-    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
-
-
-class ArgMatcher(Model):
-    """How one argument of a tool call must look; exactly one key is given."""
-
-    equals: Json = None
-    """The very value; needed only where a literal would itself look like a matcher."""
-    regex: NonBlank | None = None
-    """The whole text must match."""
-    number: NumberMatcher | None = None
-    """Numerically equal within a tolerance; text that holds a number counts."""
-    fuzzy: NonBlank | None = None
-    """Equal but for case, surrounding white space, thousands separators and percent signs."""
-
-    @model_validator(mode="after")
-    def _has_one_key(self) -> "ArgMatcher":
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"a matcher has exactly one of {', '.join(MATCHER_KEYS)}")
-        return self
-
-
-class ExpectedTool(Model):
-    """A strict expectation about one tool."""
-
-    name: NonBlank
-    """The tool's name, or a part of it with `match: substring`."""
-    args: dict[str, Json] = {}
-    """Argument name → literal or matcher; arguments not named here are not looked at."""
-    count: Annotated[int, Field(ge=1)] | None = None
-    """Exactly so many matching calls; null means one or more."""
-    match: Literal["exact", "substring"] = "exact"
-    """How the tool's name is compared."""
-
-    def matchers(self) -> dict[str, ArgMatcher]:
-        """`args` with every literal made a matcher."""
-        return {key: _as_matcher(value) for key, value in self.args.items()}
-
-    @model_validator(mode="after")
-    def _matchers_are_well_formed(self) -> "ExpectedTool":
-        for name, value in self.args.items():
-            try:
-                _as_matcher(value)
-            except ValidationError as error:
-                problem = error.errors(include_url=False)[0]
-                at = "".join(f"{part}: " for part in problem["loc"])
-                reason = problem["msg"].removeprefix("Value error, ")
-                raise ValueError(f"'args.{name}': {at}{reason}") from error
-        return self
-
-
-def _as_matcher(value: Json) -> ArgMatcher:
-    if isinstance(value, dict) and value and set(value) <= set(MATCHER_KEYS):
-        number = value.get("number")
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            return ArgMatcher.model_validate({**value, "number": {"value": number}})
-        return ArgMatcher.model_validate(value)
-    return ArgMatcher(equals=value)
-
-
 FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
 
 
@@ -110,36 +63,18 @@ class FileInput(Model):
         return data
 
 
-class TurnModel(Model):
-    """What the user says in one turn of a conversation, and what is expected of the answer."""
+class SaidModel(Model):
+    """What the user says."""
 
     input: NonBlank
     """What the user says."""
-    expected_tools: list[NonBlank | ExpectedTool] | None = None
-    """Tools that must be called; [] means that no tool may be called; absent: not looked at."""
-    forbidden_tools: list[NonBlank] | None = None
-    """Tools that must not be called (exact names)."""
-    tool_order: bool = False
-    """Whether expected_tools must be called in the order written."""
-    ground_truth: NonBlank | None = None
-    """The right answer; text metrics compare with it."""
+
+
+class TurnModel(Expectations, SaidModel):
+    """What the user says in one turn of a conversation, and what is expected of the answer."""
+
     files: Annotated[list[FileInput], Field(max_length=10)] | None = None
     """Files whose text goes to the agent before the input."""
-    retrieval_context: list[str] | None = None
-    """Retrieved passages, given by hand instead of taken from tool results."""
-    evaluations: list[Metric] | None = None
-    """Metrics of this turn; they see the conversation until then."""
-    scorers: list[Scorer] | None = None
-    """Checks besides the metrics: `passfail`, `exact`, `regex`, `similarity`, `module:callable`, or
-    one of them with options, as `{regex: {pattern: …}}`."""
-
-    @model_validator(mode="after")
-    def _order_has_something_to_order(self) -> "TurnModel":
-        if self.tool_order and not self.expected_tools:
-            raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
-        if self.forbidden_tools is not None and not self.forbidden_tools:
-            raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
-        return self
 
 
 class NamedModel(Model):
@@ -149,15 +84,18 @@ class NamedModel(Model):
     """Unique within its suite; the cases without a suite are one."""
 
 
-FORMS = ("input", "turns", "simulate")
-"""Keys that say how the user's side comes about; a case has one of them."""
+FORMS = ("input", "turns", "script", "simulate")
+"""Keys that say how the user's side comes about; a case has one of them, or the last two."""
 _ONE_OF_TWO = {
     ("input", "turns"): "move 'input' into a turn",
     ("input", "simulate"): "write it as 'simulate: {opening: …}'",
+    ("input", "script"): "write it as a step: 'user: …'",
     ("turns", "simulate"): "remove one of them",
+    ("turns", "script"): "write the turns as steps",
 }
 _FILES = {
     "turns": "move 'files' into a turn",
+    "script": "files belong to 'input' and 'turns'; remove them",
     "simulate": "a simulated user has none; remove them",
 }
 
@@ -167,9 +105,14 @@ class TestCaseModel(TurnModel, NamedModel):
 
     __test__: ClassVar[bool] = False
     model_config = ConfigDict(
-        json_schema_extra={"oneOf": [{"required": [one]} for one in FORMS]},
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["input"]},
+                {"required": ["turns"]},
+                {"anyOf": [{"required": ["script"]}, {"required": ["simulate"]}]},
+            ]
+        },
     )
-    not_yet: ClassVar = {"script": "conversations"}
 
     id: NonBlank | None = None
     """Names the case for good, whatever it is called later; no other case has it."""
@@ -202,12 +145,14 @@ class TestCaseModel(TurnModel, NamedModel):
     """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
     later is flaky."""
     input: NonBlank = ""
-    """What the user says; a case has this, `turns` or `simulate`."""
+    """What the user says; a case has this, `turns`, `script` or `simulate`."""
     evaluations: list[Metric] | None = None
     """Metrics of this case, instead of (not besides) the global ones."""
     turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
     """What the user says turn by turn, in one conversation; the case's own expectations and metrics
     are about the last answer and the whole conversation."""
+    script: Annotated[list[Word | StepModel], Field(min_length=1)] | None = None
+    """Steps of a conversation; where nothing concludes it, `criteria` or the other checks do."""
     simulate: Simulation | None = None
     """A user played by a model, until the judge or the user ends the conversation."""
     situation: NonBlank | None = None
@@ -223,7 +168,7 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def is_played(self) -> bool:
         """Whether what the user says, and how often, shows only while the case runs."""
-        return self.simulate is not None
+        return self.simulate is not None or self.script is not None
 
     @property
     def form(self) -> str:
@@ -233,9 +178,11 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def said(self) -> str:
         """Everything the user says; of a conversation that is played, what it is about."""
-        if self.simulate is not None:
-            about = (self.situation, self.simulate.situation, self.simulate.opening)
-            return "\n\n".join(one for one in about if one is not None)
+        if self.is_played:
+            user = self.simulate or Simulation()
+            about = (self.situation, user.situation, user.opening)
+            written = (value_of(one) for one in self.script or () if kind_of(one) == "user")
+            return "\n\n".join(one for one in (*about, *written) if one is not None)
         return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
 
     @property
@@ -251,9 +198,27 @@ class TestCaseModel(TurnModel, NamedModel):
         return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
 
     @property
+    def asks_judge(self) -> bool:
+        """Whether a judge decides about criteria, those of checkpoints included."""
+        return self.criteria is not None or any(
+            kind_of(one) == "judge" for one in self.script or ()
+        )
+
+    @property
+    def parts(self) -> list[tuple[tuple[str | int, ...], TurnModel]]:
+        """The turns, and the checks of the script as turns that say nothing, with their places."""
+        turns = [(("turns", at), one) for at, one in enumerate(self.turns or ())]
+        checks = [
+            (("script", at, "check"), asked_of(value_of(one)))
+            for at, one in enumerate(self.script or ())
+            if kind_of(one) == "check"
+        ]
+        return [*turns, *checks]
+
+    @property
     def own_evaluations(self) -> Sequence[Metric]:
-        """The metrics that are written in the case and its turns."""
-        parts = [self, *(self.turns or ())]
+        """The metrics that are written in the case, its turns and its script."""
+        parts = [self, *(one for _, one in self.parts)]
         return [
             metric for one in parts for metric in (*(one.evaluations or ()), *(one.scorers or ()))
         ]
@@ -263,12 +228,19 @@ class TestCaseModel(TurnModel, NamedModel):
         refuse_bar(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
+    @property
+    def own_code(self) -> list[str]:
+        """The functions that the script calls, as `module:callable`."""
+        return [value_of(one) for one in self.script or () if kind_of(one) == "call"]
+
     @model_validator(mode="after")
     def _is_said_once(self) -> "TestCaseModel":
         forms = [one for one in FORMS if getattr(self, one)]
         if not forms:
-            raise ValueError("'input' is missing: write what the user says, 'turns' or 'simulate'")
-        if len(forms) > 1:
+            raise ValueError(
+                "'input' is missing: write what the user says, 'turns', 'script' or 'simulate'"
+            )
+        if len(forms) > 1 and forms != ["script", "simulate"]:
             first, second = forms[:2]
             raise ValueError(f"has {second!r} and {first!r}; {_ONE_OF_TWO[first, second]}")
         if self.files and not self.input:
@@ -293,14 +265,45 @@ class TestCaseModel(TurnModel, NamedModel):
         return self
 
     @model_validator(mode="after")
+    def _script_makes_sense(self) -> "TestCaseModel":
+        if self.script is None:
+            return self
+        wrong = why_wrong(
+            self.script,
+            has_user=self.simulate is not None,
+            has_criteria=self.criteria is not None,
+            max_turns=MAX_TURNS if self.max_turns is None else self.max_turns,
+        )
+        if wrong is not None:
+            raise ValueError(f"'script[{wrong[0]}]': {wrong[1]}")
+        if self.simulate is not None:
+            self._refuse_what_no_step_uses()
+        return self
+
+    def _refuse_what_no_step_uses(self) -> None:
+        words = [kind_of(one) for one in self.script or () if value_of(one) is None]
+        proceeds = any(kind_of(one) == "proceed" for one in self.script or ())
+        if not proceeds and "user" not in words:
+            raise ValueError("'simulate' is used by no step; write 'user' or 'proceed' in 'script'")
+        for key in ("min_turns", "max_turns"):
+            if getattr(self, key) is not None and not proceeds:
+                raise ValueError(f"{key!r} is about 'proceed', and there is none in 'script'")
+
+    @model_validator(mode="after")
     def _criteria_are_told_apart(self) -> "TestCaseModel":
         texts = [one.text for one in self.judged]
         for index, text in enumerate(texts):
             if text in texts[:index]:
                 raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
-        if self.situation is not None and self.simulate is None and self.criteria is None:
+        if self.situation is not None and not self.is_played and self.criteria is None:
             raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
         return self
+
+
+def asked_of(check: Expectations, said: str = "-") -> TurnModel:
+    """The turn that a check of a script is about, given what the user said in it."""
+    known = {key: getattr(check, key) for key in check.model_fields_set}
+    return TurnModel.model_validate({"input": said, **known})
 
 
 TestCase = TestCaseModel

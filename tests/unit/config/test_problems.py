@@ -183,7 +183,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
-        (CASE + "script: []", "6:5: test_cases[0]: 'script' is not supported yet (conversations)"),
         (
             CASE + "files: [{url: http://x, path: a, type: pdf}]",
             "'url' is not supported yet (remote files); remove it",

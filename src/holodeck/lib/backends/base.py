@@ -78,6 +78,15 @@ class AgentSession(Protocol):
 
 
 @runtime_checkable
+class Remembers(Protocol):
+    """A session that can be told what was said without it."""
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Take the messages for said, after all that was said until then."""
+        ...
+
+
+@runtime_checkable
 class AgentBackend(Protocol):
     """A way to reach an agent; each `invoke_once` and each session is isolated from the others."""
 

@@ -206,6 +206,10 @@ class CallableSession:
         self._history.append({"role": "assistant", "content": result.response})
         return result
 
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Take the messages for said."""
+        self._history += messages
+
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """The agent's answer in one piece. Raises BackendError."""
         yield (await self.send(message)).response

@@ -59,7 +59,7 @@ def _without_retries(case: Mapping[str, Any]) -> dict[str, Any]:
 
 def _needs_shared(case: TestCaseModel) -> bool:
     """Whether the result depends on the global `evaluations`: its metrics, or its model."""
-    return case.evaluations is None or case.criteria is not None or case.simulate is not None
+    return case.evaluations is None or case.asks_judge or case.simulate is not None
 
 
 def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,9 +76,14 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
-    said = [case, *(case.turns or ())]
+    said = [case, *(one for _, one in case.parts)]
     files = [_digest(file.path, folder) for one in said for file in one.files or []]
-    parts = [text, *files, *_metric_code(case.own_evaluations, folder)]
+    parts = [
+        text,
+        *files,
+        *_metric_code(case.own_evaluations, folder),
+        *_code(case.own_code, folder),
+    ]
     digest = _hash_of_text("\0".join(parts))
     return PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
 

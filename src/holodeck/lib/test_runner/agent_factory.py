@@ -158,6 +158,13 @@ class AgentThreadRun:
                 error, call, expired=limit is not None and limit.expired()
             ) from error
 
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Take the messages for said."""
+        from holodeck.lib.backends.semantic_kernel.invocation import new_history
+
+        for message in new_history(messages).messages:
+            self.chat_history.add_message(message)
+
     async def close(self) -> None:
         """Nothing to let go of: the client belongs to the factory."""
 

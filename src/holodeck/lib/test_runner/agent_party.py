@@ -2,8 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation.messages import text_of
+from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.types import AgentInput
 from holodeck.lib.test_runner.transcripts import answer_of
@@ -42,7 +44,12 @@ class AgentParty:
 
     async def call(self, input: AgentInput) -> list[Message]:  # noqa: A002 - the engine's name
         """What the agent did and answered. Raises AgentIsBrokenError."""
-        run = await self._take_turn(TurnModel(input=_said(input.new_messages)), self._session.send)
+        earlier, said = _split(input.new_messages)
+        if earlier:
+            self._remember(earlier)
+        if not said and self.turns:
+            raise Misuse("the agent is asked", "the user has said nothing new since it answered")
+        run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
         turn = run.result()
         self.turns.append(turn)
         if run.errors:
@@ -50,8 +57,22 @@ class AgentParty:
             raise AgentIsBrokenError(run.errors[0])
         return answer_of(turn, len(self.turns))
 
+    def _remember(self, messages: list[backend.Message]) -> None:
+        if not isinstance(self._session, backend.Remembers):
+            raise Misuse(
+                "the agent's backend",
+                "cannot be told of lines that a script says in its place; give its sessions a"
+                " method remember(messages), or leave 'agent: …' and 'message' out",
+            )
+        self._session.remember(messages)
 
-def _said(unheard: Sequence[Message]) -> str:
-    """What the user said since the agent last spoke."""
-    texts = [text_of(one) for one in unheard if one.get("role") == "user"]
-    return "\n\n".join(text for text in texts if text.strip()) or BEGINS
+
+def _split(unheard: Sequence[Message]) -> tuple[list[backend.Message], str]:
+    """What the agent is to remember, and what the user says to it now."""
+    plain = [one for one in unheard if text_of(one).strip()]
+    answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
+    now = plain[answered[-1] + 1 :] if answered else plain
+    before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
+    said = [text_of(one) for one in now if one.get("role") == "user"]
+    earlier = [backend.Message(role=str(one["role"]), content=text_of(one)) for one in before]
+    return earlier, "\n\n".join(said)

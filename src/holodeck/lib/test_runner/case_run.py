@@ -109,9 +109,11 @@ class CaseRun:
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
+                party = AgentParty(session, self._take_turn)
                 self.came_to = await self.play.run(
-                    AgentParty(session, self._take_turn), self.on_conversation
+                    party, self.checks.of_steps, self.observer, self.on_conversation
                 )
+            self.turns = [played_turn(turn) for turn in party.turns]
             await self._grade_play()
         elif self.case.turns is not None:
             await self._converse(self.case.turns)
@@ -167,9 +169,8 @@ class CaseRun:
 
     async def _grade_play(self) -> None:
         """Grade a simulated conversation; what broke off is not graded."""
-        if self.errors or not self.runs or Outcome.METRIC_ERROR in self.came_to.outcomes:
+        if self.errors or not self.turns or Outcome.METRIC_ERROR in self.came_to.outcomes:
             return
-        self.turns = [played_turn(run.result()) for run in self.runs]
         await self._grade_whole()
 
     async def _grade_whole(self) -> None:
@@ -201,7 +202,9 @@ class CaseRun:
         of_answer = faults if self.case.input else []
         at_end = verdict(of_answer, self.tool_checks, self.rows, self.checks.at_end)
         of_turns = [one.outcome for one in self.turns if one.outcome is not None]
-        return together([at_end, *of_turns, *self.came_to.outcomes])
+        outcome = together([at_end, *of_turns, *self.came_to.outcomes])
+        self.came_to = self.came_to.decided_as(outcome)
+        return together([outcome, *self.came_to.outcomes])
 
     def _as_result(self, elapsed_ms: int) -> TestResult:
         faults = self._told(lambda run: run.faults)

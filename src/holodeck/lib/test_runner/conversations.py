@@ -7,7 +7,7 @@ from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.test_runner.grading import Check, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.test_runner.verdict import verdict
+from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import Outcome, TurnResult
 
@@ -27,8 +27,33 @@ async def graded_turns(
 
 
 def played_turn(turn: TurnResult) -> TurnResult:
-    """The turn of a simulated conversation, which has no checks but may have gone wrong."""
-    return turn.model_copy(update={"outcome": Outcome.FAILED if turn.errors else None})
+    """The turn of a conversation that was played: its checks are made, but it may be wrong."""
+    if turn.outcome is Outcome.AGENT_ERROR or not turn.errors:
+        return turn
+    return turn.model_copy(update={"outcome": Outcome.FAILED})
+
+
+async def checked_turn(
+    asked: TurnModel,
+    turns: Sequence[TurnResult],
+    checks: Sequence[Check],
+    observer: Observer,
+    name: str | None,
+) -> tuple[TurnResult, Outcome]:
+    """The last of the turns with what one more check finds, and how that check ended."""
+    last = turns[-1]
+    until = tuple(one for turn in turns for one in _said(turn))
+    found = await _graded(asked, last, checks, observer, until, name)
+    of_check = verdict([], found.tool_checks, found.metric_results, checks)
+    known = [last.outcome] if last.outcome is not None else []
+    update = {
+        "expected_tools": found.expected_tools or last.expected_tools,
+        "tool_checks": [*last.tool_checks, *found.tool_checks],
+        "metric_results": [*last.metric_results, *found.metric_results],
+        "ground_truth": found.ground_truth or last.ground_truth,
+        "outcome": together([*known, of_check]),
+    }
+    return last.model_copy(update=update), of_check
 
 
 def whole(turns: Sequence[TurnResult]) -> Answered:

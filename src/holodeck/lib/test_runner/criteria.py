@@ -3,11 +3,11 @@
 import logging
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
-from holodeck.lib.conversation.roles import Message
-from holodeck.lib.conversation.types import CriterionResult
+from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
 from holodeck.lib.judging.judge import Judge, Spent, counted
 from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.models.conversation import CriterionSettings
@@ -15,6 +15,11 @@ from holodeck.models.conversation_result import ConversationEnd, CriterionRow, M
 from holodeck.models.test_result import Outcome
 
 logger = logging.getLogger(__name__)
+
+NO_CONCLUSION = (
+    "the script ended without a conclusion: end it with 'judge', 'succeed' or 'fail', or write"
+    " 'criteria' or other checks for the case"
+)
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,15 @@ class Conclusion:
     def fields(self) -> dict[str, object]:
         """As they stand in the result of a case."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def decided_as(self, outcome: Outcome) -> "Conclusion":
+        """The same; a script that nothing concludes, no check either, fails its case."""
+        if self.ending is None or self.ending.code != "no_conclusion":
+            return self
+        is_open = outcome is Outcome.UNCHECKED
+        reasoning = NO_CONCLUSION if is_open else self.ending.reasoning
+        update = {"passed": False if is_open else None, "reasoning": reasoning}
+        return replace(self, ending=self.ending.model_copy(update=update))
 
     @property
     def errors(self) -> list[str]:
@@ -62,6 +76,23 @@ def _outcome_of_rows(rows: Sequence[CriterionRow]) -> Outcome:
     return Outcome.PASSED if any(row.required for row in rows) else Outcome.UNCHECKED
 
 
+class Checkpoints:
+    """A judge that decides at checkpoints only.
+
+    Args:
+        judging: Who decides.
+    """
+
+    role = AgentRole.JUDGE
+
+    def __init__(self, judging: CriteriaJudge) -> None:
+        self._judging = judging
+
+    async def call(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002 - the engine's name
+        """The verdict on a checkpoint; elsewhere the conversation goes on."""
+        return [] if input.judgment_criteria is None else await self._judging.call(input)
+
+
 def judge_broke(error: Exception) -> ConversationEnd:
     """The ending of a case whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
@@ -83,15 +114,23 @@ class CaseCriteria:
         self._texts = [one.text for one in written]
         self._situation = situation
         self.judge_name = judge.name
-        self.party = CriteriaJudge(judge, self._texts, optional=self._optional)
+        self._judging = CriteriaJudge(judge, self._texts, optional=self._optional)
+        self.party: Party = self._judging if self._texts else Checkpoints(self._judging)
         """Plays the judge while a conversation goes on."""
+
+    @property
+    def are_about_the_whole(self) -> bool:
+        """Whether there is anything to decide at the end; else there are checkpoints only."""
+        return bool(self._texts)
 
     async def decided(self, messages: Sequence[Message]) -> Conclusion:
         """The final verdict on a whole conversation."""
         ending, found = None, None
         with counted(Spent()) as spent:
             try:
-                found = await self.party.rows(messages, self._situation, self._texts, is_final=True)
+                found = await self._judging.rows(
+                    messages, self._situation, self._texts, is_final=True
+                )
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 ending = judge_broke(error)
@@ -99,13 +138,17 @@ class CaseCriteria:
         return Conclusion(ending, self.rows_of(found or []), judge_cost=cost)
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
-        """The judge's words as they are reported."""
+        """The judge's words as they are reported; of a script, those of checkpoints come first."""
+        final = len(found) - len(self._texts)
+        if [one.criterion for one in found[max(0, final) :]] != self._texts:
+            final = len(found)
         return [
             CriterionRow(
                 criterion=one.criterion,
                 status=one.status.value,
                 reasoning=one.reasoning,
-                required=one.criterion not in self._optional,
+                required=at < final or one.criterion not in self._optional,
+                is_checkpoint=at < final,
             )
-            for one in found
+            for at, one in enumerate(found)
         ]

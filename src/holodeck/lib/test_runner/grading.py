@@ -48,8 +48,10 @@ class CaseChecks:
     """About the answer, or the last answer and the whole conversation."""
     of_turns: list[list[Check]] = field(default_factory=list)
     """About each turn of a conversation."""
+    of_steps: dict[str | int, list[Check]] = field(default_factory=dict)
+    """About the last answer, at the step of the script of that number."""
     criteria: CaseCriteria | None = None
-    """About the whole of it."""
+    """About the whole of it, and at checkpoints of the script."""
 
 
 class Gradebook:
@@ -83,18 +85,17 @@ class Gradebook:
             for index, case in enumerate(cases)
             if case.scorers
         }
-        self._turns = {
-            index: [
-                self._checks_of_turn(turn, "test_cases", index, "turns", at)
-                for at, turn in enumerate(case.turns)
-            ]
+        self._parts = {
+            index: {
+                at: self._checks_of_turn(part, "test_cases", index, *at) for at, part in case.parts
+            }
             for index, case in enumerate(cases)
-            if case.turns is not None
+            if case.is_played or case.turns is not None
         }
         self._criteria = {
             index: self._criteria_of(agent, index, case)
             for index, case in enumerate(cases)
-            if case.criteria is not None
+            if case.asks_judge
         }
         configured = {check.name for check in self._written()}
         self._extra = [
@@ -113,7 +114,13 @@ class Gradebook:
         """The checks of the case at that place in the file; its own replace the global ones."""
         metrics = self._own.get(index, self._global)
         at_end = [*metrics, *self._scorers.get(index, []), *self._extra]
-        return CaseChecks(at_end, self._turns.get(index, []), self._criteria.get(index))
+        parts = self._parts.get(index, {})
+        return CaseChecks(
+            at_end=at_end,
+            of_turns=[checks for at, checks in parts.items() if at[0] == "turns"],
+            of_steps={at[1]: checks for at, checks in parts.items() if at[0] == "script"},
+            criteria=self._criteria.get(index),
+        )
 
     async def warm_up(self) -> None:
         """Load what the evaluators need that is slow to load, one library after the other."""
@@ -125,13 +132,14 @@ class Gradebook:
                 logger.debug("%s is not ready: %s", evaluator.name, error)
 
     def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> CaseCriteria:
-        judge = self.bench.judge_of_criteria(agent.place("test_cases", index, "criteria"))
+        key = "script" if case.criteria is None else "criteria"
+        judge = self.bench.judge_of_criteria(agent.place("test_cases", index, key))
         return CaseCriteria(judge, case.judged, case.about)
 
     def _written(self) -> Iterator[Check]:
         """Every check that the agent.yaml names."""
-        of_turns = chain.from_iterable(self._turns.values())
-        return chain(self._global, *self._own.values(), *self._scorers.values(), *of_turns)
+        of_parts = chain.from_iterable(parts.values() for parts in self._parts.values())
+        return chain(self._global, *self._own.values(), *self._scorers.values(), *of_parts)
 
     def _scorers_of(self, scorers: Sequence[MetricSettings], index: int) -> list[Check]:
         """Named unlike the metrics beside them."""
@@ -171,8 +179,8 @@ class Gradebook:
         """A metric for a case that cannot give it what it needs is a mistake."""
         for index, case in enumerate(agent.test_cases or []):
             self._refuse_missing(metrics_of(agent, case), case, index)
-            for number, turn in enumerate(case.turns or ()):
-                self._refuse_missing(metrics_of_turn(turn), turn, index, "turns", number)
+            for at, part in case.parts:
+                self._refuse_missing(metrics_of_turn(part), part, index, *at)
 
     def _refuse_missing(
         self, metrics: Sequence[MetricSettings], asked: TurnModel, *path: str | int

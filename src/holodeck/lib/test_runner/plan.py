@@ -11,6 +11,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.conversation import MAX_TURNS
 from holodeck.models.plan import Bounds, Estimate, Plan
+from holodeck.models.script import kind_of, value_of
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 
@@ -50,7 +51,7 @@ def plan_of(
 
 def _agent_calls(case: TestCaseModel) -> Bounds:
     turns = len(case.turns) if case.turns is not None else 1
-    least, most = (1, case.max_turns or MAX_TURNS) if case.is_played else (turns, turns)
+    least, most = (1, _most_turns(case)) if case.is_played else (turns, turns)
     tries = 1 + (case.retries or 0)
     return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * tries)
 
@@ -63,6 +64,17 @@ def _least_runs(case: TestCaseModel) -> int:
     return bar.planned if case.stop_early is False else bar.least_runs
 
 
+def _most_turns(case: TestCaseModel) -> int:
+    """How often the agent is asked at most where a conversation is played."""
+    most = MAX_TURNS if case.max_turns is None else case.max_turns
+    if case.script is None:
+        return most
+    kinds = [(kind_of(one), value_of(one)) for one in case.script]
+    proceeds = [value for kind, value in kinds if kind == "proceed"]
+    turns = sum(most if one is None or one.turns is None else one.turns for one in proceeds)
+    return turns + kinds.count(("agent", None))
+
+
 def _together(bounds: Sequence[Bounds]) -> Bounds:
     most = [one.most for one in bounds if one.most is not None]
     return Bounds(
@@ -73,7 +85,7 @@ def _together(bounds: Sequence[Bounds]) -> Bounds:
 
 def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
     """Checks of a case that ask a judge, each at least once."""
-    of_turns = [metric for turn in case.turns or () for metric in turn.evaluations or ()]
+    of_turns = [metric for _, part in case.parts for metric in part.evaluations or ()]
     metrics = [*metrics_of(agent, case), *of_turns]
     asked = sum(metric.enabled and asks_a_judge(metric) for metric in metrics)
     return asked + (case.criteria is not None)

@@ -1,17 +1,22 @@
-"""A case whose user is played by a model, from the first word to how it ended."""
+"""A case that is played, from a script or with a simulated user, to how it ended."""
 
 import logging
 import traceback
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from holodeck.lib.chat.model import ChatModel
-from holodeck.lib.conversation.debugging import BY_HAND
+from holodeck.lib.conversation.debugging import BY_HAND, Silent
 from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
-from holodeck.lib.conversation.types import Party, ScenarioResult
+from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.criteria import CaseCriteria, Conclusion, judge_broke
+from holodeck.lib.test_runner.grading import Check
+from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.script_steps import Code, Steps
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.lib.test_runner.watching import OnConversation
@@ -40,16 +45,24 @@ class Play:
     """One case with those who take part in it besides the agent; may be played at once again."""
 
     case: TestCaseModel
-    simulator: ChatModel
+    simulator: ChatModel | None
+    """Plays the user; None where all that the user says is written."""
     criteria: CaseCriteria | None
+    code: Code
 
     async def run(
-        self, agent: AgentParty, on_conversation: OnConversation | None = None
+        self,
+        agent: AgentParty,
+        checks: Mapping[str | int, Sequence[Check]],
+        observer: Observer,
+        on_conversation: OnConversation | None = None,
     ) -> Conclusion:
         """Hold the conversation; what breaks it is how it ended."""
         limits = Limits(self.case.max_turns, self.case.min_turns)
+        steps = Steps(self.case, self.code, agent, checks, observer).made
+        script = self._concluded(steps) if steps else None
         parties = self._parties(agent)
-        talk = ScriptRun(self.case.name or "case", self.case.about, parties, None, limits)
+        talk = ScriptRun(self.case.name or "case", self.case.about, parties, script, limits)
         if on_conversation is not None:
             on_conversation(talk)
         try:
@@ -60,38 +73,74 @@ class Play:
             result = talk.broken(error)
             ending = _broken(result, error)
         told = messages_of(agent.turns)
-        return Conclusion(
+        conclusion = Conclusion(
             ending=ending,
             criteria=[] if self.criteria is None else self.criteria.rows_of(result.criteria),
             messages=[] if told == result.messages else result.messages,
             judge_cost=self._cost(result, AgentRole.JUDGE),
             simulator_cost=self._cost(result, AgentRole.USER),
         )
+        return await self._judged(conclusion, result)
+
+    def _concluded(self, steps: list[ScriptStep]) -> list[ScriptStep]:
+        """The steps, and the final verdict where there is anything to decide."""
+        has_criteria = self.criteria is not None and self.criteria.are_about_the_whole
+        return [*steps, final_judgement()] if has_criteria else steps
+
+    async def _judged(self, conclusion: Conclusion, result: ScenarioResult) -> Conclusion:
+        """A script may say that all went well; the criteria have to hold all the same."""
+        ending = conclusion.ending
+        is_content = ending is not None and ending.passed and ending.code != BY_HAND
+        if self.criteria is None or not self.criteria.are_about_the_whole or not is_content:
+            return conclusion
+        judged = await self.criteria.decided(result.messages)
+        return replace(
+            conclusion,
+            ending=judged.ending or conclusion.ending,
+            criteria=[*conclusion.criteria, *judged.criteria],
+            judge_cost=_both(conclusion.judge_cost, judged.judge_cost),
+        )
 
     def _parties(self, agent: AgentParty) -> list[Party]:
-        user = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
+        user: Party = Silent()
+        if self.simulator is not None:
+            user = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
         return [user, agent, *([] if self.criteria is None else [self.criteria.party])]
 
     def _ending(self, result: ScenarioResult, agent: AgentParty) -> ConversationEnd:
-        if result.reason_code == BY_HAND:
-            return ConversationEnd(code=BY_HAND, reasoning=result.reasoning, passed=result.success)
-        if not agent.turns:
+        code, words = result.reason_code, result.reasoning
+        if not agent.turns and code not in {BY_HAND, "failed"}:
             return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
-        if result.criteria:
+        if code in _BY_SCRIPT:
+            return ConversationEnd(code=code, reasoning=words, passed=_BY_SCRIPT[code])
+        if code == "no_conclusion":
+            return _USER_DONE if self.case.script is None else _SCRIPT_DONE
+        if result.criteria and code != BY_HAND:
             return ConversationEnd(code="judged")
-        if result.reason_code == "no_conclusion":
-            return ConversationEnd(code="user_done", reasoning="the user was done")
-        return ConversationEnd(
-            code=result.reason_code or "ended", reasoning=result.reasoning, passed=result.success
-        )
+        return ConversationEnd(code=code or "ended", reasoning=words, passed=result.success)
 
     def _cost(self, result: ScenarioResult, role: AgentRole) -> ModelCost | None:
         """What a model cost in a role; None if it was not asked."""
         calls = result.model_calls.get(role.value, 0)
         judge = None if self.criteria is None else self.criteria.judge_name
-        name = self.simulator.name if role is AgentRole.USER else judge
+        user = None if self.simulator is None else self.simulator.name
+        name = user if role is AgentRole.USER else judge
         tokens = result.token_usage.get(role.value, TokenUsage.zero())
         return ModelCost(model=name, calls=calls, tokens=tokens) if calls else None
+
+
+_USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
+_SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
+_BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
+"""What steps say in the end; a check has its rows, which decide."""
+
+
+def _both(one: ModelCost | None, other: ModelCost | None) -> ModelCost | None:
+    if one is None or other is None:
+        return one or other
+    return ModelCost(
+        model=other.model, calls=one.calls + other.calls, tokens=one.tokens + other.tokens
+    )
 
 
 def persona_of(who: Simulation) -> Persona:
@@ -108,6 +157,8 @@ def persona_of(who: Simulation) -> Persona:
 
 def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
     code = result.reason_code or "error"
+    if code == "step_failed":
+        return ConversationEnd(code=code, reasoning=result.reasoning, passed=False)
     if code == "judge_error":
         return judge_broke(error)
     who = "the simulated user broke: " if code == "simulator_error" else ""

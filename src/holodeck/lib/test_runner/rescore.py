@@ -162,6 +162,8 @@ async def _regraded(
     came_to = await _concluded(result, case, turns, checks)
     of_turns = [turn.outcome for turn in turns if turn.outcome is not None]
     outcome = verdicts.together([at_end, *of_turns, *came_to.outcomes])
+    came_to = came_to.decided_as(outcome)
+    outcome = verdicts.together([outcome, *came_to.outcomes])
     update = {
         **came_to.fields,
         "errors": [*_of_agent(result), *came_to.errors],
@@ -202,8 +204,12 @@ async def _concluded(
 ) -> Conclusion:
     """How the conversation ended, its criteria judged again."""
     ending = result.ending if case.is_played else None
+    if ending is not None and ending.code == "no_conclusion":  # checks may decide it now
+        ending = ending.model_copy(update={"passed": None})
     before = Conclusion(ending, messages=result.messages, simulator_cost=result.simulator_cost)
-    if checks.criteria is None:
+    checkpoints = [row for row in result.criteria if row.is_checkpoint]
+    before = replace(before, criteria=checkpoints)
+    if checks.criteria is None or not checks.criteria.are_about_the_whole:
         return before
     if ending is not None and ending.code == "max_turns":  # it is for the judge now
         before = replace(before, ending=ending.model_copy(update={"passed": None}))
@@ -212,7 +218,7 @@ async def _concluded(
     return replace(
         before,
         ending=judged.ending or before.ending,
-        criteria=judged.criteria,
+        criteria=[*checkpoints, *judged.criteria],
         judge_cost=judged.judge_cost,
     )
 

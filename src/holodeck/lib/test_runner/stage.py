@@ -1,19 +1,24 @@
 """Who plays in the cases of an agent besides the agent: made once, before anything runs."""
 
+from collections.abc import Callable
+from typing import Any
+
 from holodeck.config.check_cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.chat.model import ChatModel
+from holodeck.lib.registry import load_callable
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.play import Play
 from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
+from holodeck.models.script import kind_of, value_of
 from holodeck.models.test_case import TestCaseModel
 
 
 class Stage:
-    """The plays of every case whose user is simulated.
+    """The plays of every case with a script or a simulated user.
 
-    Raises ConfigError for a simulated user without a model.
+    Raises ConfigError for a simulated user without a model, and for code that cannot be loaded.
     """
 
     def __init__(self, agent: Agent, gradebook: Gradebook) -> None:
@@ -21,9 +26,14 @@ class Stage:
         self._judges = gradebook.bench.judges
         self._simulators: dict[str, ChatModel] = {}
         self._plays = {
-            index: Play(case, self._simulator(case, index), gradebook.checks_of(index).criteria)
+            index: Play(
+                case=case,
+                simulator=None if case.simulate is None else self._simulator(case, index),
+                criteria=gradebook.checks_of(index).criteria,
+                code=self._code(case, index),
+            )
             for index, case in enumerate(agent.test_cases or [])
-            if case.simulate is not None
+            if case.is_played
         }
 
     def play_of(self, index: int) -> Play | None:
@@ -34,6 +44,21 @@ class Stage:
         """Let go of the connections of the running event loop."""
         for model in self._simulators.values():
             await model.close()
+
+    def _code(self, case: TestCaseModel, index: int) -> dict[int, Callable[..., Any]]:
+        """The functions that the script calls. Raises ConfigError."""
+        targets = {
+            at: value_of(one) for at, one in enumerate(case.script or ()) if kind_of(one) == "call"
+        }
+        place = self._agent.place
+        return {
+            at: load_callable(
+                target,
+                self._agent.base_dir,
+                where=place("test_cases", index, "script", at, "call"),
+            )
+            for at, target in targets.items()
+        }
 
     def _simulator(self, case: TestCaseModel, index: int) -> ChatModel:
         """The model that plays the user; one for all cases that name the same."""

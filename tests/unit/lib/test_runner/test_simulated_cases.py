@@ -1,8 +1,5 @@
 """Cases whose user a model plays, and criteria that a judge decides about."""
 
-import json
-from pathlib import Path
-
 import pytest
 from pydantic import ValidationError
 
@@ -10,51 +7,18 @@ from fakes import ScriptedBackend
 from holodeck.config.check import check
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner.agent_party import BEGINS
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.lib.test_runner.summary import exit_code
-from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
-from holodeck.models.record import CaseFinished
 from holodeck.models.test_result import Outcome
-
-JUDGE, USER = "# Criteria", "what the user writes next"
-"""What the prompts of the judge and of the simulated user hold."""
-
-
-def says(message, done=False):
-    return json.dumps({"message": message, "done": done})
-
-
-def words(*statuses, decision="verdict", why="seen"):
-    """A judge's answer."""
-    told = {f"c{n}": {"reasoning": why, "status": one} for n, one in enumerate(statuses, 1)}
-    return json.dumps(told | {"decision": decision})
-
-
-def an_agent(server, *cases, **fields):
-    model = {"provider": "openai", "name": "m", "endpoint": server.url, "api_key": "k"}
-    raw = {"name": "scripted", "backend": "bot:Bot", "test_cases": list(cases)}
-    raw |= {"evaluations": {"model": model}}
-    return Agent.model_validate(raw | fields)
+from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
 
 
 def simulated(*criteria, **fields):
     told = {"criteria": list(criteria)} if criteria else {}
     return {"name": "sim", "simulate": {"situation": "wants a recipe"}} | told | fields
-
-
-async def report_of(tmp_path, agent, backend, **limits):
-    executor = TestExecutor(
-        str(tmp_path / "agent.yaml"),
-        agent_config=agent,
-        resolved_execution_config=ExecutionConfig(parallel_test_cases=1, file_timeout=10, **limits),
-        backend=backend,
-    )
-    return await executor.execute_tests()
 
 
 @pytest.fixture
@@ -357,14 +321,6 @@ async def test_a_judge_that_breaks_leaves_a_written_case_undecided(run_one, fake
 
     assert result.outcome is Outcome.METRIC_ERROR
     assert result.agent_response == "OK: hi"
-
-
-def recorded(*results):
-    finished = {
-        index: CaseFinished(index=index, hash="x", result=result)
-        for index, result in enumerate(results)
-    }
-    return Run(path=Path("run.jsonl"), started=None, finished=finished, ended=None)
 
 
 async def test_the_criteria_of_a_recorded_conversation_are_judged_again(run_one, fake_openai):

@@ -107,6 +107,10 @@ class ChatSession:
         result, self._history = await self._backend.answer(message, self._history)
         return result
 
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Take the messages for said."""
+        self._history = [*self._history, *(dict(one) for one in messages)]
+
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """The agent's answer in one piece. Raises BackendError."""
         yield (await self.send(message)).response

@@ -1,0 +1,116 @@
+"""From the steps of a script as they are written to steps that the engine plays."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holodeck.lib.conversation import script
+from holodeck.lib.conversation.script import Step
+from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
+from holodeck.lib.test_runner.agent_party import AgentParty
+from holodeck.lib.test_runner.conversations import checked_turn
+from holodeck.lib.test_runner.grading import Check
+from holodeck.lib.test_runner.observer import Observer
+from holodeck.models.expectations import Expectations
+from holodeck.models.script import Proceed, ScriptMessage, StepModel, kind_of, value_of
+from holodeck.models.test_case import TestCaseModel, asked_of
+from holodeck.models.test_result import Outcome
+
+Code = Mapping[int, Callable[..., Any]]
+"""The functions that a script calls, by the number of their step."""
+
+
+def _message(written: ScriptMessage) -> Step:
+    return script.message({"role": written.role, "content": written.content})
+
+
+def _proceed(written: Proceed | None) -> Step:
+    return script.proceed(None if written is None else written.turns)
+
+
+_PLAIN: Mapping[str, Callable[[Any], Step]] = {
+    "user": script.user,
+    "agent": script.agent,
+    "judge": script.judge,
+    "message": _message,
+    "proceed": _proceed,
+}
+
+
+_SUCCEED, _FAIL = "succeed", "fail"
+_ENDINGS = {_SUCCEED: "the script says that it went well", _FAIL: "the script says so"}
+
+
+@dataclass
+class Steps:
+    """The steps of one run of a case."""
+
+    case: TestCaseModel
+    code: Code
+    agent: AgentParty
+    checks: Mapping[str | int, Sequence[Check]]
+    observer: Observer
+    made: list[ScriptStep] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.made = [self._step(at, one) for at, one in enumerate(self.case.script or ())]
+
+    def _step(self, at: int, written: str | StepModel) -> ScriptStep:
+        kind, value = kind_of(written), value_of(written)
+        if kind in _PLAIN:
+            return _PLAIN[kind](value)
+        if kind == "call":
+            return _named(kind, lambda state: _called(value, self.code[at], state))
+        if kind == "check":
+            return _named(kind, lambda _: self._checked(at, value))
+        reason = value or _ENDINGS[kind]
+        return _named(kind, lambda _: _ended(kind, reason))
+
+    async def _checked(self, at: int, check: Expectations) -> ScenarioResult | None:
+        """Check the last answer; the result that ends the script if that does not pass."""
+        turns = self.agent.turns
+        asked = asked_of(check, turns[-1].input)
+        name = self.case.name
+        turns[-1], outcome = await checked_turn(
+            asked, turns, self.checks.get(at, ()), self.observer, name
+        )
+        if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
+            return None
+        return ScenarioResult(
+            success=False,
+            messages=[],
+            reasoning=f"the check of step {at + 1} did not pass",
+            reason_code="check_failed",
+        )
+
+
+def _named(name: str, play: Callable[[ScenarioState], Any]) -> ScriptStep:
+    """A step that messages call by its name."""
+
+    def step(state: ScenarioState) -> Any:
+        return play(state)
+
+    step.__name__ = name
+    return step
+
+
+async def _ended(kind: str, reason: str) -> ScenarioResult:
+    is_success = kind == _SUCCEED
+    code = "succeeded" if is_success else "failed"
+    return ScenarioResult(success=is_success, messages=[], reasoning=reason, reason_code=code)
+
+
+async def _called(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
+    """What a function of the user's says: nothing, or the result that ends the script."""
+    said = function(state)
+    if inspect.isawaitable(said):
+        said = await said
+    if said is None or said is True or isinstance(said, Step | ScenarioResult):
+        return said
+    if said is False:
+        raise AssertionError(f"{name} said no")
+    raise TypeError(
+        f"{name} returned a {type(said).__name__}; return nothing, and assert what must hold"
+    )

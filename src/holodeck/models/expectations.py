@@ -1,0 +1,104 @@
+"""What is expected of an answer: tool calls, the right answer, metrics."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError, model_validator
+
+from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.evaluation import Metric
+from holodeck.models.scorers import Scorer
+
+MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
+
+
+class NumberMatcher(Model):
+    """A number within a tolerance."""
+
+    value: float
+    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-9
+    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
+
+
+class ArgMatcher(Model):
+    """How one argument of a tool call must look; exactly one key is given."""
+
+    equals: Json = None
+    """The very value; needed only where a literal would itself look like a matcher."""
+    regex: NonBlank | None = None
+    """The whole text must match."""
+    number: NumberMatcher | None = None
+    """Numerically equal within a tolerance; text that holds a number counts."""
+    fuzzy: NonBlank | None = None
+    """Equal but for case, surrounding white space, thousands separators and percent signs."""
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> "ArgMatcher":
+        if len(self.model_fields_set) != 1:
+            raise ValueError(f"a matcher has exactly one of {', '.join(MATCHER_KEYS)}")
+        return self
+
+
+class ExpectedTool(Model):
+    """A strict expectation about one tool."""
+
+    name: NonBlank
+    """The tool's name, or a part of it with `match: substring`."""
+    args: dict[str, Json] = {}
+    """Argument name → literal or matcher; arguments not named here are not looked at."""
+    count: Annotated[int, Field(ge=1)] | None = None
+    """Exactly so many matching calls; null means one or more."""
+    match: Literal["exact", "substring"] = "exact"
+    """How the tool's name is compared."""
+
+    def matchers(self) -> dict[str, ArgMatcher]:
+        """`args` with every literal made a matcher."""
+        return {key: _as_matcher(value) for key, value in self.args.items()}
+
+    @model_validator(mode="after")
+    def _matchers_are_well_formed(self) -> "ExpectedTool":
+        for name, value in self.args.items():
+            try:
+                _as_matcher(value)
+            except ValidationError as error:
+                problem = error.errors(include_url=False)[0]
+                at = "".join(f"{part}: " for part in problem["loc"])
+                reason = problem["msg"].removeprefix("Value error, ")
+                raise ValueError(f"'args.{name}': {at}{reason}") from error
+        return self
+
+
+def _as_matcher(value: Json) -> ArgMatcher:
+    if isinstance(value, dict) and value and set(value) <= set(MATCHER_KEYS):
+        number = value.get("number")
+        if isinstance(number, int | float) and not isinstance(number, bool):
+            return ArgMatcher.model_validate({**value, "number": {"value": number}})
+        return ArgMatcher.model_validate(value)
+    return ArgMatcher(equals=value)
+
+
+class Expectations(Model):
+    """What is expected of an answer."""
+
+    expected_tools: list[NonBlank | ExpectedTool] | None = None
+    """Tools that must be called; [] means that no tool may be called; absent: not looked at."""
+    forbidden_tools: list[NonBlank] | None = None
+    """Tools that must not be called (exact names)."""
+    tool_order: bool = False
+    """Whether expected_tools must be called in the order written."""
+    ground_truth: NonBlank | None = None
+    """The right answer; text metrics compare with it."""
+    retrieval_context: list[str] | None = None
+    """Retrieved passages, given by hand instead of taken from tool results."""
+    evaluations: list[Metric] | None = None
+    """Metrics of this answer; they see the conversation until then."""
+    scorers: list[Scorer] | None = None
+    """Checks besides the metrics: `passfail`, `exact`, `regex`, `similarity`, `module:callable`, or
+    one of them with options, as `{regex: {pattern: …}}`."""
+
+    @model_validator(mode="after")
+    def _order_has_something_to_order(self) -> "Expectations":
+        if self.tool_order and not self.expected_tools:
+            raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
+        if self.forbidden_tools is not None and not self.forbidden_tools:
+            raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
+        return self

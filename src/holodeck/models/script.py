@@ -1,0 +1,128 @@
+"""The steps of a script, as they are written in a test case."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from holodeck.models.base import Model, NonBlank
+from holodeck.models.expectations import Expectations
+
+Word = Literal["user", "agent", "judge", "proceed", "succeed", "fail"]
+"""A step that needs nothing more said."""
+
+
+class ScriptMessage(Model):
+    """A message that joins the conversation."""
+
+    role: Literal["user", "assistant", "system"]
+    """Who says it."""
+    content: NonBlank
+    """What is said."""
+
+
+class Proceed(Model):
+    """Turns of a simulated user and the agent, the judge after each."""
+
+    turns: Annotated[int, Field(ge=1)] | None = None
+    """How many; else until judge, user or `max_turns` end the conversation. The turn under way
+    counts."""
+
+
+class StepModel(Model):
+    """One step of a script; a mapping with exactly one key."""
+
+    user: NonBlank | None = None
+    """The user says this; `user` alone lets the simulated user speak."""
+    agent: NonBlank | None = None
+    """Stands in for an answer of the agent; `agent` alone asks the agent."""
+    message: ScriptMessage | None = None
+    """A message of anybody; one of the user or the agent takes their turn."""
+    judge: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """A checkpoint: the script goes on if all of these criteria hold; `judge` alone is the final
+    verdict on `criteria`."""
+    proceed: Proceed | None = None
+    """Lets the simulated user and the agent talk."""
+    call: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")] | None = None
+    """`module:callable` beside the agent.yaml, called with the state; a failed assertion fails the
+    case."""
+    check: Expectations | None = None
+    """Checks of the last answer; the script ends where one fails."""
+    succeed: NonBlank | None = None
+    """Ends the script: the conversation went well, for this reason."""
+    fail: NonBlank | None = None
+    """Ends the script: the case fails, for this reason."""
+
+    @model_validator(mode="after")
+    def _is_one_step(self) -> "StepModel":
+        keys = sorted(self.model_fields_set)
+        if len(keys) != 1:
+            raise ValueError(f"a step has one key, this one has {', '.join(keys) or 'none'}")
+        if getattr(self, keys[0]) is None:
+            raise ValueError(f"{keys[0]!r} has no value; write one after the colon")
+        return self
+
+
+def kind_of(step: str | StepModel) -> str:
+    """Which step it is."""
+    return step if isinstance(step, str) else next(iter(step.model_fields_set))
+
+
+def value_of(step: str | StepModel) -> Any:
+    """What is written after the colon; None for a bare word."""
+    return None if isinstance(step, str) else getattr(step, kind_of(step))
+
+
+def why_wrong(
+    steps: Sequence[Word | StepModel], *, has_user: bool, has_criteria: bool, max_turns: int
+) -> tuple[int, str] | None:
+    """The place of the first step that makes no sense, and why; None if all do."""
+    walk = _Walk(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
+    for index, step in enumerate(steps):
+        wrong = walk.why_wrong(kind_of(step), value_of(step))
+        if wrong is not None:
+            return index, wrong
+    if not walk.asks:
+        return len(steps) - 1, "the script never asks the agent; write the step 'agent'"
+    return None
+
+
+class _Walk:
+    """Goes through a script, step by step, and knows what was before."""
+
+    def __init__(self, *, has_user: bool, has_criteria: bool, max_turns: int) -> None:
+        self._has_user = has_user
+        self._has_criteria = has_criteria
+        self._max_turns = max_turns
+        self.asks = False
+        """Whether the agent was asked."""
+        self._ended_by: str | None = None
+        self._is_answered = False
+
+    def why_wrong(self, kind: str, value: Any) -> str | None:
+        if self._ended_by is not None:
+            return f"is never reached: {self._ended_by!r} ends the script"
+        wrong = self._why_wrong(kind, value)
+        is_word = value is None
+        self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
+        self.asks = self.asks or kind == "proceed" or (kind == "agent" and is_word)
+        self._is_answered = kind == "agent" or (
+            self._is_answered and kind not in {"user", "message", "proceed", "call"}
+        )
+        return wrong
+
+    def _why_wrong(self, kind: str, value: Any) -> str | None:
+        if kind in {"user", "proceed"} and not self._has_user and not isinstance(value, str):
+            return f"{kind!r} needs a simulated user; write 'simulate', or what the user says"
+        if (kind, value) == ("judge", None) and not self._has_criteria:
+            return "'judge' has nothing to judge by; write 'criteria', or 'judge: [criterion, …]'"
+        if kind == "check" and not self.asks:
+            return "'check' has no answer to look at; ask the agent first"
+        if (kind, value) == ("agent", None) and self._is_answered:
+            return "'agent': the user has said nothing new; write a 'user' step before"
+        if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
+            return f"'proceed': {value.turns} turns are more than max_turns, {self._max_turns}"
+        return None
+
+
+_FINAL = ("judge", True)
