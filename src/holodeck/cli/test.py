@@ -10,6 +10,7 @@ from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import look_of, looking_options
 from holodeck.cli.outside import outside_option
 from holodeck.cli.selecting import request_of, selection_options
+from holodeck.cli.skipping import skip_invalid_option, with_left_out
 from holodeck.cli.watch_options import watch_if_asked, watch_options
 from holodeck.config.flags import cli_config, cli_options
 
@@ -56,6 +57,7 @@ from holodeck.config.flags import cli_config, cli_options
 @debug_option
 @watch_options
 @outside_option
+@skip_invalid_option
 @cli_options()
 @click.pass_context
 def test(
@@ -104,7 +106,8 @@ def test(
         debug=options["debug"],
     )
     found = found_in(paths, options["agent"])
-    context.exit(answer_all(asked, found, context.ensure_object(Invocation)))
+    invocation = context.ensure_object(Invocation)
+    context.exit(with_left_out(answer_all(asked, found, invocation), invocation))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test

@@ -12,6 +12,7 @@ from holodeck import errors
 from holodeck.config.case_settings import with_case_settings
 from holodeck.config.cases.files import Files
 from holodeck.config.cases.gather import gather
+from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
@@ -22,6 +23,7 @@ from holodeck.config.providers import filled
 from holodeck.config.reading import why_unreadable
 from holodeck.config.settings import Layer, resolve, settings, unknown_variables
 from holodeck.config.source import Source, shown
+from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 from holodeck.models.suite import AgentFile
@@ -57,6 +59,15 @@ class ConfigLoader:
         It has the cases of the files in `suites` too, whether or not it names them itself.
         Raises FileNotFoundError, and ConfigError with a line per problem and its place.
         """
+        left_out = left_out_now()
+        while True:
+            try:
+                return self._loaded(path, suites)
+            except ConfigError as error:
+                if left_out is None or not left_out.take(error):
+                    raise
+
+    def _loaded(self, path: str | Path, suites: Sequence[str | Path]) -> Agent:
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from holodeck.config.cases.files import YAML, Case, Files, in_words
 from holodeck.config.cases.scenarios import as_case
+from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
@@ -100,6 +101,9 @@ def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
     found = 0
     for name in paths:
         path = files.find(name, files.folder, origin)
+        if _is_left_out(path):
+            found += 1
+            continue
         source = _source(path, files)
         if is_pattern and not _holds_a_suite(source):
             logger.warning("%s: left out, it holds no suite", source.name)
@@ -108,6 +112,15 @@ def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
         yield _of_file(source, path, files)
     if not found:
         raise ConfigError(in_words(origin), f"no file that {pattern!r} matches holds a suite")
+
+
+def _is_left_out(path: Path) -> bool:
+    """Whether the file is known to be wrong and not wanted; one that is read may become so."""
+    left_out = left_out_now()
+    if left_out is None:
+        return False
+    left_out.read.add(shown(path))
+    return shown(path) in left_out.errors
 
 
 def _matching(pattern: str, origin: Origin, files: Files) -> list[str]:
