@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 
 from holodeck.lib.conversation.roles import Message
+from holodeck.lib.test_runner.tool_invocation_builder import NO_RESULT
 from holodeck.lib.test_runner.turn_run import with_files
 from holodeck.models.test_result import ToolInvocation, TurnResult
 
@@ -26,7 +27,8 @@ def answer_of(turn: TurnResult, number: int) -> list[Message]:
     if calls:
         called = [_call(name, call) for name, call in calls]
         messages.append({"role": "assistant", "content": None, "tool_calls": called})
-    messages += [_result(name, call) for name, call in calls]
+    # An agent that does not tell what its tools gave has done nothing wrong.
+    messages += [_result(name, call) for name, call in calls if call.error != NO_RESULT]
     return [*messages, {"role": "assistant", "content": turn.agent_response or ""}]
 
 

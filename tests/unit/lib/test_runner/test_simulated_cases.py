@@ -187,6 +187,16 @@ async def test_the_judge_sees_what_tools_were_called_with_and_gave(run_one, fake
     assert 'result of search: {"hits": 42}' in judged
 
 
+async def test_an_agent_that_keeps_the_results_of_its_tools_is_not_accused(run_one, fake_openai):
+    fake_openai.when(USER, says("hi")).when(JUDGE, words("passed"))
+    answer = ExecutionResult("found", tool_calls=[{"name": "search", "arguments": {}}])
+
+    await run_one(simulated("Searches"), ScriptedBackend({"hi": answer}))
+
+    judged = fake_openai.requests[-1].prompt
+    assert "[2] assistant: calls search({})\n[3] assistant: found" in judged
+
+
 async def test_a_persona_reaches_the_model_that_plays_the_user(run_one, fake_openai):
     fake_openai.when(USER, says("hi")).when(JUDGE, words("passed"))
     who = {"situation": "is hungry", "persona": "terse", "facts": ["has rice"], "language": "Greek"}
