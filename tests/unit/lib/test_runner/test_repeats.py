@@ -286,3 +286,19 @@ def test_repeats_are_shown_recorded_graded_again_and_resumed(agent_dir):
     assert report["summary"]["pass_at_k"] == pytest.approx({"1": 2 / 3, "2": 1, "3": 1})
     assert "1 of 1 results are kept" in resumed.stderr
     assert "[Test 1/1] FAIL asks [2/3]\n    2 of 3 repetitions passed, 3 needed" in graded.stdout
+
+
+def test_the_command_that_resumes_repeats_as_often(agent_dir):
+    agent_dir.write("bot.py", "def answer(message):\n    return message\n")
+    check = {"evaluations": [{"metric": "contains", "value": "OK"}]}
+    cases = [{"name": said, "input": said} | check for said in ("no", "OK")]
+    agent_dir.write_agent(model=None, instructions=None, backend="bot:answer", test_cases=cases)
+
+    stopped = agent_dir.run("test", "-x", "--repeat", "2")
+    resumed = agent_dir.run("test", "--resume", "--repeat", "2")
+    other = agent_dir.run("test", "--resume")
+
+    assert (stopped.code, resumed.code, other.code) == (1, 1, 2)
+    assert stopped.stderr.endswith(" --repeat 2\n")
+    assert "1 of 2 results are kept" in resumed.stderr
+    assert "[Test 2/2] PASS OK [2/2]" in resumed.stdout
