@@ -17,7 +17,6 @@ from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
-from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
 
 ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
@@ -39,19 +38,20 @@ class AgentFile(pytest.File):
             alone = "its budget is ignored, as each case is a run of its own in pytest"
             self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
         seen: Counter[str] = Counter()
-        for number, case in enumerate(agent.test_cases or [], 1):
-            name = case.name or f"case {number}"
+        for index, case in enumerate(agent.test_cases or []):
+            name = case.name or f"case {index + 1}"
+            name = name if case.suite is None else f"{case.suite}: {name}"
             seen[name] += 1
             unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-            yield AgentCase.from_parent(self, name=unique, agent=agent, case=case)
+            yield AgentCase.from_parent(self, name=unique, agent=agent.keeping([index]))
 
 
 class AgentCase(pytest.Item):
     """One test case."""
 
-    def __init__(self, *, agent: Agent, case: TestCaseModel, **given: Any) -> None:
+    def __init__(self, *, agent: Agent, **given: Any) -> None:
         super().__init__(**given)
-        self._agent = agent.model_copy(update={"test_cases": [case]})
+        self._agent = agent
         self.add_marker("agent_test")
 
     def runtest(self) -> None:

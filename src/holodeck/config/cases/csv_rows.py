@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.config.cases.json_rows import parsed
 from holodeck.config.cases.kinds import Kind, kind_of
-from holodeck.config.cases.rows import Rows
+from holodeck.config.cases.rows import Rows, put
 from holodeck.config.nodes import plain_value, short
 from holodeck.errors import ConfigError
 
@@ -78,11 +78,11 @@ def _case(
         key = keys[column]
         if key is None or not cell.strip():
             continue
-        inner = case
-        *above, last = key.split(".")
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = _value(cell, _kind(key), f"{name}:{line}", column)
+        try:
+            value = _value(cell, _kind(key), f"{name}:{line}", column)
+        except ValueError as error:  # a number of thousands of digits
+            raise ConfigError(f"{name}:{line}:1", f"column {column!r}: {error}") from None
+        put(case, key, value, f"{name}:{line}:1")
     return case
 
 

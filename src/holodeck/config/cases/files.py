@@ -9,7 +9,7 @@ from typing import Any
 from holodeck.config.cases.csv_rows import columns_of, csv_rows
 from holodeck.config.cases.json_rows import json_document, json_lines
 from holodeck.config.cases.kinds import case_keys
-from holodeck.config.cases.rows import Row, Rows
+from holodeck.config.cases.rows import Row, Rows, put
 from holodeck.config.files import inside
 from holodeck.config.nodes import compose, short
 from holodeck.config.places import Origin, Written
@@ -147,17 +147,20 @@ def _renamed(rows: Any, data: DataFile, origin: Origin) -> Any:
     _check_columns(list(keys), data, origin)
     renamed = {column: key for key, column in data.columns.items()}
     left_out = set(data.ignore)
-    return [_row(row, renamed, left_out) if isinstance(row, dict) else row for row in rows]
+    return [_row(row, renamed, left_out, origin) if isinstance(row, dict) else row for row in rows]
 
 
-def _row(row: Mapping[str, Any], renamed: Mapping[str, str], left_out: set[str]) -> dict[str, Any]:
+def _row(
+    row: Mapping[str, Any], renamed: Mapping[str, str], left_out: set[str], origin: Origin
+) -> dict[str, Any]:
     case: dict[str, Any] = {}
     for column, value in row.items():
         if column in left_out:
             continue
-        inner = case
-        *above, last = renamed[column].split(".") if column in renamed else [column]
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
+        if column in renamed:
+            put(case, renamed[column], value, in_words(origin))
+        elif column in case:
+            raise ConfigError(in_words(origin), f"{column!r} is there twice; remove one")
+        else:
+            case[column] = value
     return case

@@ -70,3 +70,16 @@ def as_node(value: Any, line: int) -> Node:
     if isinstance(value, list):
         return Node([as_node(one, line) for one in value], line, 1)
     return Node(value, line, 1)
+
+
+def put(case: dict[str, Any], key: str, value: Any, place: str) -> None:
+    """Set a key of a case, which may stand in a mapping (`context.user`). Raises ConfigError."""
+    inner: Any = case
+    *above, last = key.split(".")
+    for part in above:
+        inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise ConfigError(place, f"{key!r} needs a mapping, and {part!r} is none")
+    if last in inner:
+        raise ConfigError(place, f"{key!r} is there twice; remove one")
+    inner[last] = value
