@@ -105,7 +105,6 @@ KWARGS_BUILDER = {
         (is_tty, {"stream": None}),
         (AgentBackend.initialize, {}),
         (AgentBackend.invoke_once, {"message": NEEDED, "context": None}),
-        (AgentBackend.create_session, {}),
         (AgentBackend.teardown, {}),
         (AgentSession.send, {"message": NEEDED}),
         (AgentSession.send_streaming, {"message": NEEDED}),
@@ -142,6 +141,7 @@ def test_parameters_are_as_documented(function, documented):
         ),
         (FileProcessor.from_execution_config, {"config": NEEDED}),
         (FileProcessor.process_file, {"file_input": NEEDED}),
+        (AgentBackend.create_session, {}),
     ],
     ids=lambda one: getattr(one, "__qualname__", ""),
 )

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Remembers
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
+from holodeck.lib.backends.memory import why_forgetful
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
@@ -30,6 +32,8 @@ class Reached:
     backend: AgentBackend
     heard: Callable[[], list[list[str]]]
     """Per call, everything the user had said in that conversation."""
+    told: Callable[[], list[list[dict[str, Any]]]] = list
+    """Per call, every message that a model was sent."""
 
     async def is_asked(self) -> None:
         """Return once the agent was asked something."""
@@ -138,7 +142,7 @@ def semantic_kernel(execution) -> Iterator[Reached]:
         model = {"provider": "openai", "name": "fake", "endpoint": server.url, "api_key": "none"}
         agent = Agent(name="a", model=model, instructions={"inline": "Be brief."})
         backend = AgentFactory(agent, execution_config=execution)
-        yield Reached(backend, lambda: heard_by(server))
+        yield Reached(backend, lambda: heard_by(server), lambda: told_to(server))
 
 
 @contextmanager
@@ -150,9 +154,8 @@ def chat(execution) -> Iterator[Reached]:
         server.when(lambda request: request.prompt == "fail", status=400, content="as told")
         server.when(lambda request: request.prompt == "hang", fault="hang")
         model = LLMProvider(provider="openai", name="fake", endpoint=server.url)
-        yield Reached(
-            ChatBackend(model, "Be brief.", execution=execution), lambda: heard_by(server)
-        )
+        backend = ChatBackend(model, "Be brief.", execution=execution)
+        yield Reached(backend, lambda: heard_by(server), lambda: told_to(server))
 
 
 def said_last(request):
@@ -164,6 +167,10 @@ def heard_by(server):
         [m["content"] for m in request.messages if m["role"] == "user"]
         for request in server.requests
     ]
+
+
+def told_to(server):
+    return [request.messages for request in server.requests]
 
 
 WAYS = [function, coroutine, klass, protocol, http, chat, semantic_kernel, scripted]
@@ -210,15 +217,58 @@ async def test_it_answers(reached):
     assert (result.response, result.is_error, result.attempts) == ("OK: hello", False, [])
 
 
-@pytest.mark.parametrize(
+every_way_with_context = pytest.mark.parametrize(
     "reached", [way for way in WAYS if way is not klass], indirect=True, ids=lambda w: w.__name__
 )
+CONTEXT = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "OK: one"}]
+
+
+@every_way_with_context
 async def test_the_context_reaches_the_agent(reached):
-    context = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "OK: one"}]
+    await reached.backend.invoke_once("two", CONTEXT)
+
+    assert reached.heard() == [["one", "two"]]
+
+
+@every_way_with_context
+async def test_a_session_that_begins_in_the_middle_remembers_what_was_said_before(reached):
+    session = await reached.backend.create_session(CONTEXT)
+
+    for message in ("two", "three"):
+        await session.send(message)
+
+    assert reached.heard() == [["one", "two"], ["one", "two", "three"]]
+    assert why_forgetful(reached.backend, "create_session") is None
+    await session.close()
+
+
+@pytest.mark.parametrize("reached", [chat, semantic_kernel], indirect=True, ids=["chat", "sk"])
+async def test_earlier_tool_calls_and_their_results_reach_the_model(reached):
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"n": 9}'}}
+    context = [
+        CONTEXT[0],
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "shipped"},
+        CONTEXT[1],
+    ]
 
     await reached.backend.invoke_once("two", context)
 
-    assert reached.heard() == [["one", "two"]]
+    [system, one, calls, result, answer, two] = reached.told()[0]
+    assert (one["content"], answer["content"], two["content"]) == ("one", "OK: one", "two")
+    assert (system["role"], calls["role"], not calls.get("content")) == (
+        "system",
+        "assistant",
+        True,
+    )
+    assert calls["tool_calls"] == [call]
+    assert (result["role"], result["tool_call_id"], result["content"]) == ("tool", "c1", "shipped")
+
+
+@pytest.mark.parametrize("reached", [klass], indirect=True, ids=["klass"])
+@pytest.mark.parametrize("method", ["invoke_once", "create_session"])
+async def test_an_agent_that_cannot_be_told_says_why(reached, method):
+    assert "'context'" in why_forgetful(reached.backend, method)
 
 
 @every_way

@@ -63,9 +63,9 @@ class ScriptedBackend:
     ) -> ExecutionResult:
         return await self.answer(Call(message, tuple(context or ()), None))
 
-    async def create_session(self) -> "ScriptedSession":
+    async def create_session(self, context: Sequence[Message] | None = None) -> "ScriptedSession":
         self._check_ready()
-        session = ScriptedSession(self, len(self.sessions))
+        session = ScriptedSession(self, len(self.sessions), context or ())
         self.sessions.append(session)
         return session
 
@@ -106,10 +106,12 @@ class ScriptedBackend:
 class ScriptedSession:
     """One conversation; remembers what was said."""
 
-    def __init__(self, backend: ScriptedBackend, number: int) -> None:
+    def __init__(
+        self, backend: ScriptedBackend, number: int, context: Sequence[Message] = ()
+    ) -> None:
         self._backend = backend
         self._number = number
-        self.history: list[Message] = []
+        self.history: list[Message] = list(context)
         self.closed = False
 
     async def send(self, message: str) -> ExecutionResult:

@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
+from holodeck.config.check_memory import check_history, check_memory
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.python_files import check_target
@@ -56,9 +57,11 @@ def check_case(
     if case.context is not None:
         _check_context(agent, (*path, "context"), findings)
     if case.turns is not None and len(case.turns) > 1:
-        _check_memory(agent, (*path, "turns"), findings)
+        check_memory(agent, (*path, "turns"), findings)
     if case.is_played and case.max_turns != 1:
-        _check_memory(agent, (*path, case.form), findings)
+        check_memory(agent, (*path, case.form), findings)
+    if case.history is not None:
+        check_history(agent, path, findings)
     _check_models(agent, case, path, findings)
     for number, step in enumerate(case.script or ()):
         if kind_of(step) == "call":
@@ -103,19 +106,6 @@ def _is_checked_elsewhere(case: TestCaseModel) -> bool:
         or any(map(can_fail, metrics_of_turn(turn)))
         for _, turn in case.parts
     )
-
-
-def _check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
-    """A request that tells nothing of what was said before cannot carry a conversation."""
-    backend = agent.backend
-    if not isinstance(backend, HttpBackendConfig):
-        return
-    if not any(mentions(backend.request, name) for name in ("messages", "conversation_id")):
-        findings.error(
-            path,
-            "the request has no place for what was said before; write '{messages}' or"
-            " '{conversation_id}' in backend.request",
-        )
 
 
 def _check_expectations(

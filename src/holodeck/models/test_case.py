@@ -16,6 +16,7 @@ from holodeck.models.expectations import (
     ExpectedTool,
     NumberMatcher,
 )
+from holodeck.models.history import History
 from holodeck.models.script import StepModel, Word, kind_of, value_of, why_wrong
 
 __all__ = [
@@ -146,6 +147,9 @@ class TestCaseModel(TurnModel, NamedModel):
     later is flaky."""
     input: NonBlank = ""
     """What the user says; a case has this, `turns`, `script` or `simulate`."""
+    history: History | None = None
+    """What was said before: the case goes on from there, and no earlier answer is graded as one of
+    this run."""
     evaluations: list[Metric] | None = None
     """Metrics of this case, instead of (not besides) the global ones."""
     turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
@@ -256,6 +260,10 @@ class TestCaseModel(TurnModel, NamedModel):
             return self
         if self.simulate.situation is None and self.situation is None:
             raise ValueError("'simulate': 'situation' is missing; write what the user wants")
+        if self.simulate.agent_first and self.history is not None:
+            raise ValueError(
+                "'simulate.agent_first': the agent has spoken last in 'history'; remove it"
+            )
         if self.min_turns is not None:
             most = MAX_TURNS if self.max_turns is None else self.max_turns
             if self.min_turns > most:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from holodeck.models.attempt import Attempt
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
@@ -184,6 +185,8 @@ class TestResult(Model):
     test_id: str | None = None
     suite: str | None = None
     tags: list[str] = []
+    history: list[EarlierMessage] = []
+    """What was said before the case."""
     test_input: str
     processed_files: list[ProcessedFileInput] = []
     agent_response: str | None = None

@@ -1,5 +1,6 @@
 """Data files as rows that know their lines, without a tree of nodes for what nobody asks about."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,6 +44,10 @@ class Row:
         return Source(self.name, root).find(path)
 
 
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+"""Half of a character, as JSON escapes it; but for these and tabs, JSON is YAML."""
+
+
 class JsonText:
     """A JSON document; its places are looked for when the first one is asked for."""
 
@@ -57,7 +62,7 @@ class JsonText:
     @cached_property
     def _source(self) -> Source:
         try:
-            root = compose(self._text, self.name)  # nearly all JSON is YAML
+            root = compose(_SURROGATE.sub(r"\\u0020", self._text), self.name)
         except ConfigError:
             root = Node(None, 1, 1)
         return Source(self.name, root)

@@ -58,7 +58,9 @@ def moved(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
         return changed
     between = os.path.relpath(start, folder)
     if isinstance(case.get("files"), list):
-        changed["files"] = [_file_moved(file, between) for file in case["files"]]
+        changed["files"] = [_file_moved(file, between, "path") for file in case["files"]]
+    if isinstance(case.get("history"), dict):
+        changed["history"] = _file_moved(case["history"], between, "file")
     if isinstance(case.get("turns"), list):
         changed["turns"] = [
             moved(turn, start, folder) if isinstance(turn, dict) else turn for turn in case["turns"]
@@ -66,7 +68,7 @@ def moved(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
     return changed
 
 
-def _file_moved(file: Any, between: str) -> Any:
-    if not isinstance(file, dict) or not isinstance(file.get("path"), str):
+def _file_moved(file: Any, between: str, key: str) -> Any:
+    if not isinstance(file, dict) or not isinstance(file.get(key), str):
         return file
-    return {**file, "path": os.path.join(between, file["path"])}  # noqa: PTH118 - not yet checked
+    return {**file, key: os.path.join(between, file[key])}  # noqa: PTH118 - not yet checked

@@ -32,11 +32,22 @@ class ToolResult(_Named, total=False):
     duration_ms: int
 
 
-class Message(TypedDict):
-    """One earlier message of a conversation."""
-
+class _Said(TypedDict):
     role: str
     content: str
+
+
+class Message(_Said, total=False):
+    """One earlier message of a conversation, as chat completions have it.
+
+    An answer that called tools may have an empty `content`.
+    """
+
+    tool_calls: list[dict[str, Any]]
+    """Of an assistant's message, each with `id`, `type` and `function`."""
+    tool_call_id: str
+    """The call whose result the message is; its role is `tool`."""
+    name: str
 
 
 @dataclass
@@ -103,8 +114,12 @@ class AgentBackend(Protocol):
         """
         ...
 
-    async def create_session(self) -> AgentSession:
-        """A new conversation."""
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        """A new conversation, after the earlier messages of `context`.
+
+        It is given only where there are some: an agent without conversations that begin in the
+        middle may leave the parameter out.
+        """
         ...
 
     async def teardown(self) -> None:

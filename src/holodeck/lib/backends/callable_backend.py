@@ -10,6 +10,7 @@ from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, 
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
 from holodeck.lib.backends.calls import in_words, limited
 from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
+from holodeck.lib.backends.memory import NO_MEMORY, Method, open_session, why_forgetful
 from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, outcome, release
 from holodeck.lib.chat.limits import limits_of
 from holodeck.lib.registry import load_attribute
@@ -63,9 +64,9 @@ class CallableBackend:
         """The answer to one message. Raises BackendError."""
         return await self.ask(message, context or ())
 
-    async def create_session(self) -> AgentSession:
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
         """A conversation; it passes on what was said as context. Raises BackendError."""
-        return await self.open()
+        return await self.open(context or ())
 
     def in_context(self, context: CaseContext) -> AgentBackend:
         """The same for a case with a context. Raises ConfigError for an agent that takes none."""
@@ -89,15 +90,34 @@ class CallableBackend:
             return await limited(partial(once, message, context), self._timeout)
         return await limited(partial(self._ask_once, message, context, of_case), self._timeout)
 
-    async def open(self, of_case: CaseContext | None = None) -> AgentSession:
-        """A conversation of a case that may have a context. Raises BackendError."""
+    async def open(
+        self, context: Sequence[Message], of_case: CaseContext | None = None
+    ) -> AgentSession:
+        """A conversation after the earlier messages, of a case that may have a context of its own.
+
+        Raises BackendError.
+        """
         await self.initialize()
         if isinstance(self._agent, AgentBackend):
-            session = await limited(_told(self._agent, of_case).create_session, self._timeout)
-            return LimitedSession(session, self._timeout)
+            opened = partial(open_session, _told(self._agent, of_case), context)
+            return LimitedSession(await limited(opened, self._timeout), self._timeout)
         agent = await limited(self._opened, self._timeout)
         owns = inspect.isclass(self._agent)
-        return CallableSession(agent, self._timeout, owns_agent=owns, of_case=of_case)
+        return CallableSession(
+            agent, self._timeout, owns_agent=owns, of_case=of_case, context=context
+        )
+
+    def why_forgetful(self, method: Method) -> str | None:
+        """Why the agent cannot be told what was said before; None if it can.
+
+        Known once it is initialized.
+        """
+        if isinstance(self._agent, AgentBackend):
+            return why_forgetful(self._agent, method)
+        agent = self._spare if inspect.isclass(self._agent) else self._agent
+        if agent is not None and entry_of(agent, WHERE).context == "left out":
+            return NO_MEMORY
+        return None
 
     async def teardown(self) -> None:
         """Close what was made; the next call makes it anew."""
@@ -167,9 +187,9 @@ class _InContext:
         """The answer to one message. Raises BackendError."""
         return await self._backend.ask(message, context or (), self._context)
 
-    async def create_session(self) -> AgentSession:
-        """A conversation. Raises BackendError."""
-        return await self._backend.open(self._context)
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        """A conversation after the earlier messages. Raises BackendError."""
+        return await self._backend.open(context or (), self._context)
 
     async def teardown(self) -> None:
         """Nothing: the backend serves other cases too."""
@@ -185,13 +205,14 @@ class CallableSession:
         *,
         owns_agent: bool,
         of_case: CaseContext | None = None,
+        context: Sequence[Message] = (),
     ) -> None:
         self._agent = agent
         self._of_case = of_case
         self._entry: Entry = entry_of(agent, WHERE)
         self._timeout = timeout
         self._owns_agent = owns_agent
-        self._history: list[Message] = []
+        self._history: list[Message] = list(context)
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:

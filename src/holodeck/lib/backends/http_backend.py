@@ -14,6 +14,7 @@ from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.case_context import CaseContext
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
+from holodeck.lib.backends.memory import NO_MESSAGES, Method
 from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.rate_limits import heed
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
@@ -73,9 +74,13 @@ class HttpBackend:
         """The answer to one message, in a conversation of its own. Raises BackendError."""
         return await self.ask(message, context or (), conversation_id=_new_id())
 
-    async def create_session(self) -> "HttpSession":
-        """A conversation with an id of its own."""
-        return HttpSession(self)
+    async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
+        """A conversation with an id of its own, after the earlier messages."""
+        return HttpSession(self, context or ())
+
+    def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - both tell the same
+        """Why it cannot be told what was said before; None if it can."""
+        return None if mentions(self._request, "messages") else NO_MESSAGES
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
@@ -185,10 +190,10 @@ class HttpBackend:
 class HttpSession:
     """One conversation; the server knows it by its id, or is told everything each time."""
 
-    def __init__(self, backend: HttpBackend) -> None:
+    def __init__(self, backend: HttpBackend, context: Sequence[Message] = ()) -> None:
         self._backend = backend
         self._id = _new_id()
-        self._history: list[Message] = []
+        self._history: list[Message] = list(context)
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:

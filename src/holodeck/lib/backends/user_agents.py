@@ -25,6 +25,7 @@ SHAPES = (
 )
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _MAPPINGS = r"(dict|Dict|Mapping|MutableMapping)\b"
+Way = Literal["left out", "second", "by name"]
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
@@ -33,7 +34,7 @@ class Entry:
     """The function or method that answers."""
 
     function: Callable[..., Any]
-    context: Literal["left out", "second", "by name"]
+    context: Way
     """How the earlier messages are passed."""
     case_context: str | None = None
     """The parameter that gets the context of the case; None if there is none."""
@@ -70,9 +71,17 @@ def entry_of(agent: Any, where: str) -> Entry:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
+    way, own = ways_in(parameters, _name(function), where)
+    return Entry(function, way, own)
+
+
+def ways_in(parameters: Sequence[Parameter], name: str, where: str) -> tuple[Way, str | None]:
+    """How a function so called is passed the earlier messages, and which parameter gets the context
+    of the case. Raises ConfigError if it cannot be called at all.
+    """
     own = _case_parameter(parameters)
     others = [one for one in parameters if one.name != own]
-    return Entry(function, _way_of_context(others, _name(function), where), own)
+    return _way_of_context(others, name, where), own
 
 
 def is_factory(value: Any) -> bool:
@@ -125,9 +134,7 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _way_of_context(
-    parameters: Sequence[Parameter], name: str, where: str
-) -> Literal["left out", "second", "by name"]:
+def _way_of_context(parameters: Sequence[Parameter], name: str, where: str) -> Way:
     positional = [p for p in parameters if p.kind in _POSITIONAL]
     takes_rest = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
     if not positional and not takes_rest:

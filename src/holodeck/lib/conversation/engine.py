@@ -48,6 +48,9 @@ class Conversation:
         batch_run_id: The batch that the run belongs to; that of the process if not given.
     """
 
+    before: Sequence[Message] = ()
+    """What was said before the conversation; it is news to nobody."""
+
     def __init__(
         self,
         name: str,
@@ -101,12 +104,11 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget everything and start anew, with a new thread."""
-        wrong = wrong_party(self.agents)
-        if wrong is not None:
+        if (wrong := wrong_party(self.agents)) is not None:
             raise self.misuse(wrong)
         self.ledger = Ledger(self.batch_run_id)
         self.turns = Turns(self.agents)
-        self.history = History(len(self.agents))
+        self.history = History(len(self.agents), self.before)
         self.state = ScenarioState(self)
         self._caller = Caller(self.clock, self.ledger, self.config.call_timeout)
         self._outbox = EventStream().outbox()
@@ -385,8 +387,7 @@ class Conversation:
 
     def _tell_of(self, message: Message) -> None:
         index, turn = len(self.history) - 1, self.turns.current
-        said = copied(message)
-        self._outbox.put(MessageAdded(index=index, message=said, turn=turn, **self.ids))
+        self._outbox.put(MessageAdded(index=index, message=copied(message), turn=turn, **self.ids))
 
     @property
     def ids(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What was said, and what each party has not heard yet."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holodeck.lib.conversation.messages import copied
@@ -12,13 +12,18 @@ Copy = Callable[[], Message]
 
 
 class History:
-    """The messages of a conversation, and a queue of unheard ones for each party."""
+    """The messages of a conversation, and a queue of unheard ones for each party.
 
-    def __init__(self, parties: int) -> None:
+    `before` is what all have heard before it began.
+    """
+
+    def __init__(self, parties: int, before: Sequence[Message] = ()) -> None:
         self._parties = parties
         self._messages: list[Message] = []
         self._copies: list[Copy] = []
         self._unheard: defaultdict[int, list[Copy]] = defaultdict(list)
+        for one in before:
+            self._keep(one)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -35,13 +40,17 @@ class History:
 
     def add(self, message: Message, author: int | None = None) -> None:
         """Note a message, and queue it for everybody but its author."""
+        copy = self._keep(message)
+        for index in range(self._parties):
+            if index != author:
+                self._unheard[index].append(copy)
+
+    def _keep(self, message: Message) -> Copy:
         kept: Message = copied(message)
         copy = _copy_of(kept)
         self._messages.append(kept)
         self._copies.append(copy)
-        for index in range(self._parties):
-            if index != author:
-                self._unheard[index].append(copy)
+        return copy
 
     def unheard(self, index: int) -> list[Message]:
         """A copy of what somebody has not heard yet."""

@@ -7,6 +7,10 @@ Message: TypeAlias = dict[str, Any]
 """A message as OpenAI has it: `role`, `content`, and perhaps `tool_calls`."""
 
 
+EARLIER = "earlier"
+"""Key of a message that was said before the conversation: its value is true."""
+
+
 class AgentRole(Enum):
     """The part that somebody plays; within a turn they speak in this order."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.lib.chat.model import ChatModel, Question
 from holodeck.lib.conversation.messages import text_of
-from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
 from holodeck.lib.conversation.spending import note_usage
 from holodeck.lib.conversation.transcript import shortened
 from holodeck.lib.conversation.types import AgentInput, EndConversation
@@ -86,7 +86,8 @@ class SimulatedUser:
 
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
         """The user's next message, or the end of the conversation."""
-        said = [one for one in input.messages if one.get("role") in ("user", "assistant")]
+        new = [one for one in input.messages if not one.get(EARLIER)]
+        said = [one for one in new if one.get("role") in ("user", "assistant")]
         answers = [text_of(one) for one in said if one["role"] == "assistant"]
         if self._persona.agent_first and not said:
             return []

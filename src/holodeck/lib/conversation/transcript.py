@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.roles import EARLIER, Message
 from holodeck.lib.text import abridged, printable
 
 BUDGET = 24_000
@@ -32,6 +32,7 @@ def _said(message: Message) -> str:
     parts = [text_of(message)] if text_of(message) or "tool_calls" not in message else []
     parts += [f"calls {tool_name(call)}({arguments_of(call)})" for call in calls_in(message)]
     who = f"result of {message.get('name') or 'the tool'}" if role == "tool" else role
+    who = f"before this, {who}" if message.get(EARLIER) else who
     return printable(f"{who}: " + " · ".join(parts))
 
 

@@ -37,6 +37,8 @@ class Turn:
     role: Literal["user", "assistant"]
     content: str
     tool_calls: tuple[ToolInvocation, ...] = ()
+    earlier: bool = False
+    """Whether it was said before the case: an answer that is not of this run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class Observation:
     expected_tools: Sequence[str | ExpectedTool] | None = None
     """The tools that the case expects; None where it expects nothing."""
     turns: tuple[Turn, ...] = ()
-    """The conversation until then, for a case with `turns`; empty for a case of one input."""
+    """The conversation until then, the case's `history` included; empty for a case of one input
+    without history."""
     instructions: str | None = None
     """What the agent was told; None where its backend knows and we do not."""
     tools: tuple[OfferedTool, ...] = ()

@@ -53,14 +53,17 @@ class Inputs:
                 wish = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
         if EvalParam.TURNS in missing:
-            wish = "a conversation; write 'turns', or give the case 'evaluations' of its own"
+            wish = (
+                "a conversation; write 'turns' or 'history', or give the case 'evaluations' of its"
+                " own"
+            )
             return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
         return f"the metric {metric.label!r} needs {words} in the {place}"
 
     def _offers(self, case: TurnModel) -> frozenset[EvalParam]:
         turns = (case.turns or ()) if isinstance(case, TestCaseModel) else ()
-        is_one_input = isinstance(case, TestCaseModel) and bool(case.input)
+        is_one_input = isinstance(case, TestCaseModel) and bool(case.input) and not case.history
         found: set[EvalParam] = set() if is_one_input else {EvalParam.TURNS}
         if case.ground_truth is not None:
             found |= {EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT}

@@ -13,6 +13,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
+from holodeck.models.history import TranscriptFile
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 
@@ -78,6 +79,8 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 def _planned(case: TestCaseModel, text: str, folder: Path) -> PlannedCase:
     said = [case, *(one for _, one in case.parts)]
     files = [_digest(file.path, folder) for one in said for file in one.files or []]
+    if isinstance(case.history, TranscriptFile):
+        files.append(_digest(case.history.file, folder))
     parts = [
         text,
         *files,

@@ -314,8 +314,12 @@ class AgentFactory:
 
     async def create_thread_run(self) -> AgentThreadRun:
         """A new conversation with an empty history."""
+        return self._thread_run(observability_enabled=self._is_traced)
+
+    @property
+    def _is_traced(self) -> bool:
         traced = self.agent_config.observability
-        return self._thread_run(observability_enabled=traced is not None and traced.enabled)
+        return traced is not None and traced.enabled
 
     def _thread_run(
         self, context: Sequence[Message] = (), *, observability_enabled: bool = False
@@ -352,9 +356,9 @@ class AgentFactory:
             result.structured_output = _parsed(result.response)
         return result
 
-    async def create_session(self) -> AgentThreadRun:
-        """A new conversation; the same as `create_thread_run`."""
-        return await self.create_thread_run()
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentThreadRun:
+        """A new conversation, after the earlier messages."""
+        return self._thread_run(context or (), observability_enabled=self._is_traced)
 
     async def teardown(self) -> None:
         """The same as `shutdown`."""

@@ -8,6 +8,7 @@ from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.types import AgentInput
+from holodeck.lib.test_runner.earlier import History
 from holodeck.lib.test_runner.transcripts import answer_of
 from holodeck.lib.test_runner.turn_run import Ask, TurnRun
 from holodeck.models.test_case import TurnModel
@@ -30,11 +31,13 @@ class AgentParty:
     Args:
         session: The conversation with the agent.
         take_turn: Says a turn and notes what comes back.
+        history: What was said before the session, which knows it.
     """
 
     role = AgentRole.AGENT
 
-    def __init__(self, session: AgentSession, take_turn: TakeTurn) -> None:
+    def __init__(self, session: AgentSession, take_turn: TakeTurn, history: History = ()) -> None:
+        self.history = history
         self._session = session
         self._take_turn = take_turn
         self.turns: list[TurnResult] = []
@@ -47,7 +50,7 @@ class AgentParty:
         earlier, said = _split(input.new_messages)
         if earlier:
             self._remember(earlier)
-        if not said and self.turns:
+        if not said and (self.turns or self.history):
             raise Misuse("the agent is asked", "the user has said nothing new since it answered")
         run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
         turn = run.result()

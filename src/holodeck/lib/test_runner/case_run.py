@@ -10,14 +10,16 @@ from datetime import UTC, datetime
 from functools import reduce
 from operator import add
 
-from holodeck.lib.backends.base import AgentBackend, AgentSession
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
+from holodeck.lib.backends.memory import open_session
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_party import AgentParty
-from holodeck.lib.test_runner.conversations import graded_turns, played_turn, whole
+from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
 from holodeck.lib.test_runner.criteria import Conclusion
+from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.play import Play
@@ -44,6 +46,8 @@ class CaseRun:
     files: FileProcessor
     checks: CaseChecks
     observer: Observer
+    history: History = ()
+    """What was said before the case."""
     agent_name: str = "agent"
     time_limit_s: float | None = None
     """Seconds for the whole case, files and metrics included; None for no limit."""
@@ -109,7 +113,7 @@ class CaseRun:
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
-                party = AgentParty(session, self._take_turn)
+                party = AgentParty(session, self._take_turn, self.history)
                 self.came_to = await self.play.run(
                     party, self.checks.of_steps, self.observer, self.on_conversation
                 )
@@ -119,8 +123,13 @@ class CaseRun:
             await self._converse(self.case.turns)
             await self._grade_conversation()
         else:
-            await self._take_turn(self.case, self.backend.invoke_once)
+            await self._take_turn(self.case, self._ask_once)
             await self._grade_answer()
+
+    async def _ask_once(self, message: str) -> ExecutionResult:
+        if self.history:
+            return await self.backend.invoke_once(message, context=as_messages(self.history))
+        return await self.backend.invoke_once(message)
 
     async def _take_turn(self, turn: TurnModel, ask: Ask) -> TurnRun:
         run = TurnRun(turn, self.files, self.agent_name)
@@ -142,7 +151,7 @@ class CaseRun:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AgentSession]:
-        session = await self.backend.create_session()
+        session = await open_session(self.backend, as_messages(self.history))
         try:
             yield session
         finally:
@@ -155,15 +164,19 @@ class CaseRun:
         self.tool_checks = check_tools(self.case, run.invocations)
         if not self.errors:
             took = None if run.agent_seconds is None else run.agent_seconds * 1000
-            seen = Answered(run.answer.response, run.invocations, run.processed, took)
+            before = as_turns(self.history)
+            said = (*before, *said_in(run.result())) if before else ()
+            seen = Answered(run.answer.response, run.invocations, run.processed, took, said)
             await self._grade_end(seen)
             await self._judge([run.result()])
 
     async def _grade_conversation(self) -> None:
         if self.errors:
             return
-        held = [run.result() for run in self.runs]
-        self.turns = await graded_turns(self.case, held, self.checks.of_turns, self.observer)
+        held, before = [run.result() for run in self.runs], as_turns(self.history)
+        self.turns = await graded_turns(
+            self.case, held, self.checks.of_turns, self.observer, before
+        )
         await self._grade_whole()
         await self._judge(self.turns)
 
@@ -174,13 +187,14 @@ class CaseRun:
         await self._grade_whole()
 
     async def _grade_whole(self) -> None:
-        seen = whole(self.turns)
+        seen = whole(self.turns, as_turns(self.history))
         self.tool_checks = check_tools(self.case, seen.invocations)
         await self._grade_end(seen)
 
     async def _judge(self, turns: list[TurnResult]) -> None:
         if self.checks.criteria is not None:
-            self.came_to = await self.checks.criteria.decided(messages_of(turns))
+            said = [*as_heard(self.history), *messages_of(turns)]
+            self.came_to = await self.checks.criteria.decided(said)
 
     async def _grade_end(self, seen: Answered) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)
@@ -219,6 +233,7 @@ class CaseRun:
             test_id=self.case.id,
             suite=self.case.suite,
             tags=self.case.tags,
+            history=list(self.history),
             test_input=self.case.said,
             processed_files=[file for run in self.runs for file in run.processed],
             agent_response=self.runs[-1].response if self.runs and not self.errors else None,

@@ -17,9 +17,13 @@ async def graded_turns(
     turns: Sequence[TurnResult],
     checks: Sequence[Sequence[Check]],
     observer: Observer,
+    before: tuple[Turn, ...] = (),
 ) -> list[TurnResult]:
-    """The turns of the case with rows and verdicts; each is graded by what was said until then."""
-    said = list(accumulate(map(_said, turns)))
+    """The turns of the case with rows and verdicts; each is graded by what was said until then.
+
+    `before` is what was said before the first of them.
+    """
+    said = list(accumulate(map(said_in, turns), initial=before))[1:]
     return [
         await _graded(asked, turn, own, observer, until, case.name)
         for asked, turn, own, until in zip(case.turns or (), turns, checks, said, strict=True)
@@ -39,10 +43,11 @@ async def checked_turn(
     checks: Sequence[Check],
     observer: Observer,
     name: str | None,
+    before: tuple[Turn, ...] = (),
 ) -> tuple[TurnResult, Outcome]:
     """The last of the turns with what one more check finds, and how that check ended."""
     last = turns[-1]
-    until = tuple(one for turn in turns for one in _said(turn))
+    until = (*before, *(one for turn in turns for one in said_in(turn)))
     found = await _graded(asked, last, checks, observer, until, name)
     of_check = verdict([], found.tool_checks, found.metric_results, checks)
     known = [last.outcome] if last.outcome is not None else []
@@ -56,7 +61,7 @@ async def checked_turn(
     return last.model_copy(update=update), of_check
 
 
-def whole(turns: Sequence[TurnResult]) -> Answered:
+def whole(turns: Sequence[TurnResult], before: tuple[Turn, ...] = ()) -> Answered:
     """What metrics about the whole conversation see: the last answer, and everything before it."""
     took = [turn.agent_time_ms for turn in turns if turn.agent_time_ms is not None]
     return Answered(
@@ -64,11 +69,12 @@ def whole(turns: Sequence[TurnResult]) -> Answered:
         invocations=[call for turn in turns for call in turn.tool_invocations],
         files=[file for turn in turns for file in turn.processed_files],
         agent_ms=sum(took) if took else None,
-        turns=tuple(one for turn in turns for one in _said(turn)),
+        turns=(*before, *(one for turn in turns for one in said_in(turn))),
     )
 
 
-def _said(turn: TurnResult) -> tuple[Turn, ...]:
+def said_in(turn: TurnResult) -> tuple[Turn, ...]:
+    """What the user and the agent said in a turn."""
     answer = Turn("assistant", turn.agent_response or "", tuple(turn.tool_invocations))
     return Turn("user", turn.input), answer
 

@@ -30,6 +30,7 @@ from holodeck.lib.test_runner.budget import Budget
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import priced
+from holodeck.lib.test_runner.earlier import histories_of, refuse_deaf
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.stage import Stage
@@ -129,6 +130,7 @@ class TestExecutor:
         self._gradebook = Gradebook(self.agent_config, evaluators, judges)
         self._stage = Stage(self.agent_config, self._gradebook)
         self._observer = Observer(self.agent_config)
+        self._histories = histories_of(self.agent_config)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
         self.selection: Selection | None = None
@@ -181,7 +183,9 @@ class TestExecutor:
         is_ours = self._backend is None
         warming_up = asyncio.create_task(self._gradebook.warm_up())
         try:
-            await self._run_all(await self._ready_backend())
+            backend = await self._ready_backend()
+            refuse_deaf(self.agent_config, backend)
+            await self._run_all(backend)
         finally:
             warming_up.cancel()
             await self._gradebook.bench.judges.close()
@@ -306,6 +310,7 @@ class TestExecutor:
             files=self.file_processor,
             checks=self._gradebook.checks_of(index),
             observer=self._observer,
+            history=self._histories.get(index, ()),
             agent_name=self.agent_config.name,
             time_limit_s=self.config.case_timeout,
             play=self._stage.play_of(index),

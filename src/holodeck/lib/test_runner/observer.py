@@ -27,7 +27,7 @@ class Answered:
     agent_ms: float | None
     """How long the agent took; None where that was not measured."""
     turns: tuple[Turn, ...] = ()
-    """The conversation that ends with the response; empty for a case of one input."""
+    """The conversation that ends with the response; empty for one input without history."""
 
 
 class Observer:

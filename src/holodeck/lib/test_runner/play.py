@@ -14,6 +14,7 @@ from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.criteria import CaseCriteria, Conclusion, judge_broke
+from holodeck.lib.test_runner.earlier import as_heard
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.script_steps import Code, Steps
@@ -63,6 +64,7 @@ class Play:
         script = self._concluded(steps) if steps else None
         parties = self._parties(agent)
         talk = ScriptRun(self.case.name or "case", self.case.about, parties, script, limits)
+        talk.before = as_heard(agent.history)
         if on_conversation is not None:
             on_conversation(talk)
         try:
@@ -72,11 +74,11 @@ class Play:
             logger.debug("conversation: %s", traceback.format_exc())
             result = talk.broken(error)
             ending = _broken(result, error)
-        told = messages_of(agent.turns)
+        said = result.messages[len(agent.history) :]
         conclusion = Conclusion(
             ending=ending,
             criteria=[] if self.criteria is None else self.criteria.rows_of(result.criteria),
-            messages=[] if told == result.messages else result.messages,
+            messages=[] if messages_of(agent.turns) == said else said,
             judge_cost=self._cost(result, AgentRole.JUDGE),
             simulator_cost=self._cost(result, AgentRole.USER),
         )

@@ -135,6 +135,7 @@ def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestR
         test_id=case.id,
         suite=case.suite,
         tags=case.tags,
+        history=runs[0].history if runs else [],
         test_input=runs[0].test_input if runs else case.said,
         expected_tools=case.expected_tools,
         ground_truth=case.ground_truth,

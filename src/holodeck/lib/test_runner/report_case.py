@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
 from holodeck.lib.test_runner.report_conversation import conclusion_section, transcript_section
+from holodeck.lib.test_runner.report_history import history_section
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     MetricResult,
@@ -41,6 +42,7 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
         yield from ("**Input:**", "", *fenced(result.test_input), "")
         yield from (f"**Skipped:** {inline(result.skip_reason, 2_000)}", "")
         return
+    yield from history_section(result, _PART)
     if result.repeats is not None:
         yield from ("**Input:**", "", *fenced(result.test_input), "")
         yield from (f"**Execution Time:** {result.execution_time_ms}ms", "")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 import holodeck
+from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.resume import places_of
 from holodeck.lib.records.run import Run
@@ -13,6 +14,7 @@ from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.criteria import Conclusion
+from holodeck.lib.test_runner.earlier import History, as_heard, as_turns, histories_of, words_of
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
@@ -28,7 +30,8 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
 Redact = Callable[[str], str]
-Question = tuple[str | None, str]
+Question = tuple[str | None, str, tuple[str, ...]]
+"""The name of a case, what the user says, and what was said before."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +48,22 @@ class Rescored:
 async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     """The recorded answers under the present expectations and metrics.
 
-    An answer belongs to the case with the same name and input. Times are those of the record. A
-    result whose agent could not be run stays as it is. `redact` is what the record went through.
-    Of a run that had chosen among the cases, the others are not asked for. Raises ConfigError for
-    metrics that are wrong.
+    An answer belongs to the case with the same name, input and history. Times are those of the
+    record. A result whose agent could not be run stays as it is. `redact` is what the record went
+    through. Of a run that had chosen among the cases, the others are not asked for. Raises
+    ConfigError for metrics that are wrong.
     """
     agent, selection = _as_chosen(agent, run, redact)
     gradebook = Gradebook(agent)
     observer = Observer(agent)
-    left = _by_question(run)
+    left, histories = _by_question(run), histories_of(agent)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
         skipped = skipped_as_told(case)
         if skipped is not None:
             results.append(skipped)
             continue
-        answers = left.get(_question(case, redact))
+        answers = left.get(_question(case, histories.get(index, ()), redact))
         if not answers or not _fits(answers[0], case):
             ungraded.append(case.name or f"#{index + 1}")
             continue
@@ -97,9 +100,11 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
         return agent, None
     cases = agent.test_cases or []
     planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
-    answered = _by_question(run)
+    answered, histories = _by_question(run), histories_of(agent)
     places = [
-        at for at, case in enumerate(cases) if at in planned or _question(case, redact) in answered
+        at
+        for at, case in enumerate(cases)
+        if at in planned or _question(case, histories.get(at, ()), redact) in answered
     ]
     return agent.keeping(places), chosen.now(len(cases), len(places))
 
@@ -107,13 +112,15 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
 def _by_question(run: Run) -> dict[Question, list[TestResult]]:
     found: dict[Question, list[TestResult]] = {}
     for one in run.finished.values():
-        question = (one.result.test_name, one.result.test_input)
+        before = tuple(words_of(one.result.history))
+        question = (one.result.test_name, one.result.test_input, before)
         found.setdefault(question, []).append(one.result)
     return found
 
 
-def _question(case: TestCaseModel, redact: Redact) -> Question:
-    return None if case.name is None else redact(case.name), redact(case.said)
+def _question(case: TestCaseModel, history: History, redact: Redact) -> Question:
+    name = None if case.name is None else redact(case.name)
+    return name, redact(case.said), tuple(map(redact, words_of(history)))
 
 
 def _fits(result: TestResult, case: TestCaseModel) -> bool:
@@ -153,9 +160,10 @@ async def _regraded(
 ) -> TestResult:
     if result.outcome is Outcome.AGENT_ERROR or _broke_off(result, case):
         return result
+    before = as_turns(result.history)
     turns = await _graded_turns(result, case, checks, observer)
     tool_checks = check_tools(case, result.tool_invocations)
-    seen = whole(turns) if turns else _answered(result)
+    seen = whole(turns, before) if turns else _answered(result, before)
     rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
     faults = [] if turns else _of_agent(result)
     at_end = verdicts.verdict(faults, tool_checks, rows, checks.at_end)
@@ -196,7 +204,9 @@ async def _graded_turns(
     """The turns; those of a simulated conversation have no checks and stay as they were."""
     if case.is_played:
         return result.turns
-    return await graded_turns(case, result.turns, checks.of_turns, observer)
+    return await graded_turns(
+        case, result.turns, checks.of_turns, observer, as_turns(result.history)
+    )
 
 
 async def _concluded(
@@ -214,7 +224,7 @@ async def _concluded(
     if ending is not None and ending.code == "max_turns":  # it is for the judge now
         before = replace(before, ending=ending.model_copy(update={"passed": None}))
     said = result.messages or messages_of(turns or [_as_turn(result)])
-    judged = await checks.criteria.decided(said)
+    judged = await checks.criteria.decided([*as_heard(result.history), *said])
     return replace(
         before,
         ending=judged.ending or before.ending,
@@ -233,10 +243,12 @@ def _as_turn(result: TestResult) -> TurnResult:
     )
 
 
-def _answered(result: TestResult) -> Answered:
+def _answered(result: TestResult, before: tuple[Turn, ...]) -> Answered:
+    answer = Turn("assistant", result.agent_response or "", tuple(result.tool_invocations))
     return Answered(
         result.agent_response or "",
         result.tool_invocations,
         result.processed_files,
         result.agent_time_ms,
+        (*before, Turn("user", result.test_input), answer) if before else (),
     )

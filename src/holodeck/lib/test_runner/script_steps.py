@@ -11,6 +11,7 @@ from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.conversations import checked_turn
+from holodeck.lib.test_runner.earlier import as_turns
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.models.expectations import Expectations
@@ -72,9 +73,9 @@ class Steps:
         """Check the last answer; the result that ends the script if that does not pass."""
         turns = self.agent.turns
         asked = asked_of(check, turns[-1].input)
-        name = self.case.name
+        checks, before = self.checks.get(at, ()), as_turns(self.agent.history)
         turns[-1], outcome = await checked_turn(
-            asked, turns, self.checks.get(at, ()), self.observer, name
+            asked, turns, checks, self.observer, self.case.name, before
         )
         if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
             return None

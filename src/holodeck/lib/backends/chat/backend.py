@@ -57,22 +57,22 @@ class ChatBackend:
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
         """The answer to one message, in a conversation of its own. Raises BackendError."""
-        earlier: list[ChatMessage] = [dict(one) for one in context or ()]
-        return (await self.answer(message, self.opening() + earlier))[0]
+        return (await self.answer(message, self.opening(context)))[0]
 
-    async def create_session(self) -> "ChatSession":
-        """A new conversation."""
-        return ChatSession(self)
+    async def create_session(self, context: Sequence[Message] | None = None) -> "ChatSession":
+        """A new conversation, after the earlier messages."""
+        return ChatSession(self, self.opening(context))
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
         await self._client.close()
 
-    def opening(self) -> list[ChatMessage]:
-        """What every conversation begins with."""
+    def opening(self, context: Sequence[Message] | None = None) -> list[ChatMessage]:
+        """What a conversation begins with: the instructions, and the earlier messages."""
+        earlier: list[ChatMessage] = [dict(one) for one in context or ()]
         if not self._instructions:
-            return []
-        return [{"role": "system", "content": self._instructions}]
+            return earlier
+        return [{"role": "system", "content": self._instructions}, *earlier]
 
     async def answer(
         self, message: str, history: Sequence[ChatMessage]
@@ -95,9 +95,9 @@ class ChatBackend:
 class ChatSession:
     """One conversation that is told from the beginning with each message."""
 
-    def __init__(self, backend: ChatBackend) -> None:
+    def __init__(self, backend: ChatBackend, opening: list[ChatMessage]) -> None:
         self._backend = backend
-        self._history = backend.opening()
+        self._history = opening
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:

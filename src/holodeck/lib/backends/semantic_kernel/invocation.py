@@ -1,10 +1,17 @@
 """One invocation of an agent: what it said, and what was seen on the way."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from semantic_kernel.agents import ChatHistoryAgentThread
-from semantic_kernel.contents import AuthorRole, ChatHistory, ChatMessageContent
+from semantic_kernel.contents import (
+    AuthorRole,
+    ChatHistory,
+    ChatMessageContent,
+    FunctionCallContent,
+    FunctionResultContent,
+    TextContent,
+)
 
 from holodeck.lib.backends.base import Message
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
@@ -21,10 +28,34 @@ if TYPE_CHECKING:
 def new_history(context: "Sequence[Message]" = ()) -> ChatHistory:
     """A history that starts with the earlier messages given."""
     history = ChatHistory()
+    called: dict[str, str] = {}
     for message in context:
+        calls = [_call(one) for one in message.get("tool_calls", [])]
+        called |= {str(one.id): str(one.name) for one in calls}
         role = AuthorRole(message["role"])
-        history.add_message(ChatMessageContent(role=role, content=message["content"]))
+        said = [_result(message, called)] if role is AuthorRole.TOOL else _texts(message)
+        items: list[Any] = [*said, *calls]
+        history.add_message(ChatMessageContent(role=role, items=items, name=message.get("name")))
     return history
+
+
+def _texts(message: Message) -> list[TextContent]:
+    return [TextContent(text=message["content"])] if message["content"] else []
+
+
+def _call(call: dict[str, Any]) -> FunctionCallContent:
+    function = call["function"]
+    return FunctionCallContent(
+        id=call["id"], name=function["name"], arguments=function["arguments"]
+    )
+
+
+def _result(message: Message, called: dict[str, str]) -> FunctionResultContent:
+    """The result of a tool, by the name under which it was called."""
+    call_id = message.get("tool_call_id", "")
+    return FunctionResultContent(
+        id=call_id, name=called.get(call_id, call_id), result=message["content"]
+    )
 
 
 async def invoke(

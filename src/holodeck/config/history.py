@@ -1,0 +1,97 @@
+"""What was said before a test case begins, be it written in the case or in a file."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from holodeck.config.cases.json_rows import json_document, json_lines
+from holodeck.config.cases.rows import Rows, as_node
+from holodeck.config.files import inside
+from holodeck.config.nodes import Node, compose
+from holodeck.config.places import Places, Written, told
+from holodeck.config.problems import config_error
+from holodeck.config.reading import read_bytes
+from holodeck.config.source import Source
+from holodeck.config.syntax import decode
+from holodeck.errors import ConfigError
+from holodeck.models.agent import Agent
+from holodeck.models.history import EarlierMessage, Messages, TranscriptFile
+
+SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
+_HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(Messages)
+
+
+def history_of(agent: Agent, index: int) -> Sequence[EarlierMessage]:
+    """What was said before the case at that place in the file; empty if it begins anew.
+
+    Raises FileNotFoundError, and ConfigError with the place in the transcript.
+    """
+    history = (agent.test_cases or [])[index].history
+    if not isinstance(history, TranscriptFile):
+        return history or ()
+    where = told(agent, "test_cases", index, "history", "file")
+    path = inside(history.file, agent.base_dir, where)
+    if path.suffix not in SUFFIXES:
+        raise ConfigError(where, f"{history.file!r} ends in none of {', '.join(SUFFIXES)}")
+    return _read(path, history, where)
+
+
+def _read(path: Path, history: TranscriptFile, where: str) -> list[EarlierMessage]:
+    try:
+        source, found = _document(path, history.file)
+        kept = [at for at, one in enumerate(found) if not _is_left_out(one, history)]
+        return _validated([found[at] for at in kept], _Kept(source, kept))
+    except ConfigError as error:
+        raise ConfigError(where, str(error)) from error
+
+
+def _document(path: Path, name: str) -> tuple[Written, list[Any]]:
+    """The file and the list that it holds, word for word."""
+    source, found = _parsed(path, decode(read_bytes(path, name), name), name)
+    if not isinstance(found, list):
+        raise ConfigError(f"{name}:1:1", "wanted a list of messages")
+    return source, found
+
+
+def _parsed(path: Path, text: str, name: str) -> tuple[Written, Any]:
+    if path.suffix == ".jsonl":
+        lines = json_lines(text, name)
+        return Source(name, _listed(lines)), list(lines.values)
+    if path.suffix == ".json":
+        return json_document(text, name)
+    source = Source(name, compose(text, name))
+    return source, source.value()
+
+
+def _listed(lines: Rows) -> Node:
+    nodes = [as_node(*one) for one in zip(lines.values, lines.lines, strict=True)]
+    return Node(nodes, 1, 1)
+
+
+def _is_left_out(message: Any, history: TranscriptFile) -> bool:
+    return isinstance(message, dict) and message.get("role") in history.leave_out
+
+
+class _Kept:
+    """Knows the places of the messages that are kept."""
+
+    def __init__(self, source: Written, indices: Sequence[int]) -> None:
+        self.name = source.name
+        self._source = source
+        self._indices = indices
+
+    def find(self, path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], Node]:
+        """The node at a path, and its own path without parts that the file does not have."""
+        match path:
+            case (int(index), *rest):
+                return self._source.find((self._indices[index], *rest))
+        return self._source.find(path)
+
+
+def _validated(messages: list[Any], source: _Kept) -> list[EarlierMessage]:
+    try:
+        return _HISTORY.validate_python(messages)
+    except ValidationError as error:
+        raise config_error(error, Places(source), EarlierMessage) from None

@@ -1,0 +1,125 @@
+"""What was said before a case: as agents are told of it, and as metrics see it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from holodeck.config.history import history_of
+from holodeck.config.places import told
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.base import AgentBackend, Message
+from holodeck.lib.backends.memory import Method, why_forgetful
+from holodeck.lib.conversation.roles import EARLIER
+from holodeck.lib.conversation.roles import Message as Heard
+from holodeck.lib.evaluators.base import Turn
+from holodeck.models.agent import Agent
+from holodeck.models.history import EarlierCall, EarlierMessage
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import ToolInvocation
+
+History = Sequence[EarlierMessage]
+
+
+def histories_of(agent: Agent) -> dict[int, History]:
+    """The earlier messages of each case that has some, by its place. Raises ConfigError."""
+    cases = enumerate(agent.test_cases or [])
+    return {index: history_of(agent, index) for index, case in cases if case.history is not None}
+
+
+def refuse_deaf(agent: Agent, backend: AgentBackend) -> None:
+    """Raise ConfigError if a case has earlier messages and the agent cannot be told them."""
+    for index, case in enumerate(agent.test_cases or []):
+        why = None if case.history is None else why_forgetful(backend, method_for(case))
+        if why is not None:
+            raise ConfigError(told(agent, "test_cases", index, "history"), why)
+
+
+def method_for(case: TestCaseModel) -> Method:
+    """How the agent of a case is reached."""
+    return "invoke_once" if case.input else "create_session"
+
+
+def text_of(one: EarlierMessage) -> str:
+    """What a message says; empty where it says nothing."""
+    if isinstance(one.content, list):
+        return "\n".join(part.text for part in one.content)
+    return one.content or ""
+
+
+def arguments_in(call: EarlierCall) -> str:
+    """The arguments of a call as JSON."""
+    given = call.function.arguments
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def as_messages(history: History) -> list[Message]:
+    """The messages as agents are told them."""
+    return [_message(one) for one in history]
+
+
+def _message(one: EarlierMessage) -> Message:
+    message = Message(role=one.role, content=text_of(one))
+    if one.tool_calls is not None:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": call.type,
+                "function": {"name": call.function.name, "arguments": arguments_in(call)},
+            }
+            for call in one.tool_calls
+        ]
+    if one.tool_call_id is not None:
+        message["tool_call_id"] = one.tool_call_id
+    if one.name is not None:
+        message["name"] = one.name
+    return message
+
+
+def as_heard(history: History) -> list[Heard]:
+    """The messages as those who judge or play in the case hear of them, marked as earlier."""
+    called = {call.id: call.function.name for one in history for call in one.tool_calls or ()}
+    names = [called.get(one.tool_call_id or "") for one in history]
+    return [
+        {**one, EARLIER: True} | ({"name": name} if name else {})
+        for one, name in zip(as_messages(history), names, strict=True)
+    ]
+
+
+def words_of(history: History) -> Iterator[str]:
+    """Everything that tells one history from another."""
+    for one in history:
+        yield from (one.role, text_of(one), one.name or "", one.tool_call_id or "")
+        for call in one.tool_calls or ():
+            yield from (call.id, call.function.name, arguments_in(call))
+
+
+def as_turns(history: History) -> tuple[Turn, ...]:
+    """What was said, as metrics about conversations see it: calls belong to the words they led to.
+
+    Calls that led to no words stand in an answer that is empty.
+    """
+    return tuple(_turns(history))
+
+
+def _turns(history: History) -> Iterator[Turn]:
+    results = {one.tool_call_id: text_of(one) for one in history if one.role == "tool"}
+    calls: list[ToolInvocation] = []
+    for one in history:
+        if one.role == "user":
+            if calls:
+                yield Turn("assistant", "", tuple(calls), earlier=True)
+                calls = []
+            yield Turn("user", text_of(one), earlier=True)
+            continue
+        calls += [_invocation(call, results) for call in one.tool_calls or ()]
+        if one.role == "assistant" and not one.is_silent:
+            yield Turn("assistant", text_of(one), tuple(calls), earlier=True)
+            calls = []
+
+
+def _invocation(call: EarlierCall, results: Mapping[str | None, str]) -> ToolInvocation:
+    args, error = arguments_of(arguments_in(call))
+    result = results.get(call.id, "")
+    return ToolInvocation(
+        name=call.function.name, args=args, result=result, bytes=len(result.encode()), error=error
+    )

@@ -1,0 +1,157 @@
+"""What was said before a test case begins, as chat completions have it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from holodeck.models.base import Json, Model, NonBlank
+
+Told = Literal["system", "developer"]
+"""Roles of what tells the agent what it is; the agent.yaml does that."""
+_ABOUT_ANSWERS = ("refusal", "annotations", "audio", "function_call")
+"""Keys that stand in every answer of some libraries, nearly always without a value."""
+
+
+class CalledFunction(Model):
+    """Which tool was called, and how."""
+
+    name: NonBlank
+    """The name of the tool."""
+    arguments: dict[str, Json] | str = {}
+    """The arguments, or JSON that holds them."""
+
+
+class EarlierCall(Model):
+    """A tool call of an earlier answer."""
+
+    id: NonBlank
+    """What the message with the result names as `tool_call_id`."""
+    type: Literal["function"] = "function"
+    """The kind of tool."""
+    function: CalledFunction
+    """The tool and its arguments."""
+
+
+class TextPart(Model):
+    """A part of a message that is text."""
+
+    type: Literal["text"]
+    """The kind of part; there is no other than text."""
+    text: str
+    """What it says."""
+
+
+def _shape(value: Any) -> str:
+    """Which member of a union is meant, so that only its mistakes are told."""
+    return "a list" if isinstance(value, list) else "no list"
+
+
+Content = Annotated[
+    Annotated[str, Tag("no list")] | Annotated[list[TextPart], Tag("a list")], Discriminator(_shape)
+]
+
+
+class EarlierMessage(Model):
+    """A message from before the case: of the user, of the agent, or what a tool returned."""
+
+    role: Literal["user", "assistant", "tool"]
+    """Who said it."""
+    content: Content | None = None
+    """What was said; an answer that calls tools may say nothing."""
+    tool_calls: Annotated[list[EarlierCall], Field(min_length=1)] | None = None
+    """The tools that the agent called."""
+    tool_call_id: NonBlank | None = None
+    """The call whose result this is."""
+    name: NonBlank | None = None
+    """Who of several users it was, or the name of the tool."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing is said in it."""
+        parts = self.content if isinstance(self.content, list) else [self.content or ""]
+        return not any((one if isinstance(one, str) else one.text).strip() for one in parts)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_no_instruction(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if data.get("role") in {"system", "developer"}:
+            raise ValueError(
+                f"'role': found {data['role']!r}, but 'instructions' is what the agent is told;"
+                f" remove the message, or write 'leave_out: [{data['role']}]' beside 'file'"
+            )
+        without = {key: value for key, value in data.items() if value or key not in _ABOUT_ANSWERS}
+        if without.get("tool_calls") == []:
+            del without["tool_calls"]
+        return without
+
+    @model_validator(mode="after")
+    def _says_what_its_role_says(self) -> "EarlierMessage":
+        if self.tool_calls is not None and self.role != "assistant":
+            raise ValueError(f"'tool_calls': a message of the {self.role} calls no tools")
+        if (self.tool_call_id is not None) != (self.role == "tool"):
+            if self.role == "tool":
+                raise ValueError("'tool_call_id' is missing: write the id of the call")
+            raise ValueError(f"'tool_call_id': a message of the {self.role} is no tool's result")
+        if self.role != "tool" and self.tool_calls is None and self.is_silent:
+            raise ValueError("'content' is empty; write what was said, or remove the message")
+        return self
+
+
+def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
+    """The messages, if each tool call has its result right after it and an answer ends them."""
+    open_calls: dict[str, int] = {}
+    for index, one in enumerate(messages):
+        if one.role == "tool":
+            if open_calls.pop(one.tool_call_id or "", None) is None:
+                raise ValueError(
+                    f"'[{index}].tool_call_id': no call before it has the id {one.tool_call_id!r}"
+                    " and waits for a result"
+                )
+            continue
+        _refuse_open(open_calls)
+        open_calls = {call.id: index for call in one.tool_calls or ()}
+    _refuse_open(open_calls)
+    return _ending_in_an_answer(messages)
+
+
+def _refuse_open(open_calls: dict[str, int]) -> None:
+    for call, index in open_calls.items():
+        raise ValueError(
+            f"'[{index}].tool_calls': the call {call!r} has no result; write one right after it:"
+            f" {{role: tool, tool_call_id: {call}, content: …}}"
+        )
+
+
+def _ending_in_an_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]:
+    if messages and messages[-1].role != "assistant":
+        wish = "move it to 'input' or the first of 'turns'"
+        if messages[-1].role == "tool":
+            wish = "add the agent's answer"
+        raise ValueError(
+            f"'[{len(messages) - 1}].role': the last message is of the {messages[-1].role}, and the"
+            f" case goes on with the user; {wish}"
+        )
+    return messages
+
+
+Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_in_order)]
+"""Earlier messages, which end with an answer."""
+
+
+class TranscriptFile(Model):
+    """A file with earlier messages."""
+
+    file: NonBlank
+    """A list of messages in JSON or YAML, or a message a line in JSON Lines; relative to the
+    agent.yaml, or to the file of the suite."""
+    leave_out: list[Told] = []
+    """Roles whose messages are left out: `system`, `developer`."""
+
+
+History = Annotated[
+    Annotated[Messages, Tag("a list")] | Annotated[TranscriptFile, Tag("no list")],
+    Discriminator(_shape),
+]
+"""What was said before, or where it stands."""
