@@ -1,22 +1,27 @@
-"""An agent.yaml as a file of tests: each of its cases is one."""
+"""An agent.yaml, or the file of a suite, as a file of tests: each of its cases is one."""
 
 import asyncio
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from holodeck.config.loader import ConfigLoader
-from holodeck.errors import HoloDeckError
+from holodeck.config.cases.suites import name_of_suite
+from holodeck.config.check import check, raise_on_errors
+from holodeck.config.loader import load_agent_with_config
+from holodeck.config.owners import agent_above
+from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.setup import new_id
 from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome, TestResult
 
 ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
@@ -26,42 +31,131 @@ class CaseFailed(Exception):
     """A case did not pass; the message says why."""
 
 
+class CaseResult(ScenarioResult):
+    """What came of a case, as summaries of scenarios know it."""
+
+    is_flaky: bool = False
+
+    @property
+    def status(self) -> str:
+        return "flaky" if self.is_flaky else super().status
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom cases are put to, and how."""
+
+    path: str
+    agent: Agent
+    settings: ExecutionConfig
+
+    @classmethod
+    def read(cls, path: str, suites: Sequence[Path] = ()) -> "Subject":
+        """The agent in a file, with the cases of more suites. Raises HoloDeckError."""
+        agent, settings, _ = load_agent_with_config(path, suites=suites)
+        return cls(path, agent, settings)
+
+    def keeping(self, places: Sequence[int]) -> "Subject":
+        """The same with these of its cases."""
+        return Subject(self.path, self.agent.keeping(places), self.settings)
+
+    def places(self) -> dict[str | None, list[int]]:
+        """Where the cases of each suite stand; of None, those without one."""
+        found: dict[str | None, list[int]] = {}
+        for place, case in enumerate(self.agent.test_cases or []):
+            found.setdefault(case.suite, []).append(place)
+        return found
+
+
 class AgentFile(pytest.File):
     """An agent.yaml."""
 
-    def collect(self) -> Iterator["AgentCase"]:
+    def collect(self) -> Iterator["CasesOfSuite | AgentCase"]:
         try:
-            agent = ConfigLoader().load_agent_yaml(str(self.path))
+            subject = self._subject()
+            findings = check(subject.agent)
+            raise_on_errors(findings)
         except HoloDeckError as error:
             raise self.CollectError(f"{self.path.name}: {error}") from error
-        if agent.execution is not None and agent.execution.has_budget:
+        if subject.settings.has_budget:
             alone = "its budget is ignored, as each case is a run of its own in pytest"
             self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
-        seen: Counter[str] = Counter()
-        for index, case in enumerate(agent.test_cases or []):
-            name = case.name or f"case {index + 1}"
-            name = name if case.suite is None else f"{case.suite}: {name}"
-            seen[name] += 1
-            unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-            yield AgentCase.from_parent(self, name=unique, agent=agent.keeping([index]))
+        for finding in findings:
+            self.warn(pytest.PytestWarning(str(finding)))
+        yield from self._cases(subject)
+
+    def _subject(self) -> Subject:
+        """Whom the cases are put to. Raises HoloDeckError."""
+        return Subject.read(str(self.path))
+
+    def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
+        for suite, places in subject.places().items():
+            some = subject.keeping(places)
+            if suite is None:
+                yield from _tests(self, some)
+            else:
+                yield CasesOfSuite.from_parent(self, name=suite, subject=some)
+
+
+class SuiteFile(AgentFile):
+    """A file that holds a suite; the nearest agent.yaml beside or above it answers."""
+
+    def _subject(self) -> Subject:
+        agent = agent_above(self.path)
+        if agent is None:
+            raise ConfigError(
+                self.path.name,
+                "holds a suite, and neither its folder nor one above has an agent.yaml to answer;"
+                " write one there, or move the file",
+            )
+        return Subject.read(agent, [self.path])
+
+    def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
+        yield from _tests(self, subject.keeping(subject.places()[name_of_suite(self.path)]))
+
+
+class CasesOfSuite(pytest.Collector):
+    """The cases of one suite of an agent.yaml."""
+
+    def __init__(self, *, subject: Subject, **given: Any) -> None:
+        super().__init__(**given)
+        self._subject = subject
+
+    def collect(self) -> Iterator["AgentCase"]:
+        yield from _tests(self, self._subject)
+
+
+def _tests(parent: pytest.Collector, subject: Subject) -> Iterator["AgentCase"]:
+    """A test for each case, each with a name of its own."""
+    seen: Counter[str] = Counter()
+    for place, case in enumerate(subject.agent.test_cases or []):
+        name = case.name or f"case {place + 1}"
+        seen[name] += 1
+        unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
+        yield AgentCase.from_parent(parent, name=unique, subject=subject.keeping([place]))
 
 
 class AgentCase(pytest.Item):
     """One test case."""
 
-    def __init__(self, *, agent: Agent, **given: Any) -> None:
+    def __init__(self, *, subject: Subject, **given: Any) -> None:
         super().__init__(**given)
-        self._agent = agent
+        self._subject = subject
         self.add_marker("agent_test")
 
     def runtest(self) -> None:
-        executor = TestExecutor(str(self.path), agent_config=self._agent)
+        executor = TestExecutor(
+            self._subject.path,
+            agent_config=self._subject.agent,
+            resolved_execution_config=self._subject.settings,
+        )
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = watching(debug=True)
         report = asyncio.run(executor.execute_tests())
         [result] = report.results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
+        self.user_properties.append(("outcome", result.outcome.value))
         tell(self.name, _told(result))
         if not result.passed:
             raise CaseFailed("\n".join(result.reasons()))
@@ -78,10 +172,10 @@ class AgentCase(pytest.Item):
         return self.path, None, self.name
 
 
-def _told(result: TestResult) -> ScenarioResult:
+def _told(result: TestResult) -> CaseResult:
     """The result as summaries of scenarios know it."""
     reasons = "\n".join(result.reasons())
-    return ScenarioResult(
+    return CaseResult(
         success=result.passed,
         messages=[],
         reasoning=reasons,
@@ -89,4 +183,5 @@ def _told(result: TestResult) -> ScenarioResult:
         total_time=result.execution_time_ms / 1000,
         agent_time=(result.agent_time_ms or 0) / 1000,
         scenario_run_id=new_id("case"),
+        is_flaky=result.outcome is Outcome.FLAKY,
     )

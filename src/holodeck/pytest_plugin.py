@@ -1,6 +1,6 @@
-"""The plugin of pytest: a marker, a summary of scenarios, and agent.yaml files as tests.
+"""The plugin of pytest: a marker, a summary of scenarios, agents and suites as files of tests.
 
-Nothing heavy is imported before a scenario or an agent.yaml is really run.
+Nothing heavy is imported before a scenario, an agent or a suite is really run.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from holodeck.lib.conversation.witnesses import watch
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
 
-COLOURS = {"passed": "green", "failed": "red", "error": "red"}
+COLOURS = {"passed": "green", "flaky": "yellow", "failed": "red", "error": "red"}
 LEAST_YELLOW = 0.7
-_HAS_CASES = re.compile(r"^test_cases\s*:", re.MULTILINE)
+FLAKY = ("outcome", "flaky")
+"""The property of a test whose case is flaky."""
+_HAS_CASES = re.compile(r"^(test_cases|test_cases_file|suites|scenarios)\s*:", re.MULTILINE)
 _KEY = pytest.StashKey["Scenarios"]()
 
 
@@ -47,7 +49,7 @@ class Scenarios:
                 "agent_seconds": result.agent_time or 0.0,
                 "passed_criteria": len(result.passed_criteria),
                 "criteria": len(result.criteria),
-                "reason": "" if result.success else (result.reasoning or ""),
+                "reason": "" if result.status == "passed" else (result.reasoning or ""),
             }
         )
 
@@ -60,7 +62,7 @@ class Scenarios:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "holodeck_files",
-        "patterns of agent.yaml files that are tests wherever pytest looks for some",
+        "patterns of agent.yaml and suite files that are tests wherever pytest looks for some",
         type="args",
         default=[],
     )
@@ -111,9 +113,11 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if file_path.suffix not in {".yaml", ".yml"} or not _is_wanted(file_path, parent):
         return None
     # Imported here because most test runs have no such file.
-    from holodeck.pytest_agent_file import AgentFile  # noqa: PLC0415
+    from holodeck.config.owners import holds_a_suite  # noqa: PLC0415
+    from holodeck.pytest_agent_file import AgentFile, SuiteFile  # noqa: PLC0415
 
-    file: pytest.Collector = AgentFile.from_parent(parent, path=file_path)
+    kind = SuiteFile if holds_a_suite(file_path) else AgentFile
+    file: pytest.Collector = kind.from_parent(parent, path=file_path)
     return file
 
 
@@ -127,7 +131,7 @@ def _is_wanted(path: Path, parent: pytest.Collector) -> bool:
         return True
     if not parent.session.isinitpath(path):
         return False
-    if path.name == "agent.yaml":
+    if path.name == "agent.yaml" or path.stem.endswith(".suite"):
         return True
     return _HAS_CASES.search(path.read_text(encoding="utf-8", errors="replace")) is not None
 
@@ -139,6 +143,15 @@ def pytest_runtest_makereport(
     report = yield
     report.__dict__["holodeck"] = item.config.stash[_KEY].taken()
     return report
+
+
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    """A flaky case is counted by itself, and fails nothing."""
+    if report.when == "call" and report.passed and FLAKY in map(tuple, report.user_properties):
+        return "flaky", "f", ("FLAKY", {"yellow": True})
+    return None
 
 
 class _Collecting:
@@ -169,7 +182,7 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")
         for line in row["reason"].splitlines():
             terminalreporter.write_line(f"         {line}")
-    rate = sum(row["status"] == "passed" for _, row in rows) / len(rows)
+    rate = sum(row["status"] in {"passed", "flaky"} for _, row in rows) / len(rows)
     terminalreporter.write_line(_totals([row for _, row in rows], rate), **{_colour(rate): True})
 
 

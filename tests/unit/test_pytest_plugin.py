@@ -1,15 +1,14 @@
 """The plugin of pytest, in a pytest of its own."""
 
-import subprocess
-import sys
 import tomllib
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from fakes import clean_environment
+from support.own_pytest import run_pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = """
@@ -72,17 +71,7 @@ test_cases:
 
 @pytest.fixture
 def run(tmp_path):
-    def run_pytest(*args):
-        environment = clean_environment(tmp_path)
-        environment["PYTHONPATH"] = str(ROOT / "src")
-        own = ["-p", "no:deepeval", "-p", "no:holodeck", "-p", "holodeck.pytest_plugin"]
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *own, "--strict-markers", *args],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return done.stdout + done.stderr
-
-    return run_pytest
+    return partial(run_pytest, tmp_path)
 
 
 @pytest.fixture
@@ -134,7 +123,7 @@ def test_without_scenarios_there_is_no_section_and_nothing_is_imported(run, tmp_
         " 'holodeck.lib.conversation.witnesses', 'holodeck.pytest_plugin']\n"
         "    assert 'pydantic' not in sys.modules\n"
     )
-    told = run("-p", "no:asyncio", "-p", "no:hypothesispytest")
+    told = run()
 
     assert "1 passed" in told
     assert "= holodeck =" not in told

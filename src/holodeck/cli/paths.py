@@ -1,22 +1,17 @@
 """Which agents and suites the paths of a command line mean."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from holodeck import errors
-from holodeck.config.loader import DEFAULT_AGENT_FILE
+from holodeck.config.owners import DEFAULT_AGENT_FILE, YAML, agent_above, holds_a_suite
 from holodeck.errors import ConfigError
 
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules", "site-packages", "venv"}
-_YAML = {".yaml", ".yml"}
-_OF_A_SUITE = re.compile(rb"^(suite|scenarios|test_cases|test_cases_file)\s*:", re.MULTILINE)
-_OF_AN_AGENT = re.compile(rb"^(name|backend|model|instructions)\s*:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -69,21 +64,11 @@ def found_in(paths: Sequence[str], agent: str | None = None) -> Found:
     return Found(subjects, others)
 
 
-def holds_a_suite(path: str) -> bool:
-    """Whether a file holds a suite and no agent, by the keys that lines of it begin with."""
-    if Path(path).suffix not in _YAML:
-        return False
-    with suppress(OSError, ValueError):  # told where the file is read
-        text = Path(path).read_bytes()
-        return bool(_OF_A_SUITE.search(text)) and not _OF_AN_AGENT.search(text)
-    return False
-
-
 def _agent_above(path: str) -> str:
     """The nearest agent.yaml beside a file or above it. Raises ConfigError."""
-    for folder in Path(os.path.realpath(path)).parents:
-        if (folder / DEFAULT_AGENT_FILE).is_file():
-            return os.path.relpath(folder / DEFAULT_AGENT_FILE)
+    found = agent_above(path)
+    if found is not None:
+        return found
     raise ConfigError(
         path,
         f"holds a suite, and neither its folder nor one above has an {DEFAULT_AGENT_FILE};"
@@ -110,4 +95,4 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             one for one in folders if not one.startswith(".") and one not in _NOT_LOOKED_INTO
         )
-        yield from (Path(where, one) for one in sorted(files) if Path(one).suffix in _YAML)
+        yield from (Path(where, one) for one in sorted(files) if Path(one).suffix in YAML)

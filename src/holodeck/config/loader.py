@@ -16,6 +16,7 @@ from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
+from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.config.places import Places
 from holodeck.config.prices import merged as merged_prices
 from holodeck.config.problems import config_error
@@ -32,7 +33,6 @@ logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 CONFIG_NAMES = ("config.yml", "config.yaml")
-DEFAULT_AGENT_FILE = "agent.yaml"
 
 
 class ConfigLoader:

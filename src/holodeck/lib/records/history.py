@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from holodeck.config.loader import DEFAULT_AGENT_FILE
+from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import FILE_NAME
 from holodeck.lib.records.run import Run, event_of, read_run
