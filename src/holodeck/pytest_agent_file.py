@@ -1,7 +1,6 @@
 """An agent.yaml, or the file of a suite, as a file of tests: each of its cases is one."""
 
 import asyncio
-import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -159,9 +158,6 @@ class AgentCase(pytest.Item):
         tell(self.name, _told(result))
         if not result.passed:
             raise CaseFailed("\n".join(result.reasons()))
-        if result.outcome is Outcome.FLAKY:
-            told = f"{self.name} is flaky: {result.reasons()[0]}"
-            warnings.warn(pytest.PytestWarning(told), stacklevel=1)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
         if isinstance(excinfo.value, CaseFailed | HoloDeckError):

@@ -155,20 +155,21 @@ def test_a_budget_that_pytest_cannot_hold_is_told(run, agent, tmp_path):
     assert "agent.yaml: its budget is ignored, as each case is a run of its own" in told
 
 
-def test_skipped_cases_are_skipped_and_flaky_ones_pass_with_a_warning(run, tmp_path):
+def test_skipped_cases_are_skipped_and_flaky_ones_are_counted_apart(run, tmp_path):
     (tmp_path / "dice.py").write_text("said = iter('ab')\ndef answer(_):\n    return next(said)\n")
     (tmp_path / "agent.yaml").write_text(
         'name: dice\nbackend: "dice:answer"\ntest_cases:\n'
-        "  - {name: later, input: x, skip: the die is lost}\n"
+        "  - {name: later, input: x, expected_tools: [], skip: the die is lost}\n"
         "  - {name: rolls, input: x, repeat: 2, min_pass: 1, stop_early: false,\n"
         "     evaluations: [{metric: exact_match, value: b}]}\n"
     )
 
-    told = run("agent.yaml", "-rs")
+    told = run("agent.yaml", "-rs", "-W", "error")
 
-    assert "1 passed, 1 skipped, 1 warning" in told
+    assert "1 skipped, 1 flaky" in told
     assert "the die is lost" in told
-    assert "rolls is flaky: 1 of 2 repetitions passed, 1 needed" in told
+    assert "FLAKY  rolls: " in told
+    assert "1 of 2 repetitions passed, 1 needed" in told
 
 
 def test_the_last_failed_case_can_be_run_again(run, agent):
