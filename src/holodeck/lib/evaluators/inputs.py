@@ -53,11 +53,10 @@ class Inputs:
                 wish = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
         if EvalParam.TURNS in missing:
-            wish = (
-                "a conversation; write 'turns' or 'history', or give the case 'evaluations' of its"
-                " own"
+            return (
+                f"the metric {metric.label!r} needs a conversation; write 'turns', 'script',"
+                " 'simulate' or 'history', or give the case 'evaluations' of its own"
             )
-            return f"the metric {metric.label!r} needs {wish}"
         words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
         return f"the metric {metric.label!r} needs {words} in the {place}"
 

@@ -51,6 +51,23 @@ def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
     assert missing is None if message is None else message in missing
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"turns": [{"input": "a"}]},
+        {"script": ["agent"]},
+        {"simulate": {"situation": "waits"}},
+        {"input": "a", "history": [{"role": "assistant", "content": "b"}]},
+    ],
+    ids=["turns", "script", "simulate", "history"],
+)
+def test_a_case_of_every_form_but_one_input_is_a_conversation(case):
+    inputs, one = Inputs(AGENT), metric("turn_relevancy")
+    inputs.learn(one, build_evaluator(one))
+
+    assert inputs.missing(one, TestCaseModel.model_validate(case)) is None
+
+
 def test_a_metric_about_tools_is_given_the_calls_and_the_expectation():
     call = ToolInvocation(name="search")
     seen = Observation("", input="Hello?", tool_calls=(call,), expected_tools=["search"])
