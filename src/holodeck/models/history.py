@@ -1,5 +1,6 @@
 """What was said before a test case begins, as chat completions have it."""
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -19,6 +20,18 @@ class CalledFunction(Model):
     """The name of the tool."""
     arguments: dict[str, Json] | str = {}
     """The arguments, or JSON that holds them."""
+
+    @model_validator(mode="after")
+    def _has_arguments_that_can_be_read(self) -> "CalledFunction":
+        if not isinstance(self.arguments, str) or not self.arguments.strip():
+            return self
+        try:
+            read = json.loads(self.arguments)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"'arguments': cannot be read as JSON: {error}") from error
+        if isinstance(read, dict):
+            return self
+        raise ValueError("'arguments': the JSON holds no mapping; write {\"name\": value}")
 
 
 class EarlierCall(Model):
@@ -111,9 +124,18 @@ def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
                 )
             continue
         _refuse_open(open_calls)
-        open_calls = {call.id: index for call in one.tool_calls or ()}
+        open_calls = _opened(one, index)
     _refuse_open(open_calls)
     return _ending_in_an_answer(messages)
+
+
+def _opened(message: EarlierMessage, index: int) -> dict[str, int]:
+    """The calls that wait for a result, each with the place of its message."""
+    calls = message.tool_calls or []
+    opened = {call.id: index for call in calls}
+    if len(opened) < len(calls):
+        raise ValueError(f"'[{index}].tool_calls': two calls have the same id; give each its own")
+    return opened
 
 
 def _refuse_open(open_calls: dict[str, int]) -> None:

@@ -13,6 +13,7 @@ from holodeck.lib.test_runner.earlier import arguments_in, text_of
 
 HEAD = "name: a\nbackend: 'desk:answer'\ntest_cases:\n  - input: And now?\n"
 ASKED = '{role: user, content: "Where is it?"}'
+CALL = "{id: x, function: {name: f}}"
 SAID = "{role: assistant, content: On its way.}"
 
 
@@ -60,11 +61,17 @@ def test_messages_are_read_as_chat_completions_have_them(tmp_path):
          "8:27: test_cases[0].history: '[1].tool_calls': the call 'x' has no result"),
         ([ASKED, "{role: user, content: a, tool_calls: [{id: x, function: {name: f}}]}", SAID],
          "8:34: test_cases[0].history[1]: 'tool_calls': a message of the user calls no tools"),
+        ([ASKED, "{role: assistant, tool_calls: [{id: x, function: {name: f, arguments: '{'}}]}"],
+         "8:68: test_cases[0].history[1].tool_calls[0].function: 'arguments': cannot be read"),
+        ([ASKED, "{role: assistant, tool_calls: [{id: x, function: {name: f, arguments: '[]'}}]}"],
+         "the JSON holds no mapping"),
+        ([ASKED, f"{{role: assistant, tool_calls: [{CALL}, {CALL}]}}"], "two calls have the same"),
         (["{role: user, content: [{type: image_url}]}", SAID], "found 'image_url'; wanted 'text'"),
     ],
     ids=[
         "says nothing", "unknown role", "unknown key", "instructions", "ends with user",
-        "result without call", "result of no call", "call without result", "user calls", "image",
+        "result without call", "result of no call", "call without result", "user calls",
+        "arguments", "list of arguments", "same id", "image",
     ],
 )  # fmt: skip
 def test_a_history_that_cannot_have_been_is_refused_at_its_place(tmp_path, messages, message):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 
 from holodeck.config.history import history_of
 from holodeck.config.places import told
@@ -77,12 +78,14 @@ def _message(one: EarlierMessage) -> Message:
 
 def as_heard(history: History) -> list[Heard]:
     """The messages as those who judge or play in the case hear of them, marked as earlier."""
-    called = {call.id: call.function.name for one in history for call in one.tool_calls or ()}
-    names = [called.get(one.tool_call_id or "") for one in history]
-    return [
-        {**one, EARLIER: True} | ({"name": name} if name else {})
-        for one, name in zip(as_messages(history), names, strict=True)
-    ]
+    heard: list[Heard] = []
+    called: dict[str, str] = {}
+    for one in history:
+        called |= {call.id: call.function.name for call in one.tool_calls or ()}
+        heard.append({**_message(one), EARLIER: True})
+        if one.tool_call_id is not None:
+            heard[-1]["name"] = called[one.tool_call_id]
+    return heard
 
 
 def words_of(history: History) -> Iterator[str]:
@@ -102,24 +105,31 @@ def as_turns(history: History) -> tuple[Turn, ...]:
 
 
 def _turns(history: History) -> Iterator[Turn]:
-    results = {one.tool_call_id: text_of(one) for one in history if one.role == "tool"}
     calls: list[ToolInvocation] = []
-    for one in history:
+    for at, one in enumerate(history):
         if one.role == "user":
             if calls:
                 yield Turn("assistant", "", tuple(calls), earlier=True)
                 calls = []
             yield Turn("user", text_of(one), earlier=True)
             continue
+        results = _results_after(history, at)
         calls += [_invocation(call, results) for call in one.tool_calls or ()]
         if one.role == "assistant" and not one.is_silent:
             yield Turn("assistant", text_of(one), tuple(calls), earlier=True)
             calls = []
 
 
+def _results_after(history: History, at: int) -> dict[str | None, str]:
+    """What the calls of a message gave; another may use the same ids."""
+    following = takewhile(lambda one: one.role == "tool", islice(history, at + 1, None))
+    return {one.tool_call_id: text_of(one) for one in following}
+
+
 def _invocation(call: EarlierCall, results: Mapping[str | None, str]) -> ToolInvocation:
     args, error = arguments_of(arguments_in(call))
-    result = results.get(call.id, "")
+    result = results[call.id]
+    size = len(json.dumps(result))
     return ToolInvocation(
-        name=call.function.name, args=args, result=result, bytes=len(result.encode()), error=error
+        name=call.function.name, args=args, result=result, bytes=size, error=error
     )

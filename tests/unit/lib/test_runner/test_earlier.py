@@ -105,7 +105,7 @@ async def test_metrics_about_conversations_see_what_was_said_before_and_know_it(
         tmp_path, an_agent(**said, evaluations=[]), ScriptedBackend(), {"conversation": metric}
     )
 
-    shipped = ToolInvocation(name="find", args={"n": 9}, result="shipped", bytes=7)
+    shipped = ToolInvocation(name="find", args={"n": 9}, result="shipped", bytes=9)
     assert metric.seen == (
         Turn("user", "Where is it?", earlier=True),
         Turn("assistant", "On its way.", (shipped,), earlier=True),
@@ -134,6 +134,15 @@ def test_calls_that_led_to_no_words_stand_in_an_answer_that_is_empty():
         ("user", "Where is it?", 0), ("assistant", "", 1), ("user", "Where is it?", 0),
         ("assistant", "On its way.", 0),
     ]  # fmt: skip
+
+
+def test_two_calls_with_the_same_id_keep_their_own_results():
+    lost = {"role": "tool", "tool_call_id": "c1", "content": "lost"}
+    history = [EarlierMessage.model_validate(one) for one in [*HISTORY, HISTORY[1], lost]]
+
+    found = [call.result for turn in as_turns([*history, history[3]]) for call in turn.tool_calls]
+
+    assert found == ["shipped", "lost"]
 
 
 def test_who_of_several_users_spoke_is_told():
