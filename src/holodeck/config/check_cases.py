@@ -157,7 +157,10 @@ def _check_that_it_can_fail(
         )
     elif not any(map(can_fail, metrics)):
         names = ", ".join(dict.fromkeys(metric.label for metric in metrics))
-        findings.warning(path, f"cannot fail: {names} without a threshold above 0 gives no verdict")
+        why = "without a threshold above 0 gives no verdict"
+        if not all(metric.required for metric in metrics):
+            why = "is only reported, by 'required: false' or for want of a threshold above 0"
+        findings.warning(path, f"cannot fail: {names} {why}")
 
 
 def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:

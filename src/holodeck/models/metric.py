@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from holodeck.models.base import Milliseconds, Model, Ratio
 from holodeck.models.llm import LLMProvider
@@ -18,6 +18,8 @@ class MetricSettings(Model):
     """Score to reach, 0 to 1; without one the metric's own verdict counts, if it has one."""
     enabled: bool = True
     """Whether the metric is computed at all."""
+    required: bool = True
+    """Whether the case fails where the metric does not pass; false only reports it."""
     fail_on_error: bool = False
     """A metric that cannot be computed leaves the case undecided (exit 4); true makes it a failure
     (exit 1). It never passes."""
@@ -25,6 +27,12 @@ class MetricSettings(Model):
     """How often a metric that could not be computed is tried again."""
     timeout_ms: Milliseconds | None = None
     """Time limit of the metric in milliseconds; 60000 if not given."""
+
+    @model_validator(mode="after")
+    def _is_asked_once_what_its_errors_mean(self) -> "MetricSettings":
+        if self.fail_on_error and not self.required:
+            raise ValueError("'required: false' never fails a case; remove 'fail_on_error'")
+        return self
 
     @property
     def row(self) -> str:

@@ -10,6 +10,7 @@ from holodeck.models.base import Json, NonBlank
 from holodeck.models.evaluation import Metric
 
 NAMES = ("passfail", "exact", "regex", "similarity")
+_OF_ALL = ("required",)
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "passfail": (),
     "exact": ("normalize",),
@@ -39,17 +40,19 @@ def _metric(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
         near = difflib.get_close_matches(name, NAMES, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(NAMES)},"
         raise ValueError(f"the scorer {name!r} is not known{hint} or 'module:callable'")
+    options_of_it = (*_OPTIONS[name], *_OF_ALL)
     for key in options:
-        if key not in _OPTIONS[name]:
-            known = ", ".join(_OPTIONS[name]) or "none"
+        if key not in options_of_it:
+            known = ", ".join(options_of_it)
             raise ValueError(f"{name!r} has no option {key!r}; it has: {known}")
     return _made(name, options)
 
 
 def _made(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if name == "exact":
+        rest = {key: value for key, value in options.items() if key != "normalize"}
         normalize = options.get("normalize", True)
-        return {"metric": "exact_match", "ignore_case": normalize, "strip": normalize}
+        return {"metric": "exact_match", "ignore_case": normalize, "strip": normalize, **rest}
     names = {"similarity": "semantic_similarity"}
     return {"metric": names.get(name, name), **options}
 

@@ -67,6 +67,8 @@ class MetricResult(Model):
     threshold: float | None = None
     passed: bool | None = None
     """None: the metric is reported only, it has neither threshold nor verdict of its own."""
+    required: bool = True
+    """False: the metric is reported only, whatever it says, be it an error."""
     inconclusive: bool = False
     """Whether the score is too close to the threshold for a verdict; the case is undecided."""
     scale: str | None = "0-1"
@@ -286,7 +288,7 @@ def _reasons(part: TestResult | TurnResult) -> list[str]:
     rows = [
         _row_reason(row)
         for row in part.metric_results
-        if row.error or row.inconclusive or row.passed is False
+        if row.required and (row.error or row.inconclusive or row.passed is False)
     ]
     return missed + rows
 

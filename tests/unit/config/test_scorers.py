@@ -34,7 +34,13 @@ def refusal(folder, more):
             {"similarity": {"threshold": 0.5}},
             {"metric": "semantic_similarity", "threshold": 0.5},
         ),
+        (
+            {"exact": {"normalize": False, "required": False}},
+            {"metric": "exact_match", "strip": False, "required": False},
+        ),
+        ({"passfail": {"required": False}}, {"metric": "passfail", "required": False}),
         ("my:check", {"metric": "my:check"}),
+        ({"my:check": {"required": False}}, {"metric": "my:check", "required": False}),
         ({"metric": "contains", "value": "x"}, {"metric": "contains", "value": "x"}),
     ],
     ids=str,
@@ -52,7 +58,12 @@ def test_a_scorer_is_a_metric_by_a_short_name(scorer, metric):
     [
         ("[exat]", "scorers[0]: the scorer 'exat' is not known; did you mean 'exact'?"),
         ("[zzz]", "scorers[0]: the scorer 'zzz' is not known; known: passfail, exact, regex,"),
-        ("[{regex: {patern: a}}]", "'regex' has no option 'patern'; it has: pattern"),
+        ("[{regex: {patern: a}}]", "'regex' has no option 'patern'; it has: pattern, required"),
+        ("[{exact: {required: 3}}]", "test_cases[0].scorers[0]"),
+        (
+            "[{metric: contains, required: false, fail_on_error: true}]",
+            "'required: false' never fails a case; remove 'fail_on_error'",
+        ),
         ("[regex]", "test_cases[0].scorers[0].pattern: this key is missing"),
         ("[{regex: {pattern: 3}}]", "test_cases[0].scorers[0].regex.pattern: found 3; wanted text"),
         ("[{exact: {normalize: 3}}]", "test_cases[0].scorers[0]"),
@@ -75,6 +86,18 @@ def test_a_scorer_that_lacks_what_it_compares_with_is_found_before_the_run(folde
 
     assert one.path == "test_cases[0].scorers[0]"
     assert "nothing to compare with" in one.message
+
+
+def test_a_case_whose_only_scorer_is_reported_only_is_told_to_check_nothing(folder):
+    scorers = "scorers: [{exact: {required: false}}]"
+    agent = load(folder, f"test_cases: [{{input: x, ground_truth: x, {scorers}}}]")
+
+    [one] = check(agent)
+
+    assert one.message == (
+        "cannot fail: exact_match is only reported, by 'required: false' or for want of a"
+        " threshold above 0"
+    )
 
 
 def test_a_suite_says_how_its_cases_are_run_unless_they_do(folder):

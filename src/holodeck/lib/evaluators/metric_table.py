@@ -76,8 +76,8 @@ def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
 
 
 def can_fail(metric: MetricSettings) -> bool:
-    """Whether some answer exists for which the metric does not pass."""
-    if not metric.enabled:
+    """Whether some answer exists for which the case does not pass because of the metric."""
+    if not (metric.enabled and metric.required):
         return False
     if metric.threshold is not None:
         return metric.threshold > 0

@@ -38,6 +38,7 @@ class Check:
     threshold: float | None = None
     fail_on_error: bool = False
     kind: MetricKind = "standard"
+    required: bool = True
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,14 @@ class Gradebook:
                 metric, self._base_dir, where=where, judge=judge, embeddings=embeddings
             )
             self._inputs.learn(metric, evaluator)
-        return Check(name, evaluator, metric.threshold, metric.fail_on_error, metric.kind)
+        return Check(
+            name,
+            evaluator,
+            metric.threshold,
+            metric.fail_on_error,
+            metric.kind,
+            metric.required,
+        )
 
     def _refuse_missing_inputs(self, agent: Agent) -> None:
         """A metric for a case that cannot give it what it needs is a mistake."""
@@ -269,6 +277,7 @@ def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult
         scale=found.get("scale", "0-1"),
         threshold=check.threshold,
         passed=verdict,
+        required=check.required,
         inconclusive=is_inconclusive,
         retry_count=found.get("retry_count", 0),
         evaluation_time_ms=_ms_since(started),
@@ -293,6 +302,7 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
         kind=check.kind,
         threshold=check.threshold,
         passed=False,
+        required=check.required,
         error=str(error) if known else f"{type(error).__name__}: {error}",
         evaluation_time_ms=_ms_since(started),
     )

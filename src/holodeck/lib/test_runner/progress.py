@@ -238,8 +238,7 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     yield from _row_lines(result.metric_results)
     for one in result.criteria:
         mark = _PASS if one.status == "passed" else _FAIL
-        note = "" if one.required else " (reported only)"
-        yield f"      {_mark(mark)} {_shown(one.criterion)}: {one.status}{note}"
+        yield f"      {_mark(mark)} {_shown(one.criterion)}: {one.status}{_note(one.required)}"
         if one.reasoning:
             yield f"        Reasoning: {one_line(one.reasoning, _REASON_LIMIT)}"
     for place, run in enumerate(result.repeats.runs if result.repeats else (), 1):
@@ -248,9 +247,14 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
 
 def _row_lines(rows: list[MetricResult], where: str = "") -> Iterator[str]:
     for row in rows:
-        yield f"      {_metric_mark(row)} {where}{_shown(row.metric_name)}: {_score(row)}"
+        what = f"{where}{_shown(row.metric_name)}: {_score(row)}{_note(row.required)}"
+        yield f"      {_metric_mark(row)} {what}"
         if row.reasoning:
             yield f"        Reasoning: {one_line(row.reasoning, _REASON_LIMIT)}"
+
+
+def _note(required: bool) -> str:
+    return "" if required else " (reported only)"
 
 
 def _metric_mark(row: MetricResult) -> str:

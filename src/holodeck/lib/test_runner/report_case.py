@@ -281,6 +281,11 @@ def _judge_cells(row: MetricResult) -> tuple[str, ...]:
 
 
 def _metric_status(row: MetricResult) -> str:
+    note = "" if row.required or row.passed is None else ", reported only"
+    return f"{_metric_verdict(row)}{note}"
+
+
+def _metric_verdict(row: MetricResult) -> str:
     if row.error is not None:
         return "⚠️ error"
     if row.inconclusive:

@@ -14,8 +14,10 @@ def verdict(
 ) -> Outcome:
     """How a test ended whose agent could be run; `faults` are what the agent did wrong by itself.
 
-    What is decided outranks what is not; nothing passes that nothing could have failed.
+    What is decided outranks what is not; nothing passes that nothing could have failed. Rows that
+    are not required decide nothing.
     """
+    rows = [row for row in rows if row.required]
     failed = [row for row in rows if row.passed is False]
     final = {check.name for check in checks if check.fail_on_error}
     broken = [row for row in failed if row.error is not None and row.metric_name not in final]

@@ -188,6 +188,24 @@ async def test_a_metric_that_is_to_fail_on_error_fails_the_case_and_hides_no_oth
     assert result.outcome is Outcome.FAILED
 
 
+async def test_what_is_not_required_is_reported_and_decides_nothing(tmp_path):
+    metrics = [BROKEN | {"required": False}, contains("z") | {"required": False}, contains("a")]
+
+    result = await run_one(tmp_path, "a" * 60 + "!", {"evaluations": metrics})
+
+    assert [row.passed for row in result.metric_results] == [False, False, True]
+    assert [row.required for row in result.metric_results] == [False, False, True]
+    assert result.outcome is Outcome.PASSED
+
+
+async def test_a_case_with_nothing_that_is_required_is_unchecked(tmp_path):
+    metrics = [contains("a") | {"required": False}]
+
+    result = await run_one(tmp_path, "aa", {"evaluations": metrics})
+
+    assert result.outcome is Outcome.UNCHECKED
+
+
 async def test_a_failure_outranks_a_broken_metric(tmp_path):
     result = await run_one(tmp_path, "a" * 60 + "!", {"evaluations": [BROKEN, contains("z")]})
 

@@ -11,6 +11,8 @@ PASSED = MetricResult(metric_name="a", score=1, passed=True)
 FAILED = MetricResult(metric_name="a", score=0, passed=False)
 BROKEN = MetricResult(metric_name="a", passed=False, error="boom")
 UNSURE = MetricResult(metric_name="a", score=0.5, threshold=0.5, inconclusive=True)
+OPTIONAL = {"required": False}
+NOT_REQUIRED = [row.model_copy(update=OPTIONAL) for row in (PASSED, FAILED, BROKEN, UNSURE)]
 REPORTED = MetricResult(metric_name="a", score=0.5)
 MISSED = ToolCheck(expectation="x", passed=False)
 MET = ToolCheck(expectation="x", passed=True)
@@ -29,6 +31,9 @@ MET = ToolCheck(expectation="x", passed=True)
         ([REPORTED], [], Outcome.UNCHECKED),
         ([REPORTED], [MET], Outcome.PASSED),
         ([], [], Outcome.UNCHECKED),
+        ([PASSED, *NOT_REQUIRED], [], Outcome.PASSED),
+        ([FAILED, *NOT_REQUIRED], [], Outcome.FAILED),
+        (NOT_REQUIRED, [], Outcome.UNCHECKED),
     ],
 )
 def test_what_is_decided_outranks_what_is_not(rows, tools, outcome):
