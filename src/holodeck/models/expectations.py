@@ -95,6 +95,12 @@ class Expectations(Model):
     """Checks besides the metrics: `passfail`, `exact`, `regex`, `similarity`, `module:callable`, or
     one of them with options, as `{regex: {pattern: …}}`."""
 
+    @property
+    def looks_at_anything(self) -> bool:
+        """Whether a tool call, a metric or a scorer is asked for."""
+        has_tools = self.expected_tools is not None or self.forbidden_tools is not None
+        return has_tools or bool(self.evaluations or self.scorers)
+
     @model_validator(mode="after")
     def _order_has_something_to_order(self) -> "Expectations":
         if self.tool_order and not self.expected_tools:

@@ -97,7 +97,8 @@ class _Walk:
         self.asks = False
         """Whether the agent was asked."""
         self._ended_by: str | None = None
-        self._is_answered = False
+        self._last: Literal["user", "agent", "stand-in"] | None = None
+        """Who has spoken last, as far as that is written; None if anybody may have."""
 
     def why_wrong(self, kind: str, value: Any) -> str | None:
         if self._ended_by is not None:
@@ -106,9 +107,7 @@ class _Walk:
         is_word = value is None
         self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
         self.asks = self.asks or kind == "proceed" or (kind == "agent" and is_word)
-        self._is_answered = kind == "agent" or (
-            self._is_answered and kind not in {"user", "message", "proceed", "call"}
-        )
+        self._last = _speaker(kind, value, self._last)
         return wrong
 
     def _why_wrong(self, kind: str, value: Any) -> str | None:
@@ -116,13 +115,36 @@ class _Walk:
             return f"{kind!r} needs a simulated user; write 'simulate', or what the user says"
         if (kind, value) == ("judge", None) and not self._has_criteria:
             return "'judge' has nothing to judge by; write 'criteria', or 'judge: [criterion, …]'"
-        if kind == "check" and not self.asks:
-            return "'check' has no answer to look at; ask the agent first"
-        if (kind, value) == ("agent", None) and self._is_answered:
+        if kind == "check":
+            return self._why_wrong_check(value)
+        if (kind, value) == ("agent", None) and self._last in {"agent", "stand-in"}:
             return "'agent': the user has said nothing new; write a 'user' step before"
         if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
             return f"'proceed': {value.turns} turns are more than max_turns, {self._max_turns}"
         return None
+
+    def _why_wrong_check(self, check: Expectations) -> str | None:
+        if not self.asks:
+            return "'check' has no answer to look at; ask the agent first"
+        if self._last == "user":
+            return "'check' would look at an answer from before; write 'agent' above it"
+        if self._last == "stand-in":
+            return "'check' looks at what the agent says, not at 'agent: text'; move it up"
+        if not check.looks_at_anything:
+            return "'check' looks at nothing; write 'evaluations', 'expected_tools' or others"
+        return None
+
+
+def _speaker(
+    kind: str, value: Any, last: Literal["user", "agent", "stand-in"] | None
+) -> Literal["user", "agent", "stand-in"] | None:
+    """Who has spoken last after a step."""
+    said = value.role if kind == "message" else kind
+    if said == "user":
+        return "user"
+    if said in {"agent", "assistant"}:
+        return "agent" if value is None else "stand-in"
+    return None if kind in {"proceed", "call"} else last
 
 
 _FINAL = ("judge", True)

@@ -84,9 +84,12 @@ class CriteriaJudge:
             criteria,
             is_final=input.judgment_request,
         )
+        if rows is None:
+            return []
+        if not input.judgment_criteria:
+            return verdict(rows, input.messages, self._optional)
         # A criterion of a checkpoint counts, whatever it is among the judge's own.
-        optional = () if input.judgment_criteria else self._optional
-        return [] if rows is None else verdict(rows, input.messages, optional)
+        return verdict([_of_checkpoint(row) for row in rows], input.messages)
 
     async def rows(
         self,
@@ -194,6 +197,10 @@ class _Reading:
                 criterion=criterion, status=CriterionStatus.FAILED, reasoning=reasoning
             )
         return CriterionResult(criterion=criterion, **word)
+
+
+def _of_checkpoint(row: CriterionResult) -> CriterionResult:
+    return row.model_copy(update={"is_checkpoint": True})
 
 
 def _deciding(rows: Sequence[CriterionResult], optional: Collection[str]) -> list[CriterionResult]:

@@ -34,6 +34,8 @@ class CriterionResult(BaseModel):
     criterion: str
     status: CriterionStatus
     reasoning: str = ""
+    is_checkpoint: bool = False
+    """Whether it was decided in the middle of a script, and not about the whole."""
 
 
 class AgentInput(BaseModel):

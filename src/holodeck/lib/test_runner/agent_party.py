@@ -42,21 +42,30 @@ class AgentParty:
         self._take_turn = take_turn
         self.turns: list[TurnResult] = []
         """What was said to the agent so far, and what it did."""
-        self.is_broken = False
-        """Whether the agent could not be run."""
+        self.broken_by: Exception | None = None
+        """What kept the agent from being run that none of its turns tells of."""
 
     async def call(self, input: AgentInput) -> list[Message]:  # noqa: A002 - the engine's name
         """What the agent did and answered. Raises AgentIsBrokenError."""
-        earlier, said = _split(input.new_messages)
+        try:
+            return await self._answer(input.new_messages)
+        except (AgentIsBrokenError, Misuse):
+            raise
+        except Exception as error:
+            self.broken_by = error
+            raise
+
+    async def _answer(self, unheard: Sequence[Message]) -> list[Message]:
+        earlier, said = _split(unheard)
         if earlier:
             self._remember(earlier)
-        if not said and (self.turns or self.history):
+        has_begun = any(one["role"] != "system" for one in earlier)
+        if not said and (self.turns or self.history or has_begun):
             raise Misuse("the agent is asked", "the user has said nothing new since it answered")
         run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
         turn = run.result()
         self.turns.append(turn)
         if run.errors:
-            self.is_broken = True
             raise AgentIsBrokenError(run.errors[0])
         return answer_of(turn, len(self.turns))
 

@@ -103,12 +103,16 @@ class CaseRun:
                     self.broken.append(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
-                self.failure = failure_of(error)
-                self.broken.append(in_words(error))
+                self._note(error)
             waited = sum(run.waited_seconds for run in self.runs)
             result = self._as_result(_ms(time.perf_counter() - started - waited))
             current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
         return result
+
+    def _note(self, error: Exception) -> None:
+        """What ended the case besides what went wrong in a turn."""
+        self.failure = failure_of(error)
+        self.broken.append(in_words(error))
 
     async def _steps(self) -> None:
         if self.play is not None:
@@ -117,6 +121,8 @@ class CaseRun:
                 self.came_to = await self.play.run(
                     party, self.checks.of_steps, self.observer, self.on_conversation
                 )
+            if party.broken_by is not None:
+                self._note(party.broken_by)
             self.turns = [played_turn(turn) for turn in party.turns]
             await self._grade_play()
         elif self.case.turns is not None:

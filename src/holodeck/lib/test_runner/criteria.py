@@ -138,17 +138,14 @@ class CaseCriteria:
         return Conclusion(ending, self.rows_of(found or []), judge_cost=cost)
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
-        """The judge's words as they are reported; of a script, those of checkpoints come first."""
-        final = len(found) - len(self._texts)
-        if [one.criterion for one in found[max(0, final) :]] != self._texts:
-            final = len(found)
+        """The judge's words as they are reported; what a checkpoint asks for is required."""
         return [
             CriterionRow(
                 criterion=one.criterion,
                 status=one.status.value,
                 reasoning=one.reasoning,
-                required=at < final or one.criterion not in self._optional,
-                is_checkpoint=at < final,
+                required=one.is_checkpoint or one.criterion not in self._optional,
+                is_checkpoint=one.is_checkpoint,
             )
-            for at, one in enumerate(found)
+            for one in found
         ]

@@ -7,22 +7,22 @@ from dataclasses import dataclass, replace
 
 from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.conversation.debugging import BY_HAND, Silent
-from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
-from holodeck.lib.test_runner.agent_party import AgentParty
+from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty
 from holodeck.lib.test_runner.criteria import CaseCriteria, Conclusion, judge_broke
 from holodeck.lib.test_runner.earlier import as_heard
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
-from holodeck.lib.test_runner.script_steps import Code, Steps
+from holodeck.lib.test_runner.script_steps import NO_ANSWER, Code, Steps
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.conversation import Simulation
-from holodeck.models.conversation_result import ConversationEnd, ModelCost
+from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
 
@@ -74,10 +74,10 @@ class Play:
             logger.debug("conversation: %s", traceback.format_exc())
             result = talk.broken(error)
             ending = _broken(result, error)
-        said = result.messages[len(agent.history) :]
+        said = _said(result, agent)
         conclusion = Conclusion(
             ending=ending,
-            criteria=[] if self.criteria is None else self.criteria.rows_of(result.criteria),
+            criteria=[] if ending.reasoning == SILENT else self._rows(result),
             messages=[] if messages_of(agent.turns) == said else said,
             judge_cost=self._cost(result, AgentRole.JUDGE),
             simulator_cost=self._cost(result, AgentRole.USER),
@@ -109,17 +109,28 @@ class Play:
             user = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
         return [user, agent, *([] if self.criteria is None else [self.criteria.party])]
 
+    def _rows(self, result: ScenarioResult) -> list[CriterionRow]:
+        return [] if self.criteria is None else self.criteria.rows_of(result.criteria)
+
     def _ending(self, result: ScenarioResult, agent: AgentParty) -> ConversationEnd:
         code, words = result.reason_code, result.reasoning
         if not agent.turns and code not in {BY_HAND, "failed"}:
-            return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
+            if not any(one.get("role") == "user" for one in _said(result, agent)):
+                return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
+            if result.success:
+                return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)
         if code in _BY_SCRIPT:
             return ConversationEnd(code=code, reasoning=words, passed=_BY_SCRIPT[code])
         if code == "no_conclusion":
             return _USER_DONE if self.case.script is None else _SCRIPT_DONE
-        if result.criteria and code != BY_HAND:
+        if code != BY_HAND and self._is_judged(result):
             return ConversationEnd(code="judged")
         return ConversationEnd(code=code or "ended", reasoning=words, passed=result.success)
+
+    def _is_judged(self, result: ScenarioResult) -> bool:
+        """Whether the criteria tell how it ended; they do not if something else came after them."""
+        rows = self._rows(result)
+        return bool(rows) and result.success is not any(row.is_missed for row in rows)
 
     def _cost(self, result: ScenarioResult, role: AgentRole) -> ModelCost | None:
         """What a model cost in a role; None if it was not asked."""
@@ -135,6 +146,11 @@ _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
 """What steps say in the end; a check has its rows, which decide."""
+
+
+def _said(result: ScenarioResult, agent: AgentParty) -> list[Message]:
+    """What was said in the case, without what is told of before it."""
+    return result.messages[len(agent.history) :]
 
 
 def _both(one: ModelCost | None, other: ModelCost | None) -> ModelCost | None:
@@ -164,5 +180,6 @@ def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
     if code == "judge_error":
         return judge_broke(error)
     who = "the simulated user broke: " if code == "simulator_error" else ""
-    reasoning = f"{who}{in_words(error)}"
+    told = str(error) if isinstance(error, AgentIsBrokenError) else in_words(error)
+    reasoning = f"{who}{told}"
     return ConversationEnd(code=code, reasoning=reasoning, broke=code != "agent_error")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.lib.conversation import script
-from holodeck.lib.conversation.script import Step
+from holodeck.lib.conversation.script import Step, unused_steps
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentParty
@@ -40,6 +40,7 @@ _PLAIN: Mapping[str, Callable[[Any], Step]] = {
 }
 
 
+NO_ANSWER = "the agent has not been asked until then"
 _SUCCEED, _FAIL = "succeed", "fail"
 _ENDINGS = {_SUCCEED: "the script says that it went well", _FAIL: "the script says so"}
 
@@ -61,7 +62,8 @@ class Steps:
     def _step(self, at: int, written: str | StepModel) -> ScriptStep:
         kind, value = kind_of(written), value_of(written)
         if kind in _PLAIN:
-            return _PLAIN[kind](value)
+            step = _PLAIN[kind](value)
+            return _going_on(kind, step) if self._looks_after(at) else step
         if kind == "call":
             return _named(kind, lambda state: _called(value, self.code[at], state))
         if kind == "check":
@@ -69,9 +71,18 @@ class Steps:
         reason = value or _ENDINGS[kind]
         return _named(kind, lambda _: _ended(kind, reason))
 
+    def _looks_after(self, at: int) -> bool:
+        """Whether a later step looks at the conversation."""
+        later = (self.case.script or ())[at + 1 :]
+        return any(_looks(kind_of(one), value_of(one)) for one in later)
+
     async def _checked(self, at: int, check: Expectations) -> ScenarioResult | None:
         """Check the last answer; the result that ends the script if that does not pass."""
         turns = self.agent.turns
+        if not turns:
+            return ScenarioResult(
+                success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
+            )
         asked = asked_of(check, turns[-1].input)
         checks, before = self.checks.get(at, ()), as_turns(self.agent.history)
         turns[-1], outcome = await checked_turn(
@@ -85,6 +96,21 @@ class Steps:
             reasoning=f"the check of step {at + 1} did not pass",
             reason_code="check_failed",
         )
+
+
+def _looks(kind: str, value: Any) -> bool:
+    return kind in {"check", "call"} or (kind == "judge" and value is not None)
+
+
+def _going_on(name: str, step: Step) -> ScriptStep:
+    """The step without a judge's consent: what is still to be looked at may yet say no."""
+
+    async def play(state: ScenarioState) -> ScenarioResult | None:
+        result = await step(state)
+        is_consent = result is not None and result.success and result.reason_code is None
+        return None if is_consent else result
+
+    return _named(name, play)
 
 
 def _named(name: str, play: Callable[[ScenarioState], Any]) -> ScriptStep:
@@ -105,9 +131,12 @@ async def _ended(kind: str, reason: str) -> ScenarioResult:
 
 async def _called(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
     """What a function of the user's says: nothing, or the result that ends the script."""
-    said = function(state)
-    if inspect.isawaitable(said):
-        said = await said
+    with unused_steps() as dropped:
+        said = function(state)
+        if inspect.isawaitable(said):
+            said = await said
+    if any(one is not said for one in dropped):
+        raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
     if said is None or said is True or isinstance(said, Step | ScenarioResult):
         return said
     if said is False:

@@ -1,0 +1,224 @@
+"""Cases that are played to an end that must not be taken for a better one."""
+
+import pytest
+from pydantic import ValidationError
+
+from fakes import ScriptedBackend
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.models.test_result import Outcome
+from support.played import JUDGE, USER, an_agent, report_of, says, words
+
+CONTAINS_OK = {"metric": "contains", "value": "OK"}
+CALLED = """\
+from holodeck import scenario
+
+
+def says_no(state):
+    return scenario.ScenarioResult(success=False, messages=[], reasoning="not at all")
+
+
+def fails(state):
+    return scenario.fail("not at all")
+
+
+def drops_a_step(state):
+    scenario.fail("not at all")
+
+
+def is_content(state):
+    return scenario.succeed("all is well")
+"""
+SIMULATED = {"simulate": {"situation": "x"}, "max_turns": 2}
+
+
+@pytest.fixture
+def run(tmp_path, fake_openai):
+    (tmp_path / "ends.py").write_text(CALLED)
+
+    async def run_it(*steps, backend=None, **fields):
+        case = {"name": "played", **({"script": list(steps)} if steps else {}), **fields}
+        agent = an_agent(fake_openai, case).placed_in(tmp_path)
+        report = await report_of(tmp_path, agent, backend or ScriptedBackend())
+        return report.results[0]
+
+    return run_it
+
+
+@pytest.mark.parametrize("function", ["says_no", "fails"])
+async def test_a_function_that_says_no_fails_the_case_also_after_a_checkpoint(
+    run, fake_openai, function
+):
+    fake_openai.when(JUDGE, words("passed"))
+    steps = [{"user": "a"}, "agent", {"judge": ["Is short"]}, {"call": f"ends:{function}"}]
+
+    result = await run(*steps)
+
+    assert (result.outcome, result.reasons()) == (Outcome.FAILED, ["not at all"])
+
+
+async def test_a_step_that_a_function_makes_and_drops_is_an_error(run):
+    result = await run({"user": "a"}, "agent", {"call": "ends:drops_a_step"}, "succeed")
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert "made a step such as fail() and dropped it; return it" in result.reasons()[0]
+
+
+async def test_used_up_turns_fail_the_case_also_after_a_checkpoint(run, fake_openai):
+    fake_openai.when(USER, says("go on")).when(JUDGE, words("passed"))
+
+    result = await run({"user": "a"}, "agent", {"judge": ["Is short"]}, "proceed", **SIMULATED)
+
+    assert (result.outcome, result.ending.code) == (Outcome.FAILED, "max_turns")
+
+
+async def test_a_checkpoint_decides_though_the_criteria_only_report_the_same(run, fake_openai):
+    fake_openai.when(JUDGE, words("failed"))
+    criteria = [{"text": "Is short", "required": False}]
+    steps = [{"user": "a"}, "agent", {"judge": ["Is short"]}]
+
+    result = await run(*steps, criteria=criteria, evaluations=[CONTAINS_OK])
+
+    assert result.outcome is Outcome.FAILED
+    assert [(row.required, row.is_checkpoint) for row in result.criteria] == [(True, True)]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [{"check": {"expected_tools": ["pay"]}}, {"call": "ends:fails"}, {"judge": ["Is long"]}],
+    ids=["check", "call", "checkpoint"],
+)
+@pytest.mark.parametrize("before", ["proceed", {"proceed": {"turns": 2}}], ids=["all", "two"])
+async def test_a_judge_who_is_content_early_does_not_spare_the_agent_what_is_still_to_be_looked_at(
+    run, fake_openai, before, step
+):
+    fake_openai.when("c1: Is long", words("failed")).when(JUDGE, words("passed"))
+    fake_openai.when(USER, says("go on"))
+    backend = ScriptedBackend()
+
+    result = await run(before, step, backend=backend, criteria=["Is short"], **SIMULATED)
+
+    assert result.outcome is Outcome.FAILED
+    assert backend.messages == ["go on"]
+
+
+async def test_the_criteria_are_judged_again_when_all_has_been_looked_at(run, fake_openai):
+    fake_openai.when("final verdict", words("failed")).when(JUDGE, words("passed"))
+    fake_openai.when(USER, says("go on"))
+    check = {"check": {"forbidden_tools": ["pay"]}}
+
+    result = await run("proceed", check, criteria=["Is short"], **SIMULATED)
+
+    assert (result.outcome, result.ending.code) == (Outcome.FAILED, "judged")
+    assert [row.status for row in result.criteria] == ["failed"]
+
+
+def forgetful():
+    """A backend whose sessions break when they are told what was said without them."""
+
+    def refuse(messages):
+        raise RuntimeError("no memory")
+
+    class Forgetful(ScriptedBackend):
+        async def create_session(self):
+            session = await super().create_session()
+            session.remember = refuse
+            return session
+
+    return Forgetful()
+
+
+async def test_an_agent_that_breaks_when_it_is_told_of_lines_is_an_error(run):
+    steps = [{"user": "a"}, "agent", {"agent": "OK"}, {"user": "b"}, "agent"]
+
+    result = await run(*steps, backend=forgetful(), evaluations=[CONTAINS_OK])
+
+    assert result.outcome is Outcome.AGENT_ERROR
+    assert result.reasons() == ["RuntimeError: no memory"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ExecutionResult(None), ExecutionResult("OK", tool_calls=["find"])],
+    ids=["no text", "no call"],
+)
+async def test_an_agent_whose_later_answer_is_none_is_an_error(run, fake_openai, answer):
+    fake_openai.when(USER, says("go on"))
+    backend = ScriptedBackend({"hi": "OK", "go on": answer})
+    simulate = {"situation": "x", "opening": "hi"}
+
+    result = await run(backend=backend, simulate=simulate, evaluations=[CONTAINS_OK])
+
+    assert result.outcome is Outcome.AGENT_ERROR
+
+
+async def test_the_end_of_a_broken_agent_is_told_in_its_own_words(run, fake_openai):
+    backend = ScriptedBackend(lambda _: RuntimeError("out of order"))
+
+    result = await run({"user": "a"}, "agent", backend=backend)
+
+    assert result.ending.reasoning == "RuntimeError: out of order"
+
+
+async def test_a_checkpoint_that_fails_before_the_agent_spoke_is_not_the_users_silence(
+    run, fake_openai
+):
+    fake_openai.when(JUDGE, words("failed", why="rude"))
+
+    result = await run({"user": "a"}, {"judge": ["The user is polite"]}, "agent")
+
+    assert result.outcome is Outcome.FAILED
+    assert result.reasons() == ["criterion 'The user is polite': failed: rude"]
+
+
+async def test_a_script_cannot_succeed_before_the_agent_was_asked(run):
+    result = await run({"user": "a"}, {"call": "ends:is_content"}, "agent")
+
+    assert (result.outcome, result.ending.code) == (Outcome.FAILED, "never_asked")
+
+
+async def test_a_user_who_says_nothing_is_not_the_agents_fault_whatever_the_judge_says(
+    run, fake_openai
+):
+    fake_openai.when(JUDGE, words("failed")).otherwise(says(""))
+
+    result = await run(criteria=["Greets"], **SIMULATED)
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert result.reasons() == ["the simulated user said nothing"]
+
+
+async def test_a_check_after_a_user_who_says_nothing_leaves_the_case_undecided(run, fake_openai):
+    fake_openai.otherwise(says("", done=True))
+
+    result = await run("proceed", {"check": {"forbidden_tools": ["pay"]}}, **SIMULATED)
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert result.reasons() == ["the simulated user said nothing"]
+
+
+NOTE = {"message": {"role": "system", "content": "note"}}
+CHECK = {"check": {"forbidden_tools": ["pay"]}}
+REFUSED = {
+    "unanswered line": ([{"user": "b"}, CHECK], "would look at an answer from before"),
+    "unanswered message": (
+        [{"message": {"role": "user", "content": "b"}}, NOTE, CHECK],
+        "would look at an answer from before",
+    ),
+    "stand-in": ([{"user": "b"}, {"agent": "OK"}, CHECK], "not at 'agent: text'; move it up"),
+    "empty check": ([{"check": {"ground_truth": "OK"}}], "'check' looks at nothing; write"),
+    "agent after a note": ([NOTE, "agent"], "the user has said nothing new"),
+    "agent after its stand-in": (
+        [{"user": "b"}, {"message": {"role": "assistant", "content": "OK"}}, "agent"],
+        "the user has said nothing new",
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "message"), REFUSED.values(), ids=REFUSED)
+def test_a_check_of_the_wrong_answer_and_a_question_without_words_are_refused(
+    fake_openai, steps, message
+):
+    with pytest.raises(ValidationError) as refused:
+        an_agent(fake_openai, {"script": [{"user": "a"}, "agent", *steps, "succeed"]})
+
+    assert message in str(refused.value)
