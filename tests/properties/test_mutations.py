@@ -167,12 +167,15 @@ def _text_slip(draw, text):
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("parrot")
     (path / "bot.py").write_text(BOT)
-    return path
+    logger = logging.getLogger("holodeck")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    yield path
+    logger.setLevel(level)
 
 
 def outcome(folder, text):
     """The exit code that `holodeck test` would give."""
-    logging.getLogger("holodeck").setLevel(logging.CRITICAL)
     file = folder / "agent.yaml"
     file.write_text(text)
 
