@@ -85,6 +85,8 @@ class Expectations(Model):
     """Tools that must not be called (exact names)."""
     tool_order: bool = False
     """Whether expected_tools must be called in the order written."""
+    only_expected_tools: bool = False
+    """Whether no tool may be called but those in expected_tools."""
     ground_truth: NonBlank | None = None
     """The right answer; text metrics compare with it."""
     retrieval_context: list[str] | None = None
@@ -105,6 +107,11 @@ class Expectations(Model):
     def _order_has_something_to_order(self) -> "Expectations":
         if self.tool_order and not self.expected_tools:
             raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
+        if self.only_expected_tools and not self.expected_tools:
+            raise ValueError(
+                "'only_expected_tools: true' needs 'expected_tools';"
+                " to have no tool called, write 'expected_tools: []' alone"
+            )
         if self.forbidden_tools is not None and not self.forbidden_tools:
             raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
         return self

@@ -115,8 +115,8 @@ class WrittenScenario(Model):
     """As of a test case."""
     expected_output: NonBlank | None = None
     """`ground_truth` of a test case."""
-    expected_tools: list[NonBlank] = []
-    """Exact names of tools that have to be called; none are looked at if it is empty."""
+    expected_tools: list[NonBlank] | None = None
+    """Exact names of tools that have to be called; [] means that no tool may be called."""
     expected_tool_args: dict[NonBlank, dict[NonBlank, Json]] = {}
     """Tool → argument → value, all of them in one call of the tool."""
     tags: list[NonBlank] = []

@@ -44,7 +44,7 @@ class Scenario(Noun):
     expected_output: str | None = None
     """What scorers compare the answer with."""
     expected_tools: list[str] | None = None
-    """Exact names of tools that have to be called, in any order."""
+    """Exact names of tools that have to be called, in any order; [] means that none may be."""
     expected_tool_args: dict[str, dict[str, Any]] | None = None
     """Tool → argument → value, all of them in one call of the tool."""
     tags: list[str] = Field(default_factory=list)

@@ -40,14 +40,16 @@ def as_case(
     tools = _tools(scenario)
     return {
         **said,
-        **({"expected_tools": tools} if tools else {}),
+        **({} if tools is None else {"expected_tools": tools}),
         "scorers": [_with_options(one, scenario) for one in named],
     }
 
 
-def _tools(scenario: WrittenScenario) -> list[dict[str, Any]]:
-    """The tools that must be called, by exact name, with the arguments that are said."""
-    names = dict.fromkeys([*scenario.expected_tools, *scenario.expected_tool_args])
+def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
+    """The tools that must be called, by exact name; None if nothing is said about tools."""
+    if scenario.expected_tools is None and not scenario.expected_tool_args:
+        return None
+    names = dict.fromkeys([*(scenario.expected_tools or ()), *scenario.expected_tool_args])
     wanted = scenario.expected_tool_args
     return [
         {"name": name, "args": {key: {"equals": one} for key, one in wanted.get(name, {}).items()}}

@@ -46,6 +46,8 @@ def check_tools(case: TurnModel, calls: Sequence[ToolInvocation]) -> list[ToolCh
     checks += [_check_forbidden(name, calls) for name in case.forbidden_tools or []]
     if case.tool_order and expected:
         checks.append(_check_order(expected, calls))
+    if case.only_expected_tools and expected:
+        checks.append(_check_others(expected, calls))
     return checks
 
 
@@ -112,10 +114,24 @@ def _check_order(
     )
 
 
+def _check_others(
+    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
+) -> ToolCheck:
+    """Whether every call is of a tool that is expected, whatever its arguments."""
+    others = [call for call in calls if not any(_is_of(wanted, call) for wanted in expected)]
+    reason = f"only expected tools may be called, but {_names(others)} was"
+    return ToolCheck(
+        expectation="no other tool call", passed=not others, reason=_if(others, reason)
+    )
+
+
+def _is_of(wanted: str | ExpectedTool, call: ToolInvocation) -> bool:
+    return wanted in call.name if isinstance(wanted, str) else _name_fits(wanted, call)
+
+
 def _fits(wanted: str | ExpectedTool, call: ToolInvocation) -> bool:
-    if isinstance(wanted, str):
-        return wanted in call.name
-    return _name_fits(wanted, call) and not _differences(wanted, call)
+    is_of = _is_of(wanted, call)
+    return is_of and (isinstance(wanted, str) or not _differences(wanted, call))
 
 
 def _name_fits(wanted: ExpectedTool, call: ToolInvocation) -> bool:

@@ -35,6 +35,8 @@ def _wrong(scenario: Scenario, result: AgentResult) -> Iterator[str]:
     if not result.output.strip():
         yield "the agent answered nothing"
     called = {call.name for call in result.tool_calls}
+    if scenario.expected_tools == [] and not scenario.expected_tool_args and called:
+        yield f"no tool may be called, but {', '.join(sorted(called))} was"
     for tool in dict.fromkeys(scenario.expected_tools or ()):
         if tool not in called:
             yield f"tool {tool!r} was not called"

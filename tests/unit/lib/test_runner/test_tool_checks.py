@@ -110,6 +110,27 @@ def test_the_order_of_tools(calls, passed):
 
 
 @pytest.mark.parametrize(
+    ("calls", "reason"),
+    [
+        (["kb-search", "get"], None),
+        (["get", "kb-search", "get"], None),
+        (["kb-search", "get", "delete_db"], "only expected tools may be called, but delete_db was"),
+        (["kb-search", "get", "get_all"], "only expected tools may be called, but get_all was"),
+    ],
+    ids=["all of them", "one twice", "another one", "a longer name"],
+)
+def test_only_expected_tools_may_be_called_if_that_is_said(calls, reason):
+    expected = ["search", {"name": "get"}]
+    called_ones = [called(name) for name in calls]
+
+    *_, row = checks(called_ones, expected_tools=expected, only_expected_tools=True)
+
+    assert (row.expectation, row.reason) == ("no other tool call", reason)
+    assert row.passed is (reason is None)
+    assert all(one.passed for one in checks(called_ones, expected_tools=expected))
+
+
+@pytest.mark.parametrize(
     ("wanted", "value", "fits"),
     [
         (1, 1.0, True),

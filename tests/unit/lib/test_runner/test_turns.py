@@ -108,6 +108,7 @@ async def test_tools_are_looked_at_per_turn_and_over_the_whole(tmp_path):
         "turns": [turn("one", expected_tools=["find"]), turn("two", expected_tools=["find"])],
         "expected_tools": ["find", "pay"],
         "tool_order": True,
+        "only_expected_tools": True,
         "forbidden_tools": ["drop"],
     }
 
