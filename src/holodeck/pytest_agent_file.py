@@ -15,29 +15,16 @@ from holodeck.config.loader import load_agent_with_config
 from holodeck.config.owners import agent_above
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.setup import new_id
-from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.test_runner.case_events import told
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.test_result import Outcome, TestResult
-
-ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 
 
 class CaseFailed(Exception):
     """A case did not pass; the message says why."""
-
-
-class CaseResult(ScenarioResult):
-    """What came of a case, as summaries of scenarios know it."""
-
-    is_flaky: bool = False
-
-    @property
-    def status(self) -> str:
-        return "flaky" if self.is_flaky else super().status
 
 
 @dataclass(frozen=True)
@@ -155,7 +142,7 @@ class AgentCase(pytest.Item):
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
         self.user_properties.append(("outcome", result.outcome.value))
-        tell(self.name, _told(result))
+        tell(self.name, told(result).model_copy(update={"scenario_run_id": new_id("case")}))
         if not result.passed:
             raise CaseFailed("\n".join(result.reasons()))
 
@@ -166,18 +153,3 @@ class AgentCase(pytest.Item):
 
     def reportinfo(self) -> tuple[Path, None, str]:
         return self.path, None, self.name
-
-
-def _told(result: TestResult) -> CaseResult:
-    """The result as summaries of scenarios know it."""
-    reasons = "\n".join(result.reasons())
-    return CaseResult(
-        success=result.passed,
-        messages=[],
-        reasoning=reasons,
-        error=reasons if result.outcome in ERRORS else None,
-        total_time=result.execution_time_ms / 1000,
-        agent_time=(result.agent_time_ms or 0) / 1000,
-        scenario_run_id=new_id("case"),
-        is_flaky=result.outcome is Outcome.FLAKY,
-    )

@@ -1,4 +1,4 @@
-"""No secret gets out, whoever repeats it: into a terminal, a report, a record, a log or a trace."""
+"""No secret gets out, whoever repeats it: into a terminal, report, record, events, log or trace."""
 
 import base64
 import json
@@ -115,13 +115,15 @@ def test_no_secret_gets_out(agent_dir, where, flags, backend, tally):
         )
         given = list(agent_dir.path.rglob("*"))
 
-        ran = agent_dir.run("test", *flags, "-o", "r.md", "-o", "r.json", env=env)
+        outputs = ("-o", "r.md", "-o", "r.json", "--events", "e.jsonl")
+        ran = agent_dir.run("test", *flags, *outputs, env=env)
 
     assert ran.code in {1, 3}, ran.stderr
     assert {r.headers["authorization"] for r in agent_dir.server.requests} == {f"Bearer {KEY}"}
     written = everything_written(agent_dir, ran, given) | {"traces": str(traces.spans)}
-    assert {"r.md", "r.json"} <= set(written)
+    assert {"r.md", "r.json", "e.jsonl"} <= set(written)
     assert f"***{KEY[-4:]}" in written["r.json"]
+    assert f"***{KEY[-4:]}" in written["e.jsonl"]
     tally("leaks", leaks(written), len(written) * len(SECRETS))
 
 

@@ -84,7 +84,9 @@ def test(
     if resume is None and (retry_errors or force):
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
     runs = {f"--{name}": options[name] for name in ("debug", "watch")}
-    look = look_of(options, {"--output": outputs, "--resume": resume, **runs})
+    look = look_of(
+        options, {"--output": outputs, "--resume": resume, "--events": options["events"], **runs}
+    )
     request = request_of(options)
     if resume is not None and (request.last_failed or request.new or request.failed_first):
         raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")

@@ -55,7 +55,11 @@ def option(declared: Declared) -> Callable[[F], F]:
     flags = list(declared.setting.flags)
     if not _is_switch(declared):
         return click.option(
-            *flags, declared.field, type=SettingType(declared), help=_help(declared)
+            *flags,
+            declared.field,
+            type=SettingType(declared),
+            metavar=declared.setting.metavar,
+            help=_help(declared),
         )
     long = declared.flag or flags[0]
     pair = f"{long}/{off_flag(long)}"

@@ -8,7 +8,7 @@ from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
 from pydantic_core import CoreSchema
 
 from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
-from holodeck.models.base import Count, Model, Seconds
+from holodeck.models.base import Count, Model, NonBlank, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
@@ -23,6 +23,8 @@ class Setting:
     default: Any
     help: str
     flags: tuple[str, ...] = ()
+    metavar: str = "NUMBER"
+    """What stands for the value in the help."""
     rival: str | None = None
     """The field that says the same in another way; whichever is set nearer to the user holds."""
 
@@ -193,6 +195,16 @@ class ExecutionConfig(Model):
         Setting(True, "Keep a record of the run in .holodeck/runs.", ("--record",)),
     ] = None
 
+    events: Annotated[
+        NonBlank | None,
+        Setting(
+            None,
+            "File that what happens in cases is appended to, as lines of JSON.",
+            ("--events",),
+            metavar="FILE",
+        ),
+    ] = None
+
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
@@ -216,6 +228,13 @@ class ExecutionConfig(Model):
         """Whether whoever started the run set the value, so that it overrules the cases."""
         source = self.source_of(field)
         return source == COMMAND_LINE or source.startswith("--")
+
+    def is_from_file(self, field: str) -> bool:
+        """Whether a configuration file sets the value, so that paths start from its folder."""
+        source = self.source_of(field)
+        is_variable = source.startswith(Setting.variable(field))
+        is_code = source in {"given", "default"}
+        return not (is_variable or is_code or self.is_from_command_line(field))
 
     def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
         """The same settings, each knowing where it came from."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.environment import events_file
+from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.event_file import EventFile
 from holodeck.lib.conversation.listening import (
@@ -19,6 +20,7 @@ from holodeck.lib.conversation.listening import (
     RunFinished,
     RunStarted,
 )
+from holodeck.lib.redact import Redactor
 
 __all__ = [
     "CriterionJudged",
@@ -41,7 +43,7 @@ def listeners_of(events: Any) -> list[Listener]:
 
 def _listener(one: Any) -> Listener:
     if isinstance(one, str | Path):
-        return EventFile(Path(one).expanduser().absolute())
+        return EventFile(Path(one).expanduser().absolute(), Redactor(collect()).redact_report)
     if not callable(one):
         raise ConfigError(
             "events", f"{one!r} cannot listen; write a function or the path of a file"

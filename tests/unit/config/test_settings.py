@@ -66,14 +66,14 @@ def test_each_level_wins_over_those_below(folder, monkeypatch):
     ]
 
 
-SHARES = {"min_pass_rate": (0.5, 0.25)}
-"""Two values for each setting that is none above 1."""
+OTHERS = {"min_pass_rate": (0.5, 0.25), "events": ("a.jsonl", "b.jsonl")}
+"""Two values for each setting that is no number above 1."""
 
 
 @pytest.mark.parametrize("field", ExecutionConfig.model_fields)
 def test_every_setting_is_reached_by_its_variable_and_by_yaml(folder, monkeypatch, field):
     value = {bool: True, float: 7.0, int: 7}.get(type(DEFAULT_EXECUTION_CONFIG[field]), 7.0)
-    value, other = SHARES.get(field, (value, False if value is True else 9))
+    value, other = OTHERS.get(field, (value, False if value is True else 9))
     monkeypatch.setenv(settings()[field].variable, str(value))
     folder.agent()
 

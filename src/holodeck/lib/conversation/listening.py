@@ -3,13 +3,13 @@
 import logging
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import monotonic, time
 
 from holodeck.lib.conversation.roles import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
-from holodeck.lib.threads import see_off
+from holodeck.lib.threads import in_thread, see_off
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +28,12 @@ class Event:
     scenario_set_id: str
     timestamp: int = field(default_factory=lambda: int(time() * 1000))
     """Milliseconds since 1970."""
+    agent_name: str | None = None
+    """The agent whose case it is; None where no agent.yaml tells its name."""
+    case_id: str | None = None
+    """The `id` of the case; None where it has none."""
+    run_id: str | None = None
+    """The record of `holodeck test`; None where none is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +79,11 @@ class EventStream:
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
+        self._relays: list[Listener] = []
+
+    def relay(self, to: Listener) -> None:
+        """Hand every event from now on to somebody who never waits nor fails, without a thread."""
+        self._relays.append(to)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Tell a listener of every event from now on; gives what unsubscribes it again."""
@@ -86,39 +97,58 @@ class EventStream:
 
     def outbox(self) -> "Outbox":
         """What carries the events of one run."""
-        return Outbox([Mailer(one) for one in self._listeners])
+        return Outbox([Mailer(one) for one in self._listeners], tuple(self._relays))
 
 
 class Outbox:
     """Carries the events of one run to those who listen, each in a thread of its own."""
 
-    def __init__(self, mailers: "list[Mailer]") -> None:
+    def __init__(self, mailers: "list[Mailer]", relays: Sequence[Listener] = ()) -> None:
         self._mailers = mailers
+        self._relays = relays
 
     @property
     def is_idle(self) -> bool:
         """Whether nobody listens."""
-        return not self._mailers
+        return not self._mailers and not self._relays
 
     def put(self, event: Event) -> None:
         """Send an event on its way."""
+        for relay in self._relays:
+            relay(event)
         for mailer in self._mailers:
             mailer.events.put(event)
 
-    def catch_up(self) -> None:
+    async def catch_up(self) -> None:
         """Wait until everybody was told all that has happened so far, but not for ever."""
-        ends = monotonic() + PATIENCE_S
-        for mailer in self._mailers:
-            told = threading.Event()
-            mailer.events.put(told)
-            told.wait(max(0.0, ends - monotonic()))
+        told = [threading.Event() for _ in self._mailers]
+        for mailer, one in zip(self._mailers, told, strict=True):
+            mailer.events.put(one)
+        await _each([one.wait for one in told])
 
-    def close(self) -> "list[threading.Thread]":
-        """Let no more events follow; gives the threads that still deliver."""
+    def close(self) -> None:
+        """Let no more events follow, and wait for nobody."""
         for mailer in self._mailers:
             mailer.events.put(None)
             see_off(mailer.thread)
-        return [mailer.thread for mailer in self._mailers]
+
+    async def delivered(self) -> None:
+        """Let no more events follow, and let the listeners hear all of them, but not for ever."""
+        self.close()
+        await _each([mailer.thread.join for mailer in self._mailers])
+
+
+async def _each(waits: Sequence[Callable[[float], object]]) -> None:
+    """Wait for all of these together no longer than our patience lasts."""
+    if not waits:
+        return
+    ends = monotonic() + PATIENCE_S
+
+    def wait() -> None:
+        for one in waits:
+            one(max(0.0, ends - monotonic()))
+
+    await in_thread(wait)
 
 
 class Mailer:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -14,13 +13,12 @@ from typing import Any, Protocol, runtime_checkable
 from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.lib.conversation.endings import NO_CONCLUSION
 from holodeck.lib.conversation.engine import Conversation
-from holodeck.lib.conversation.listening import PATIENCE_S, RunFinished, RunStarted
+from holodeck.lib.conversation.listening import RunFinished, RunStarted
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.setup import Settings
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
-from holodeck.lib.threads import in_thread
 
 
 @runtime_checkable
@@ -87,16 +85,20 @@ class ScriptRun(Conversation):
             result = await self._in_time()
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             self._finished("CANCELLED", self.broken(error))
+            self._outbox.close()
             raise
         except Exception as error:
-            await self._delivered("ERROR", self.broken(error))
+            self._finished("ERROR", self.broken(error))
+            await self._outbox.delivered()
             raise
         except BaseException as error:  # the process is ending: nobody is waited for
             self._finished("ERROR", self.broken(error))
+            self._outbox.close()
             raise
         finally:
             running.reset(token)
-        await self._delivered("SUCCESS" if result.success else "FAILED", result)
+        self._finished("SUCCESS" if result.success else "FAILED", result)
+        await self._outbox.delivered()
         return result
 
     async def _ask(
@@ -104,7 +106,7 @@ class ScriptRun(Conversation):
     ) -> list[Message] | ScenarioResult:
         if self.debugger is None or self.agents[index].role is not AgentRole.USER:
             return await super()._ask(index, judgment=judgment, criteria=criteria)
-        await in_thread(self._outbox.catch_up)
+        await self._outbox.catch_up()
         may_pass_on = not isinstance(self.agents[index], Silent)
         word = await self.debugger.word(self, may_pass_on=may_pass_on)
         if word is None:
@@ -154,23 +156,9 @@ class ScriptRun(Conversation):
             )
         return result
 
-    def _finished(self, status: str, result: ScenarioResult) -> list[Any]:
+    def _finished(self, status: str, result: ScenarioResult) -> None:
         self.was_run(result)
         self._outbox.put(RunFinished(status=status, result=result, **self.ids))
-        return list(self._outbox.close())
-
-    async def _delivered(self, status: str, result: ScenarioResult) -> None:
-        """Tell of the end, and let the listeners hear it, but not for ever."""
-        threads = self._finished(status, result)
-        if not threads:
-            return
-        ends = time.monotonic() + PATIENCE_S
-
-        def wait() -> None:
-            for thread in threads:
-                thread.join(max(0.0, ends - time.monotonic()))
-
-        await in_thread(wait)
 
 
 async def _awaited(value: Any) -> Any:

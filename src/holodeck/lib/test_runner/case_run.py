@@ -13,10 +13,12 @@ from operator import add
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.backends.memory import open_session
+from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_party import AgentParty
+from holodeck.lib.test_runner.case_events import CaseEvents
 from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
 from holodeck.lib.test_runner.criteria import Conclusion
 from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
@@ -55,6 +57,8 @@ class CaseRun:
     """What is played where the user is simulated; None where what they say is written."""
     on_conversation: OnConversation | None = None
     """Told of the conversation before it begins."""
+    events: CaseEvents | None = None
+    """Tells what happens; None where nobody listens."""
 
     runs: list[TurnRun] = field(default_factory=list)
     """The turns so far; a case of one input is one."""
@@ -89,6 +93,9 @@ class CaseRun:
 
     async def result(self) -> TestResult:
         """Run the case. Only cancellation and configuration errors come out of it."""
+        return await (self._run() if self.events is None else self.events.around(self._run))
+
+    async def _run(self) -> TestResult:
         started = time.perf_counter()
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             try:
@@ -119,7 +126,7 @@ class CaseRun:
             async with self._session() as session:
                 party = AgentParty(session, self._take_turn, self.history)
                 self.came_to = await self.play.run(
-                    party, self.checks.of_steps, self.observer, self.on_conversation
+                    party, self.checks.of_steps, self.observer, self._attend
                 )
             if party.broken_by is not None:
                 self._note(party.broken_by)
@@ -129,7 +136,7 @@ class CaseRun:
             await self._converse(self.case.turns)
             await self._grade_conversation()
         else:
-            await self._take_turn(self.case, self._ask_once)
+            await self._say_input()
             await self._grade_answer()
 
     async def _ask_once(self, message: str) -> ExecutionResult:
@@ -143,11 +150,25 @@ class CaseRun:
         await run.run(ask)
         return run
 
+    async def _say_input(self) -> None:
+        """Say the one input; no conversation, so only what happens is told of it."""
+        talk = WrittenTalk(self.case)
+        if self.events is not None:
+            self.events.follow(talk.events)
+        async with talk.under_way():
+            talk.says(self.case)
+            talk.answered(await self._take_turn(self.case, self._ask_once))
+
+    def _attend(self, talk: ScriptRun | WrittenTalk) -> None:
+        if self.events is not None:
+            self.events.follow(talk.events)
+        if self.on_conversation is not None:
+            self.on_conversation(talk)
+
     async def _converse(self, turns: list[TurnModel]) -> None:
         """Say one turn after the other in one session; the first that breaks ends it."""
         talk = WrittenTalk(self.case)
-        if self.on_conversation is not None:
-            self.on_conversation(talk)
+        self._attend(talk)
         async with self._session() as session, talk.under_way():
             for turn in turns:
                 talk.says(turn)

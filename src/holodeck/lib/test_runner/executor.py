@@ -19,6 +19,7 @@ from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.conversation.listening import Listener
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.files.processor import FileProcessor
@@ -27,6 +28,7 @@ from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.budget import Budget
+from holodeck.lib.test_runner.case_events import RunEvents
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import priced
@@ -83,6 +85,7 @@ class TestExecutor:
         selection: What was chosen of the cases in the file, for the report; None if all run.
         on_result: Called with place and result before anything else learns of the result.
         on_conversation: Called with each conversation before it begins.
+        on_event: Called with what happens in the cases, in a thread of its own.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -131,11 +134,13 @@ class TestExecutor:
         self._stage = Stage(self.agent_config, self._gradebook)
         self._observer = Observer(self.agent_config)
         self._histories = histories_of(self.agent_config)
+        self.events = RunEvents(self.agent_config, self.config, self.config_loader)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
         self.selection: Selection | None = None
         self.on_result: Callable[[int, TestResult], None] | None = None
         self.on_conversation: OnConversation | None = None
+        self.on_event: Listener | None = None
         self._results: dict[int, TestResult] = {}
         self._stop: Stop | None = None
         self._stopped: str | None = None
@@ -182,12 +187,14 @@ class TestExecutor:
         """Run the cases; a backend that was made for this run is let go of with it."""
         is_ours = self._backend is None
         warming_up = asyncio.create_task(self._gradebook.warm_up())
+        self.events.open(self.on_event)
         try:
             backend = await self._ready_backend()
             refuse_deaf(self.agent_config, backend)
             await self._run_all(backend)
         finally:
             warming_up.cancel()
+            await self.events.close()
             await self._gradebook.bench.judges.close()
             await self._stage.close()
             if is_ours:
@@ -315,6 +322,7 @@ class TestExecutor:
             time_limit_s=self.config.case_timeout,
             play=self._stage.play_of(index),
             on_conversation=self.on_conversation,
+            events=self.events.of(case),
         )
 
     def _told(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:

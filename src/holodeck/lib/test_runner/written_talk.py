@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Any
 
 from holodeck.lib.conversation.listening import EventStream, MessageAdded, RunFinished, RunStarted
@@ -10,7 +11,6 @@ from holodeck.lib.conversation.setup import BATCH_RUN_ID, new_id
 from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.test_runner.transcripts import answer_of
 from holodeck.lib.test_runner.turn_run import TurnRun
-from holodeck.lib.threads import in_thread
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 
@@ -23,11 +23,15 @@ class WrittenTalk:
         self._case = case
         self._turn = 0
         self._told = 0
-        self._ids: dict[str, Any] = {
+
+    @cached_property
+    def _ids(self) -> dict[str, Any]:
+        """What every event names."""
+        return {
             "batch_run_id": BATCH_RUN_ID,
             "scenario_run_id": new_id("scenariorun"),
-            "scenario_id": case.name or "case",
-            "scenario_set_id": case.suite or "default",
+            "scenario_id": self._case.name or "case",
+            "scenario_set_id": self._case.suite or "default",
         }
 
     @asynccontextmanager
@@ -44,7 +48,7 @@ class WrittenTalk:
         self._outbox.put(started)
         try:
             yield
-            await in_thread(self._outbox.catch_up)
+            await self._outbox.catch_up()
         finally:
             over = ScenarioResult(success=True, messages=[])
             self._outbox.put(RunFinished(status="SUCCESS", result=over, **self._ids))
@@ -56,10 +60,10 @@ class WrittenTalk:
 
     def answered(self, run: TurnRun) -> None:
         """Tell what the agent has done and said."""
-        self._turn += 1
         if not self._outbox.is_idle and not run.errors:
-            for message in answer_of(run.result(), self._turn):
+            for message in answer_of(run.result(), self._turn + 1):
                 self._tell(message)
+        self._turn += 1
 
     def _tell(self, message: Message) -> None:
         if self._outbox.is_idle:

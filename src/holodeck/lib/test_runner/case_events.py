@@ -1,0 +1,204 @@
+"""What happens in the cases of a run, for those who listen."""
+
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from holodeck.config.environment import batch_name
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.secrets import collect
+from holodeck.lib.conversation.event_file import EventFile
+from holodeck.lib.conversation.listening import (
+    CriterionJudged,
+    Event,
+    EventStream,
+    Listener,
+    Mailer,
+    MessageAdded,
+    Outbox,
+    RunFinished,
+    RunStarted,
+)
+from holodeck.lib.conversation.setup import BATCH_RUN_ID, new_id
+from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
+from holodeck.lib.redact import Redactor
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.conversation_result import CriterionRow
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck
+
+_ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
+
+
+class CaseResult(ScenarioResult):
+    """The result of a case, told as that of a scenario is."""
+
+    outcome: Outcome | None = None
+    """None for a case that came to none."""
+    optional_criteria: list[str] = []
+    """Those of the criteria that are reported only."""
+    metrics: list[MetricResult] = []
+    tool_checks: list[ToolCheck] = []
+
+    @property
+    def status(self) -> str:
+        return "flaky" if self.outcome is Outcome.FLAKY else super().status
+
+
+class RunEvents:
+    """Tells of the cases of a run; each listener has one thread, however many cases there are.
+
+    Args:
+        agent: The agent under test.
+        settings: Those of the run; they may name a file.
+        loader: Knows the variables whose values no file may hold.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+
+    def __init__(self, agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> None:
+        self.run_id: str | None = None
+        """The record of the run; None where none is kept."""
+        self._agent_name = agent.name
+        self._file = _file_of(agent, settings, loader)
+        self._outbox = Outbox([])
+
+    def open(self, listener: Listener | None) -> None:
+        """Begin to tell the file, and the listener if there is one."""
+        given = (self._file, listener)
+        self._outbox = Outbox([Mailer(one) for one in given if one is not None])
+
+    async def close(self) -> None:
+        """Let everybody hear what has happened, but wait for nobody who hangs."""
+        await self._outbox.delivered()
+        self._outbox = Outbox([])
+
+    def of(self, case: TestCaseModel) -> "CaseEvents | None":
+        """What tells of one run of a case; None where nobody listens."""
+        if self._outbox.is_idle:
+            return None
+        return CaseEvents(case, self._outbox, self._agent_name, self.run_id)
+
+
+class CaseEvents:
+    """Tells of one run of a case, from its first word to its verdict."""
+
+    def __init__(
+        self, case: TestCaseModel, outbox: Outbox, agent_name: str, run_id: str | None
+    ) -> None:
+        self._case = case
+        self._outbox = outbox
+        self._judged = 0
+        self._ids: dict[str, Any] = {
+            "batch_run_id": batch_name() or BATCH_RUN_ID,
+            "scenario_run_id": new_id("scenariorun"),
+            "scenario_id": case.name or "case",
+            "scenario_set_id": case.suite or "default",
+            "agent_name": agent_name,
+            "case_id": case.id,
+            "run_id": run_id,
+        }
+
+    def follow(self, talk: EventStream) -> None:
+        """Tell what is said and judged in a conversation of the case."""
+        talk.relay(self._hear)
+
+    async def around(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
+        """The result of the case, told with its beginning and its end."""
+        facts = {"name": self._ids["scenario_id"], "description": self._case.said}
+        self._outbox.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
+        try:
+            result = await run()
+        except BaseException as error:
+            self._tell_end(_status_of(error), _broken(error))
+            raise
+        for row in result.criteria[self._judged :]:  # what no conversation has told
+            self._outbox.put(CriterionJudged(verdict=_verdict(row), **self._ids))
+        self._tell_end(_STATUS[result.outcome], told(result))
+        return result
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, CriterionJudged):
+            self._judged += 1
+        if isinstance(event, MessageAdded | CriterionJudged):
+            self._outbox.put(replace(event, **self._ids))
+
+    def _tell_end(self, status: str, result: CaseResult) -> None:
+        run = self._ids["scenario_run_id"]
+        named = result.model_copy(
+            update={"scenario_run_id": run, "batch_run_id": self._ids["batch_run_id"]}
+        )
+        self._outbox.put(RunFinished(status=status, result=named, **self._ids))
+
+
+_STATUS = {
+    Outcome.PASSED: "SUCCESS",
+    Outcome.FLAKY: "SUCCESS",
+    Outcome.FAILED: "FAILED",
+    Outcome.UNCHECKED: "FAILED",
+    Outcome.SKIPPED: "CANCELLED",
+    Outcome.AGENT_ERROR: "ERROR",
+    Outcome.METRIC_ERROR: "ERROR",
+}
+
+
+def told(result: TestResult) -> CaseResult:
+    """The result of a case as that of a scenario."""
+    reasons = "\n".join(result.reasons())
+    by_status = {
+        status: [row.criterion for row in result.criteria if row.status == status]
+        for status in CriterionStatus
+    }
+    passed, undecided = by_status[CriterionStatus.PASSED], by_status[CriterionStatus.INCONCLUSIVE]
+    judge, user = result.judge_cost, result.simulator_cost
+    costs = {"Judge": judge, "User": user}
+    known = {role: cost for role, cost in costs.items() if cost is not None}
+    usage = {role: cost.tokens for role, cost in known.items()}
+    return CaseResult(
+        success=result.passed,
+        messages=[],
+        reasoning=reasons or None,
+        passed_criteria=passed,
+        failed_criteria=by_status[CriterionStatus.FAILED] + undecided,
+        inconclusive_criteria=undecided,
+        optional_criteria=[row.criterion for row in result.criteria if not row.required],
+        criteria=[_verdict(row) for row in result.criteria],
+        total_time=result.execution_time_ms / 1000,
+        agent_time=None if result.agent_time_ms is None else result.agent_time_ms / 1000,
+        reason_code=result.ending.code if result.ending else None,
+        error=reasons if result.outcome in _ERRORS else None,
+        token_usage=usage | ({"Agent": result.token_usage} if result.token_usage else {}),
+        model_calls={role: cost.calls for role, cost in known.items()},
+        outcome=result.outcome,
+        metrics=result.rows,
+        tool_checks=result.tool_checks,
+    )
+
+
+def _verdict(row: CriterionRow) -> CriterionResult:
+    status = CriterionStatus(row.status)
+    return CriterionResult(criterion=row.criterion, status=status, reasoning=row.reasoning)
+
+
+def _status_of(error: BaseException) -> str:
+    return "CANCELLED" if isinstance(error, CancelledError | KeyboardInterrupt) else "ERROR"
+
+
+def _broken(error: BaseException) -> CaseResult:
+    """The result of a case that came to none."""
+    name = type(error).__name__
+    return CaseResult(success=False, messages=[], error=f"{name}: {error}")
+
+
+def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> EventFile | None:
+    """The file that events go to; a path in a file starts from the folder of the agent.yaml."""
+    if settings.events is None:
+        return None
+    start = agent.base_dir if settings.is_from_file("events") else Path()
+    path = start.absolute() / Path(settings.events).expanduser()
+    secrets = collect(agent, loader.environment(agent.base_dir))
+    return EventFile(path, Redactor(secrets).redact_report, settings.source_of("events"))
