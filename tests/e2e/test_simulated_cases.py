@@ -8,7 +8,7 @@ from fakes import AgentFolder
 
 BOT = """\
 class Bot:
-    def run(self, message):
+    def run(self, message, context):
         return {"response": f"heard {message}", "tool_calls": [
             {"name": "look", "arguments": {"for": message}, "result": "nothing"}]}
 """

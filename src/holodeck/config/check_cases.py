@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from holodeck.config.check_memory import check_history, check_memory
+from holodeck.config.check_memory import check_history, check_lines, check_memory
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.python_files import check_target
@@ -60,6 +60,7 @@ def check_case(
         check_memory(agent, (*path, "turns"), findings)
     if case.is_played and case.max_turns != 1:
         check_memory(agent, (*path, case.form), findings)
+    check_lines(agent, path, case, findings)
     if case.history is not None:
         check_history(agent, path, findings)
     _check_models(agent, case, path, findings)

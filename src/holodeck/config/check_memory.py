@@ -14,6 +14,8 @@ from holodeck.lib.backends.json_paths import mentions
 from holodeck.lib.backends.memory import NO_MEMORY, NO_MESSAGES
 from holodeck.lib.backends.user_agents import METHODS, ways_in
 from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.script import is_told, kind_of, value_of
+from holodeck.models.test_case import TestCaseModel
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -45,12 +47,27 @@ def check_history(agent: Agent, path: Path_, findings: Findings) -> None:
         history_of(agent, int(path[1]))
     except ConfigError as error:
         findings.of_error((*place, "file"), error)
+    why = _why_deaf(agent)
+    if why is not None:
+        findings.error(place, why)
+
+
+def check_lines(agent: Agent, path: Path_, case: TestCaseModel, findings: Findings) -> None:
+    """Find the first line of a script that the agent should be told of and cannot be."""
+    steps = list(enumerate(case.script or ()))
+    told = [at for at, one in steps if is_told(kind_of(one), value_of(one))]
+    why = _why_deaf(agent) if told else None
+    if why is not None:
+        findings.error((*path, "script", told[0]), why)
+
+
+def _why_deaf(agent: Agent) -> str | None:
+    """Why the agent cannot be told what was said; None where it can, or nothing is known of it."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
-        if not mentions(backend.request, "messages"):
-            findings.error(place, NO_MESSAGES)
-    elif (answers := _answering(_defined(agent))) is not None and _is_deaf(answers):
-        findings.error(place, NO_MEMORY)
+        return None if mentions(backend.request, "messages") else NO_MESSAGES
+    answers = _answering(_defined(agent))
+    return NO_MEMORY if answers is not None and _is_deaf(answers) else None
 
 
 def _defined(agent: Agent) -> ast.AST | None:

@@ -73,6 +73,12 @@ def value_of(step: str | StepModel) -> Any:
     return None if isinstance(step, str) else getattr(step, kind_of(step))
 
 
+def is_told(kind: str, value: Any) -> bool:
+    """Whether the step's words are said without the agent, which has to be told of them."""
+    is_message = kind == "message" and value.role != "user"
+    return is_message or (kind == "agent" and value is not None)
+
+
 def why_wrong(
     steps: Sequence[Word | StepModel], *, has_user: bool, has_criteria: bool, max_turns: int
 ) -> tuple[int, str] | None:

@@ -209,3 +209,29 @@ def test_a_function_that_hears_each_turn_alone_is_warned_of(tmp_path, desk, warn
 
     assert [one.message.partition(";")[0] for one in found] == warned
     assert {one.severity for one in found} <= {"warning"}
+
+
+@pytest.mark.parametrize(
+    ("line", "desk", "found"),
+    [
+        ("{agent: Hello}", "def answer(message): ...", ["test_cases[0].script[1]"]),
+        (
+            "{message: {role: system, content: a}}",
+            "class answer:\n    def run(self, message): ...",
+            ["test_cases[0].script[1]"],
+        ),
+        ("{message: {role: user, content: a}}", "def answer(message): ...", []),
+        ("{agent: Hello}", "def answer(message, context): ...", []),
+    ],
+    ids=["stand-in", "note", "of the user", "context"],
+)
+def test_a_line_of_a_script_that_the_agent_is_not_told_of_is_an_error(tmp_path, line, desk, found):
+    (tmp_path / "desk.py").write_text(desk)
+    (tmp_path / "agent.yaml").write_text(
+        "name: a\nbackend: 'desk:answer'\n"
+        f"test_cases: [{{script: [{{user: a}}, {line}, {{user: b}}, agent, succeed]}}]\n"
+    )
+
+    problems = check(ConfigLoader().load_agent_yaml(tmp_path / "agent.yaml"))
+
+    assert [one.path for one in problems if one.severity == "error"] == found

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, HoloDeckError
-from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Message
+from holodeck.lib.backends.base import (
+    AgentBackend,
+    AgentSession,
+    ExecutionResult,
+    Message,
+    Remembers,
+)
 from holodeck.lib.backends.calls import in_words, limited
 from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
 from holodeck.lib.backends.memory import NO_MEMORY, Method, open_session, why_forgetful
@@ -100,7 +106,7 @@ class CallableBackend:
         await self.initialize()
         if isinstance(self._agent, AgentBackend):
             opened = partial(open_session, _told(self._agent, of_case), context)
-            return LimitedSession(await limited(opened, self._timeout), self._timeout)
+            return _in_limits(await limited(opened, self._timeout), self._timeout)
         agent = await limited(self._opened, self._timeout)
         owns = inspect.isclass(self._agent)
         return CallableSession(
@@ -228,7 +234,9 @@ class CallableSession:
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said."""
+        """Take the messages for said. Raises ConfigError for an agent that is told of none."""
+        if self._entry.context == "left out":
+            raise ConfigError(WHERE, NO_MEMORY)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
@@ -266,6 +274,24 @@ class LimitedSession:
     async def close(self) -> None:
         """Close the user's session."""
         await self._session.close()
+
+
+class RememberingSession(LimitedSession):
+    """One that can be told what was said without it."""
+
+    def __init__(self, session: AgentSession, memory: Remembers, timeout: float | None) -> None:
+        super().__init__(session, timeout)
+        self._memory = memory
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Take the messages for said."""
+        self._memory.remember(messages)
+
+
+def _in_limits(session: AgentSession, timeout: float | None) -> LimitedSession:
+    if isinstance(session, Remembers):
+        return RememberingSession(session, session, timeout)
+    return LimitedSession(session, timeout)
 
 
 class _Ended(BackendSessionError):

@@ -206,7 +206,10 @@ class HttpSession:
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said."""
+        """Take the messages for said. Raises ConfigError if the request has no place for them."""
+        why = self._backend.why_forgetful("create_session")
+        if why is not None:
+            raise ConfigError("backend.request", why)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, ConfigError
-from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.backends.base import ExecutionResult, Remembers
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
@@ -338,3 +338,31 @@ async def test_a_closed_conversation_answers_no_more():
 
     with pytest.raises(BackendSessionError, match="closed"):
         await session.send("a")
+
+
+async def test_an_agent_that_is_told_of_nothing_refuses_lines_that_it_should_remember():
+    session = await CallableBackend(Callee).create_session()
+
+    with pytest.raises(ConfigError, match="no parameter 'context'"):
+        session.remember([{"role": "assistant", "content": "Hello"}])
+
+
+@pytest.mark.parametrize("can_remember", [True, False])
+async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(can_remember):
+    from fakes import ScriptedBackend
+
+    told = []
+
+    class Remembering(ScriptedBackend):
+        async def create_session(self):
+            session = await super().create_session()
+            if can_remember:
+                session.remember = told.extend
+            return session
+
+    session = await CallableBackend(Remembering).create_session()
+
+    assert isinstance(session, Remembers) is can_remember
+    if can_remember:
+        session.remember([{"role": "assistant", "content": "Hello"}])
+    assert [one["content"] for one in told] == ["Hello"] * can_remember

@@ -278,6 +278,16 @@ async def test_a_session_is_known_by_its_id(server):
     assert ids[0] == ids[1] != ids[2]
 
 
+async def test_a_request_without_a_place_for_messages_refuses_lines_to_remember(server):
+    config = HttpBackendConfig(
+        type="http", url=server.root, request={"q": "{input}", "id": "{conversation_id}"}
+    )
+    session = await HttpBackend(config, ONCE).create_session()
+
+    with pytest.raises(ConfigError, match=r"write '\{messages\}' in backend\.request"):
+        session.remember([{"role": "assistant", "content": "Hello"}])
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
