@@ -11,6 +11,7 @@ from holodeck import errors
 from holodeck.config.owners import DEFAULT_AGENT_FILE, YAML, agent_above, holds_a_suite
 from holodeck.errors import ConfigError
 
+_DATA = {".csv", ".jsonl"}
 _NOT_LOOKED_INTO = {"__pycache__", "node_modules", "site-packages", "venv"}
 
 
@@ -42,19 +43,19 @@ class Found:
 def found_in(paths: Sequence[str], agent: str | None = None) -> Found:
     """The agents that the paths mean; a folder means every agent.yaml in it and below.
 
-    A file that holds a suite means that suite of `agent`, else of the nearest agent.yaml beside or
-    above it. Without paths, the agent.yaml of the working folder is meant. Raises
-    FileNotFoundError for a folder without any; files that are not there are told when read.
+    In a folder without one it means every suite. A suite is put to `agent`, else to the nearest
+    agent.yaml beside or above its file. Without paths, the agent.yaml of the working folder is
+    meant. Raises FileNotFoundError for a folder without both; files that are not there are told
+    when read.
     """
     agents: dict[Path, str] = {}
     suites: dict[Path, list[str]] = {}
     others: list[str] = []
-    for path in paths or (DEFAULT_AGENT_FILE,):
-        if os.path.isdir(path):  # noqa: PTH112 - a name too long is no folder, and no error yet
-            others += _add_folder(Path(path), agents)
-        elif holds_a_suite(path):
+    for path in _each_file(paths or (DEFAULT_AGENT_FILE,), others):
+        if holds_a_suite(path):
             suites.setdefault(Path(agent or _agent_above(path)), []).append(path)
         else:
+            _refuse_data(path)
             agents.setdefault(Path(os.path.realpath(path)), path)
     if agent is not None and not suites:
         raise click.UsageError("--agent says whose suites files hold, and no PATH is such a file")
@@ -76,17 +77,33 @@ def _agent_above(path: str) -> str:
     )
 
 
-def _add_folder(folder: Path, agents: dict[Path, str]) -> list[str]:
-    """Add every agent in a folder; what other YAML files there are."""
-    inside = list(_yaml_files(folder))
-    own = [file for file in inside if file.name == DEFAULT_AGENT_FILE]
-    if not own:
-        raise errors.FileNotFoundError(
-            str(folder), f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE}"
+def subject_of(path: str) -> Subject:
+    """What one path means that is no folder of agents. Raises ConfigError."""
+    return Subject(_agent_above(path), (path,)) if holds_a_suite(path) else Subject(path)
+
+
+def _refuse_data(path: str) -> None:
+    if Path(path).suffix in _DATA:
+        raise ConfigError(
+            path, "holds no agent; name it in 'test_cases_file' of an agent.yaml or a suite"
         )
-    for file in own:
-        agents.setdefault(file.resolve(), str(file))
-    return [str(file) for file in inside if file.name != DEFAULT_AGENT_FILE]
+
+
+def _each_file(paths: Sequence[str], others: list[str]) -> Iterator[str]:
+    """The files that the paths mean; what else there is in folders is added to `others`."""
+    for path in paths:
+        if not os.path.isdir(path):  # noqa: PTH112 - a name too long is no folder, and no error yet
+            yield path
+            continue
+        inside = list(_yaml_files(Path(path)))
+        meant = [one for one in inside if one.name == DEFAULT_AGENT_FILE]
+        meant = meant or list(filter(holds_a_suite, inside))
+        if not meant:
+            raise errors.FileNotFoundError(
+                path, f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE} or a suite"
+            )
+        yield from map(str, meant)
+        others += [str(one) for one in inside if one not in meant]
 
 
 def _yaml_files(folder: Path) -> Iterator[Path]:

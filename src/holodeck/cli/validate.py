@@ -6,6 +6,7 @@ import click
 
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.outside import outside_option
+from holodeck.cli.paths import subject_of
 
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
@@ -24,6 +25,8 @@ MOST_SHOWN = 100
 def validate(context: click.Context, agent_config: str, strict: bool, as_json: bool) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.
 
+    It is an agent.yaml, or the file of a suite, which is checked with the agent.yaml above it.
+
     Exits with 0 if all is well and with 2 if something is wrong.
     """
     from holodeck.config.check import check
@@ -33,7 +36,8 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     from holodeck.errors import ConfigError, ExitCode
 
     try:
-        agent, _, loader = load_agent_with_config(agent_config)
+        subject = subject_of(agent_config)
+        agent, _, loader = load_agent_with_config(subject.path, suites=subject.suites)
     except ConfigError as error:
         if not as_json:
             raise
@@ -43,7 +47,7 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
         context.exit(ExitCode.CONFIG)
     findings = check(agent)
     wrong = sum(1 for one in findings if strict or one.severity == "error")
-    text = _as_json(findings) if as_json else _as_text(findings, agent_config, agent, wrong)
+    text = _as_json(findings) if as_json else _as_text(findings, subject.path, agent, wrong)
     invocation = context.ensure_object(Invocation)
     invocation.protect(collect(agent, loader.environment(agent.base_dir)))
     click.echo(invocation.clean(text))

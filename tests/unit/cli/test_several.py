@@ -8,6 +8,7 @@ import yaml
 
 from fakes import run_cli
 from holodeck.cli.paths import Subject, found_in
+from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 
 BOT = """
@@ -39,7 +40,8 @@ def test_a_folder_runs_every_agent_in_it_and_the_worst_exit_code_counts(fleet):
     ran = run_cli("test", "agents", cwd=fleet)
 
     assert ran.code == 1
-    assert ran.stderr == "Not run, as they are not called agent.yaml: agents/notes.yaml\n"
+    left_alone = "Not run by themselves, as they are not called agent.yaml: agents/notes.yaml\n"
+    assert ran.stderr == left_alone
     shown = [
         line for line in ran.stdout.splitlines() if line.startswith(("Agent", "[Test", "  ex"))
     ]
@@ -123,6 +125,11 @@ def test_a_file_that_is_named_twice_is_one_and_hidden_folders_hold_none(fleet):
     assert found_in([]).subjects == [Subject("agent.yaml")]
 
 
+def test_a_data_file_is_no_agent_and_the_message_says_where_it_belongs(tmp_path):
+    with pytest.raises(ConfigError, match="name it in 'test_cases_file'"):
+        found_in([str(tmp_path / "cases.csv")])
+
+
 def test_a_folder_without_an_agent_is_told(tmp_path):
     with pytest.raises(MissingFileError, match="neither the folder nor one in it has an agent"):
         found_in([str(tmp_path)])
@@ -140,6 +147,29 @@ def suites(fleet):
         text = f"suite: {{name: {name} suite}}\ntest_cases:\n{cases}"
         (folder / "suites" / f"{name}.yaml").write_text(text)
     return folder / "suites"
+
+
+def test_a_folder_of_suites_means_them_and_the_agent_above_answers(suites):
+    (suites / "notes.yaml").write_text("a: b\n")
+
+    found = found_in([str(suites)])
+
+    [subject] = found.subjects
+    assert Path(subject.path).resolve() == suites.parent / "agent.yaml"
+    assert subject.suites == (str(suites / "loose.yaml"), str(suites / "named.yaml"))
+    assert found.others == [str(suites / "notes.yaml")]
+
+
+def test_a_suite_is_checked_with_the_agent_above_it(suites):
+    fine = run_cli("validate", "loose.yaml", cwd=suites)
+    loose = suites / "loose.yaml"
+    loose.write_text(loose.read_text().replace("input", "inptu", 1))
+    wrong = run_cli("validate", "loose.yaml", cwd=suites)
+
+    told = "../agent.yaml: 5 test cases, 0 tools, 1 metric: ok\n"
+    assert (fine.code, fine.stdout) == (0, told)
+    assert wrong.code == 2
+    assert "test_cases[0].inptu: unknown key; did you mean 'input'?" in wrong.stderr
 
 
 @pytest.mark.parametrize(("name", "total"), [("named", 3), ("loose", 5)])
