@@ -3,6 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
+from holodeck.config.cases.parameters import PLACEHOLDER
 from holodeck.config.check_memory import check_history, check_lines, check_memory
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
@@ -64,9 +65,21 @@ def check_case(
     if case.history is not None:
         check_history(agent, path, findings)
     _check_models(agent, case, path, findings)
+    _check_placeholders(case, path, findings)
     for number, step in enumerate(case.script or ()):
         if kind_of(step) == "call":
             _check_code(agent, value_of(step), (*path, "script", number, "call"), findings)
+
+
+def _check_placeholders(case: TestCaseModel, path: Path_, findings: Findings) -> None:
+    """Tell of placeholders that stayed: forgotten parameters look like this."""
+    for text in (case.said, case.ground_truth or ""):
+        left = PLACEHOLDER.search(text)
+        if left is not None:
+            findings.warning(
+                path, f"'{left[0]}' stays as it is; add 'parameters' if it stands for values"
+            )
+            return
 
 
 def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 
@@ -68,6 +69,25 @@ def test_braces_of_a_case_without_parameters_are_text(folder):
     [case] = cases_of(folder, '{input: \'{{city}} and {"a": {"b": {}}}\'}')
 
     assert case.input == '{{city}} and {"a": {"b": {}}}'
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("{input: 'In {{city}}?'}", ["'{{city}}' stays as it is; add 'parameters' if it stands"]),
+        ("{input: Rome?, ground_truth: '{{ city }}'}", ["'{{ city }}' stays as it is"]),
+        ("{input: 'In {{c}}?', parameters: {c: [Rome]}}", []),
+        ("{input: '{{}} and {a}'}", []),
+    ],
+    ids=["in the input", "in the ground truth", "with parameters", "other braces"],
+)
+def test_a_placeholder_that_nothing_fills_is_a_warning(folder, case, told):
+    folder.agent(f"test_cases:\n  - {case}\n")
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    found = [one.message for one in findings if "stays as it is" in one.message]
+    assert len(found) == len(told)
+    assert all(one.startswith(wanted) for one, wanted in zip(found, told, strict=True))
 
 
 @pytest.mark.parametrize(
