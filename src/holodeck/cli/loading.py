@@ -40,7 +40,8 @@ def check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
     findings = check(agent)
     raise_on_errors(findings)
     for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
-        raise ConfigError(told(agent, *path), lacking)
+        if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
+            raise ConfigError(told(agent, *path), lacking)
     for finding in findings[:MOST_WARNINGS]:
         logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
     if len(findings) > MOST_WARNINGS:

@@ -10,7 +10,13 @@ from holodeck.models.bar import refuse_bar
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 
-_GROUPS = (("retries",), ("repeat",), ("min_pass", "min_pass_rate"), ("stop_early",))
+_GROUPS = (
+    ("retries",),
+    ("repeat",),
+    ("min_pass", "min_pass_rate"),
+    ("stop_early",),
+    ("cache_key",),
+)
 """Keys of a case that are settings of the run too; those of a group say the same."""
 _BAR = ("min_pass_rate", "min_pass")
 

@@ -17,8 +17,6 @@ from holodeck.models.config import ExecutionConfig, Setting
 PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
     "HOLODECK_BATCH_RUN_ID": "Batch that scenarios belong to, for runs of several processes.",
-    "HOLODECK_CACHE_DIR": "Folder of local models and kept answers; else the user's cache folder.",
-    "HOLODECK_CACHE_MODE": "How answers in scenarios are kept: auto, record, replay or off.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
     "HF_ENDPOINT": "The model hub to fetch models from; else the public one.",
 }

@@ -45,7 +45,6 @@ class ExecutionConfig(Model):
 
     not_yet: ClassVar = {
         "cache_enabled": "remote files",
-        "cache_dir": "remote files",
         "download_timeout": "remote files",
     }
 
@@ -202,6 +201,34 @@ class ExecutionConfig(Model):
             "File that what happens in cases is appended to, as lines of JSON.",
             ("--events",),
             metavar="FILE",
+        ),
+    ] = None
+
+    cache_key: Annotated[
+        NonBlank | None,
+        Setting(
+            None,
+            "What answers of judges and simulated users are kept under; without one, none are.",
+            ("--cache-key",),
+            metavar="KEY",
+        ),
+    ] = None
+    cache_mode: Annotated[
+        Literal["auto", "record", "replay", "off"] | None,
+        Setting(
+            "auto",
+            "Kept answers: auto asks for what is missing, record for all, replay for none; or off.",
+            ("--cache",),
+            metavar="MODE",
+        ),
+    ] = None
+    cache_dir: Annotated[
+        NonBlank | None,
+        Setting(
+            None,
+            "Folder of kept answers; as a variable, of local models too.",
+            ("--cache-dir",),
+            metavar="DIR",
         ),
     ] = None
 

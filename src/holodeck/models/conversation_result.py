@@ -44,3 +44,5 @@ class ModelCost(Model):
     """The model; None where there were several, or none answered."""
     calls: Count = 0
     tokens: TokenUsage = TokenUsage()
+    kept: Count = 0
+    """Answers that were kept from an earlier run and not asked for."""

@@ -145,6 +145,8 @@ class TestCaseModel(TurnModel, NamedModel):
     retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
     """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
     later is flaky."""
+    cache_key: NonBlank | None = None
+    """What answers of the judge of criteria and of the simulated user are kept under."""
     input: NonBlank = ""
     """What the user says; a case has this, `turns`, `script` or `simulate`."""
     history: History | None = None
@@ -305,6 +307,11 @@ class TestCaseModel(TurnModel, NamedModel):
                 raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
         if self.situation is not None and not self.is_played and self.criteria is None:
             raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
+        if self.cache_key is not None and self.simulate is None and not self.asks_judge:
+            raise ValueError(
+                "'cache_key' keeps what a judge of criteria or a simulated user says, and the case"
+                " asks neither; write 'criteria' or 'simulate', or remove it"
+            )
         return self
 
 

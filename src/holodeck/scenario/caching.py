@@ -3,16 +3,15 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.facts import Facts
+from holodeck.lib.conversation.keeping import KeptCall
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
 from holodeck.lib.conversation.script_run import ScriptRun, running
-from holodeck.lib.threads import in_thread
 from holodeck.scenario.config import ScenarioConfig
 
 __all__ = ["NotRecorded", "cache"]
@@ -80,26 +79,7 @@ class _Function:
         return {**known, **facts.named(values)}
 
 
-@dataclass(frozen=True)
-class _Call:
-    """A call whose answer is to be kept or replayed."""
-
-    recordings: Recordings
-    key: Mapping[str, Any]
-    mode: str
-
-    def answers(self) -> list[Any]:
-        """The answer kept, if it is to be used. Raises NotRecorded."""
-        found = [] if self.mode == "record" else self.recordings.find(self.key)
-        if not found and self.mode == "replay":
-            raise self.recordings.miss(self.key)
-        return found
-
-    def keep(self, answer: Any) -> None:
-        self.recordings.keep(self.key, answer)
-
-
-def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) -> _Call | None:
+def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) -> KeptCall | None:
     """The call to be looked up; None if the function is simply to be called."""
     run = running.get()
     config = run.config if run is not None else None
@@ -112,7 +92,7 @@ def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) ->
         raise ConfigError(run.place, "to replay, it needs a cache_key; write cache_key='…'")
     folder = Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
     recordings = Recordings(folder, config.cache_key)
-    return _Call(
+    return KeptCall(
         recordings, recordings.key(function.name, function.found_by(run, args, given)), mode
     )
 
@@ -130,11 +110,7 @@ def _waiting(function: _Function) -> Callable[..., Any]:
         call = _call(function, args, given)
         if call is None:
             return await function.plain(*args, **given)
-        for answer in await in_thread(call.answers):
-            return answer
-        answer = await function.plain(*args, **given)
-        await in_thread(functools.partial(call.keep, answer))
-        return answer
+        return await call.answer(functools.partial(function.plain, *args, **given))
 
     return wrapper
 
@@ -144,10 +120,6 @@ def _direct(function: _Function) -> Callable[..., Any]:
         call = _call(function, args, given)
         if call is None:
             return function.plain(*args, **given)
-        for answer in call.answers():
-            return answer
-        answer = function.plain(*args, **given)
-        call.keep(answer)
-        return answer
+        return call.answer_now(functools.partial(function.plain, *args, **given))
 
     return wrapper

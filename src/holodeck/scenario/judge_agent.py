@@ -5,13 +5,14 @@ from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import PROMPTS, CriteriaJudge
+from holodeck.lib.conversation.keeping import facts_of
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, facts_of, model_for
+from holodeck.scenario.models import Held, model_for
 
 
 class JudgeAgent(AgentAdapter):

@@ -67,12 +67,6 @@ def llm_of(config: ModelConfig, who: str) -> LLMProvider:
     return llm
 
 
-def facts_of(llm: LLMProvider) -> dict[str, object]:
-    """What answers of a model depend on."""
-    names = ("provider", "name", "endpoint", "temperature", "max_tokens")
-    return {name: getattr(llm, name) for name in names}
-
-
 def _split(config: ModelConfig, who: str) -> tuple[ProviderEnum, str]:
     head, _, rest = config.model.partition("/")
     if rest and head in PROVIDERS:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.keeping import facts_of
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, facts_of, model_for
+from holodeck.scenario.models import Held, model_for
 
 
 class UserSimulatorAgent(AgentAdapter):

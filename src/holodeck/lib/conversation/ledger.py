@@ -24,11 +24,13 @@ class Ledger:
         self._times: defaultdict[int, float] = defaultdict(float)
         self._usage: dict[str, TokenUsage] = {}
         self._calls: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
 
     def note(self, index: int, role: AgentRole, seconds: float, tally: Tally) -> None:
         """Count one call of a party."""
         self._times[index] += seconds
         self._calls[role.value] += tally.total_calls()
+        self._kept[role.value] += tally.kept
         self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + tally.total()
 
     def passed(self, result: ScenarioResult) -> None:
@@ -50,6 +52,7 @@ class Ledger:
             if agents_took is None
             else agents_took,
             "model_calls": {role: count for role, count in self._calls.items() if count},
+            "kept_answers": {role: count for role, count in self._kept.items() if count},
             "token_usage": {**self._usage, **result.token_usage},
             "thread_id": self.thread_id,
             "scenario_run_id": self.scenario_run_id,

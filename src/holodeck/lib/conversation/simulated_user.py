@@ -84,6 +84,11 @@ class SimulatedUser:
         self._persona = persona
         self._instructions = INSTRUCTIONS if instructions is None else instructions
 
+    @property
+    def persona(self) -> Persona:
+        """Whom it plays."""
+        return self._persona
+
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
         """The user's next message, or the end of the conversation."""
         new = [one for one in input.messages if not one.get(EARLIER)]

@@ -17,6 +17,8 @@ class Tally:
     calls: int = 0
     spent: Spent = field(default_factory=Spent)
     """What models that judge noted themselves."""
+    kept: int = 0
+    """Answers that were kept and not asked for."""
 
     def total(self) -> TokenUsage:
         """All of it."""
@@ -39,6 +41,13 @@ def note_usage(usage: TokenUsage) -> None:
     if tally is not None:
         tally.usage += usage
         tally.calls += 1
+
+
+def note_kept() -> None:
+    """Count an answer that was kept and not asked for, for whoever is being called."""
+    tally = _tally.get()
+    if tally is not None:
+        tally.kept += 1
 
 
 @contextmanager

@@ -104,6 +104,8 @@ class ScenarioResult(BaseModel):
     """Tokens by role (`User`, `Agent`, `Judge`), of those who tell."""
     model_calls: dict[str, int] = {}
     """Answers of models by role, of those who tell."""
+    kept_answers: dict[str, int] = {}
+    """Answers by role that were kept from an earlier run and not asked for."""
     thread_id: str | None = None
     scenario_run_id: str | None = None
     batch_run_id: str | None = None

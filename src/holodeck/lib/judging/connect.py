@@ -50,7 +50,7 @@ class Judges:
 
         Of the agent's own model, the sampling settings are the agent's and not the judge's.
         """
-        llm = _settled(llm, is_agents_own=is_agents_own)
+        llm = settled(llm, is_agents_own=is_agents_own)
         key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
         if key not in self._judges:
             self._judges[key] = Judge(self._model(llm))
@@ -63,7 +63,7 @@ class Judges:
 
         What its configuration does not say is as for judges. Whoever asks closes it.
         """
-        return self._model(_settled(llm, is_agents_own=is_agents_own), kind)
+        return self._model(settled(llm, is_agents_own=is_agents_own), kind)
 
     def _model(self, llm: LLMProvider, kind: str = "judge") -> ChatModel:
         if llm.provider is ProviderEnum.LOCAL:
@@ -117,7 +117,7 @@ def _store(is_offline: bool) -> "ModelStore":
     return ModelStore(cache_dir(), is_offline or offline(), hub_url())
 
 
-def _settled(llm: LLMProvider, *, is_agents_own: bool) -> LLMProvider:
+def settled(llm: LLMProvider, *, is_agents_own: bool) -> LLMProvider:
     """The model with the settings of judges, except for those that it was given as one."""
     kept = frozenset() if is_agents_own else llm.model_fields_set
     return llm.model_copy(

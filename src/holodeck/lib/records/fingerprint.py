@@ -18,7 +18,7 @@ from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
 
 _DIGITS = 16
-_OF_RETRIES = {"retries", "retry_on", "fail_fast"}
+_OF_RETRIES = {"retries", "retry_on", "fail_fast", "cache_key"}
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
+from holodeck.lib.conversation.keeping import Keeper, KeptJudge
 from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.spending import tallied
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
-from holodeck.lib.judging.judge import Judge, Spent, counted
+from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
@@ -107,14 +109,25 @@ class CaseCriteria:
         judge: Who is asked.
         written: The criteria.
         situation: What the judge is told about the case besides.
+        keeper: Who keeps the verdicts; None if the judge is asked each time.
     """
 
-    def __init__(self, judge: Judge, written: Sequence[CriterionSettings], situation: str) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        written: Sequence[CriterionSettings],
+        situation: str,
+        keeper: Keeper | None = None,
+    ) -> None:
         self._optional = frozenset(one.text for one in written if not one.required)
         self._texts = [one.text for one in written]
         self._situation = situation
         self.judge_name = judge.name
-        self._judging = CriteriaJudge(judge, self._texts, optional=self._optional)
+        self._judging = (
+            CriteriaJudge(judge, self._texts, optional=self._optional)
+            if keeper is None
+            else KeptJudge(judge, self._texts, keeper, optional=self._optional)
+        )
         self.party: Party = self._judging if self._texts else Checkpoints(self._judging)
         """Plays the judge while a conversation goes on."""
 
@@ -126,7 +139,7 @@ class CaseCriteria:
     async def decided(self, messages: Sequence[Message]) -> Conclusion:
         """The final verdict on a whole conversation."""
         ending, found = None, None
-        with counted(Spent()) as spent:
+        with tallied() as tally:
             try:
                 found = await self._judging.rows(
                     messages, self._situation, self._texts, is_final=True
@@ -134,7 +147,12 @@ class CaseCriteria:
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 ending = judge_broke(error)
-        cost = ModelCost(model=self.judge_name, calls=spent.calls, tokens=spent.usage)
+        cost = ModelCost(
+            model=self.judge_name,
+            calls=tally.total_calls(),
+            tokens=tally.total(),
+            kept=tally.kept,
+        )
         return Conclusion(ending, self.rows_of(found or []), judge_cost=cost)
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:

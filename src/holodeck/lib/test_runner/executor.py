@@ -34,6 +34,7 @@ from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.earlier import histories_of, refuse_deaf
 from holodeck.lib.test_runner.grading import Gradebook
+from holodeck.lib.test_runner.keeping import Keeping
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.stage import Stage
 from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
@@ -130,7 +131,8 @@ class TestExecutor:
         self._backend: AgentBackend | None = backend or agent_factory
         self._is_injected = backend is not None
         judges = Judges(self.config, self.agent_config.base_dir)
-        self._gradebook = Gradebook(self.agent_config, evaluators, judges)
+        keeping = Keeping(self.agent_config, self.config)
+        self._gradebook = Gradebook(self.agent_config, evaluators, judges, keeping)
         self._stage = Stage(self.agent_config, self._gradebook)
         self._observer = Observer(self.agent_config)
         self._histories = histories_of(self.agent_config)

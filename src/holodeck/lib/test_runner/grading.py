@@ -20,6 +20,7 @@ from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.bench import Bench
 from holodeck.lib.test_runner.criteria import CaseCriteria
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
+from holodeck.lib.test_runner.keeping import Keeping
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.metric import MetricKind
@@ -67,10 +68,12 @@ class Gradebook:
         agent: Agent,
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
+        keeping: Keeping | None = None,
     ) -> None:
         self._injected = dict(injected or {})
         self._base_dir = agent.base_dir
         self._inputs = Inputs(agent)
+        self.keeping = keeping or Keeping(agent)
         self.bench = Bench(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         cases = agent.test_cases or []
@@ -134,8 +137,10 @@ class Gradebook:
 
     def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> CaseCriteria:
         key = "script" if case.criteria is None else "criteria"
-        judge = self.bench.judge_of_criteria(agent.place("test_cases", index, key))
-        return CaseCriteria(judge, case.judged, case.about)
+        where = agent.place("test_cases", index, key)
+        judge, llm = self.bench.judge_of_criteria(where), agent.judging_model
+        keeper = None if llm is None else self.keeping.of(case, llm, where)
+        return CaseCriteria(judge, case.judged, case.about, keeper)
 
     def _written(self) -> Iterator[Check]:
         """Every check that the agent.yaml names."""

@@ -27,7 +27,11 @@ def plan_of(
     cases = agent.test_cases or []
     run = [(case, one) for case, one in zip(cases, past, strict=True) if case.skip is None]
     known = [one for _, one in run]
-    judged = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
+    judged = [_judged_checks(agent, case) * _least_runs(case) for case, _ in run]
+    gives_again = settings.cache_mode in {"auto", "replay"}
+    kept = [case for case, _ in run if gives_again and case.cache_key is not None]
+    sure = sum(judged) - sum(_least_runs(one) for one in kept if one.criteria is not None)
+    may_ask = sum(judged) > 0 if settings.cache_mode != "replay" else sure > 0
     return Plan(
         agent_name=agent.name,
         agent_config_path=agent_config_path,
@@ -36,13 +40,17 @@ def plan_of(
         selection=selection,
         parallel=settings.parallel_test_cases or 1,
         agent_calls=_together([_agent_calls(case) for case, _ in run]),
-        judge_calls=Bounds(least=judged, most=None if judged else 0),
+        judge_calls=Bounds(least=sure, most=None if may_ask else 0),
         duration_ms=_estimate([one.duration_ms for one in known]),
         agent_tokens=_estimate([one.agent_tokens for one in known]),
         expected_judge_calls=_estimate([one.judge_calls for one in known]),
         judge_tokens=_estimate([one.judge_tokens for one in known]),
         simulator_tokens=_estimate(
-            [one.simulator_tokens for case, one in run if case.simulate is not None]
+            [
+                one.simulator_tokens
+                for case, one in run
+                if case.simulate is not None and settings.cache_mode != "replay"
+            ]
         ),
         currency=None if agent.prices is None else agent.prices.unit,
         cost=None if agent.prices is None else _estimate([one.cost for one in known]),

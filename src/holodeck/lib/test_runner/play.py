@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.conversation.debugging import BY_HAND, Silent
+from holodeck.lib.conversation.keeping import Keeper, KeptUser
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
@@ -50,6 +51,8 @@ class Play:
     """Plays the user; None where all that the user says is written."""
     criteria: CaseCriteria | None
     code: Code
+    keeper: Keeper | None = None
+    """Keeps what the simulated user says; None if the model is asked each time."""
 
     async def run(
         self,
@@ -106,7 +109,8 @@ class Play:
     def _parties(self, agent: AgentParty) -> list[Party]:
         user: Party = Silent()
         if self.simulator is not None:
-            user = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
+            part = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
+            user = part if self.keeper is None else KeptUser(part, self.keeper)
         return [user, agent, *([] if self.criteria is None else [self.criteria.party])]
 
     def _rows(self, result: ScenarioResult) -> list[CriterionRow]:
@@ -139,7 +143,9 @@ class Play:
         user = None if self.simulator is None else self.simulator.name
         name = user if role is AgentRole.USER else judge
         tokens = result.token_usage.get(role.value, TokenUsage.zero())
-        return ModelCost(model=name, calls=calls, tokens=tokens) if calls else None
+        kept = result.kept_answers.get(role.value, 0)
+        cost = ModelCost(model=name, calls=calls, tokens=tokens, kept=kept)
+        return cost if calls or kept else None
 
 
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
@@ -157,7 +163,10 @@ def _both(one: ModelCost | None, other: ModelCost | None) -> ModelCost | None:
     if one is None or other is None:
         return one or other
     return ModelCost(
-        model=other.model, calls=one.calls + other.calls, tokens=one.tokens + other.tokens
+        model=other.model,
+        calls=one.calls + other.calls,
+        tokens=one.tokens + other.tokens,
+        kept=one.kept + other.kept,
     )
 
 

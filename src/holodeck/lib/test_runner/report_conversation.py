@@ -49,4 +49,5 @@ def _status(row: CriterionRow) -> str:
 
 def _cost(who: str, cost: ModelCost) -> str:
     tokens = cost.tokens.total_tokens
-    return f"- **{who}:** {inline(cost.model or '–')}, {cost.calls} calls, {tokens} tokens"
+    kept = f", {cost.kept} answers kept from an earlier run" if cost.kept else ""
+    return f"- **{who}:** {inline(cost.model or '–')}, {cost.calls} calls{kept}, {tokens} tokens"

@@ -6,6 +6,7 @@ from typing import Any
 from holodeck.config.check_cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.chat.model import ChatModel
+from holodeck.lib.conversation.keeping import Keeper
 from holodeck.lib.registry import load_callable
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.play import Play
@@ -24,6 +25,7 @@ class Stage:
     def __init__(self, agent: Agent, gradebook: Gradebook) -> None:
         self._agent = agent
         self._judges = gradebook.bench.judges
+        self._keeping = gradebook.keeping
         self._simulators: dict[str, ChatModel] = {}
         self._plays = {
             index: Play(
@@ -31,6 +33,7 @@ class Stage:
                 simulator=None if case.simulate is None else self._simulator(case, index),
                 criteria=gradebook.checks_of(index).criteria,
                 code=self._code(case, index),
+                keeper=None if case.simulate is None else self._keeper(case, index),
             )
             for index, case in enumerate(agent.test_cases or [])
             if case.is_played
@@ -59,6 +62,12 @@ class Stage:
             )
             for at, target in targets.items()
         }
+
+    def _keeper(self, case: TestCaseModel, index: int) -> Keeper | None:
+        """Who keeps what the simulated user says, if anybody does. Raises ConfigError."""
+        llm = self._agent.simulator_of(case)
+        where = self._agent.place("test_cases", index, "simulate")
+        return None if llm is None else self._keeping.of(case, llm, where)
 
     def _simulator(self, case: TestCaseModel, index: int) -> ChatModel:
         """The model that plays the user; one for all cases that name the same."""

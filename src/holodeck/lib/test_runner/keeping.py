@@ -1,0 +1,55 @@
+"""Where judges and simulated users of cases keep their answers, and when these are given again."""
+
+from pathlib import Path
+
+from holodeck.config.environment import cache_dir
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.keeping import Keeper, facts_of
+from holodeck.lib.conversation.recordings import Recordings
+from holodeck.lib.judging.connect import settled
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.llm import LLMProvider
+from holodeck.models.test_case import TestCaseModel
+
+
+class Keeping:
+    """Makes the keepers of an agent's cases.
+
+    Args:
+        agent: The agent under test.
+        settings: Those of the run; without any, nothing is kept.
+    """
+
+    def __init__(self, agent: Agent, settings: ExecutionConfig | None = None) -> None:
+        self._agent = agent
+        self._mode = "off" if settings is None else settings.cache_mode or "auto"
+        self._folder = Path() if settings is None else _folder(agent, settings)
+
+    def of(self, case: TestCaseModel, llm: LLMProvider, where: str) -> Keeper | None:
+        """Who keeps what the model says in a case; None if it is asked each time.
+
+        Raises ConfigError for a case that is to be replayed and says not under which key.
+        """
+        if self._mode == "off":
+            return None
+        if case.cache_key is None:
+            if self._mode == "replay":
+                raise ConfigError(
+                    where, "to replay, the case needs a 'cache_key'; write one, or use --cache-key"
+                )
+            return None
+        model = settled(llm, is_agents_own=llm is self._agent.model)
+        recordings = Recordings(self._folder, case.cache_key)
+        return Keeper(recordings, self._mode, facts_of(model))
+
+
+def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
+    """The folder of the answers; one named in a file starts from the folder of the agent.yaml."""
+    if settings.cache_dir is None:
+        return cache_dir() / "scenarios"
+    start = agent.base_dir if settings.is_from_file("cache_dir") else Path()
+    chosen = start.absolute() / Path(settings.cache_dir).expanduser()
+    # The variable names the folder for all that is kept, models included.
+    is_variable = settings.source_of("cache_dir").startswith(Setting.variable("cache_dir"))
+    return chosen / "scenarios" if is_variable else chosen
