@@ -23,6 +23,8 @@ class Caller:
     def __init__(self, clock: Clock, ledger: Ledger, seconds: float | None) -> None:
         self.broken_by: Party | None = None
         """Who raised what broke the run."""
+        self.waits_for: Party | None = None
+        """Who has not answered, or never will, as something else came first."""
         self._clock = clock
         self._ledger = ledger
         self._seconds = seconds
@@ -30,11 +32,12 @@ class Caller:
     async def answer(self, index: int, party: Party, given: AgentInput, place: str) -> Any:
         """What the party returns. Raises Misuse, which names the place, and what it raises."""
         name = type(party).__name__
+        self.waits_for = party
         started = time.perf_counter()
         with tallied() as tally:
             try:
                 async with self._clock.limit(self._seconds, f"{place}: {name}.call"):
-                    return await _awaitable(party.call(given), name)
+                    answer = await _awaitable(party.call(given), name)
             except Misuse as error:
                 raise Misuse(place, str(error)) from error
             except Exception:
@@ -43,6 +46,8 @@ class Caller:
             finally:
                 seconds = time.perf_counter() - started
                 self._ledger.note(index, party.role, seconds, tally)
+        self.waits_for = None
+        return answer
 
 
 def _awaitable(answer: Any, name: str) -> Awaitable[Any]:

@@ -116,6 +116,12 @@ class ScriptRun(Conversation):
         self.add_message({"role": "user", "content": word})  # as a fixed line: the user hears it
         return [self.state.last_message()]
 
+    @property
+    def waits_for(self) -> AgentRole | None:
+        """Whose answer is still to come; None if nobody is asked."""
+        party = self._caller.waits_for
+        return None if party is None else party.role
+
     def was_run(self, result: ScenarioResult) -> None:
         """Told of the result of each run, also of one that broke; for those who derive."""
 

@@ -10,7 +10,7 @@ from holodeck.lib.chat.model import ChatModel, Question
 from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
 from holodeck.lib.conversation.spending import note_usage
-from holodeck.lib.conversation.transcript import shortened
+from holodeck.lib.conversation.transcript import indented, shortened
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 
 TRIES = 2
@@ -118,7 +118,7 @@ class SimulatedUser:
     def _question(self, said: Sequence[Message], description: str) -> list[Message]:
         who = self._persona
         lines = [
-            f"{NAMES[one['role']]}: {text_of(one)}"
+            indented(f"{NAMES[one['role']]}: {text_of(one)}")
             for one in said
             if one.get("role") in NAMES and text_of(one)
         ]

@@ -22,6 +22,16 @@ def transcript_of(messages: Iterable[Message]) -> str:
     return "\n".join(lines_of(messages))
 
 
+def paragraphs_of(messages: Iterable[Message]) -> list[str]:
+    """As `lines_of`, but no text can pass for another message or for a heading of a prompt."""
+    return [indented(line) for line in lines_of(messages)]
+
+
+def indented(said: str) -> str:
+    """A text whose lines are indented but the first one."""
+    return said.replace("\n", "\n    ")
+
+
 def lines_of(messages: Iterable[Message]) -> list[str]:
     """A text for each message: its number, who said it, and what."""
     return [f"[{number}] {_said(one)}" for number, one in enumerate(messages, 1)]

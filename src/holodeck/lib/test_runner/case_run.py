@@ -20,7 +20,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.case_events import CaseEvents
 from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
-from holodeck.lib.test_runner.criteria import Conclusion
+from holodeck.lib.test_runner.criteria import UNJUDGED, Conclusion
 from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
@@ -107,7 +107,7 @@ class CaseRun:
                 if not limit.expired():
                     self.broken.append(in_words(error))
                 else:
-                    self.broken.append(f"the case took longer than {self.time_limit_s:g} s")
+                    self._note_time(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
                 self._note(error)
@@ -121,12 +121,23 @@ class CaseRun:
         self.failure = failure_of(error)
         self.broken.append(in_words(error))
 
+    def _note_time(self, words: str) -> None:
+        """Time ran out; whether that is the agent's error depends on who was waited for."""
+        late = self.came_to.out_of_time(words)
+        if late is None:
+            self.broken.append(words)
+        else:
+            self.came_to = late
+
+    def _keep(self, until_now: Conclusion) -> None:
+        self.came_to = until_now
+
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
                 party = AgentParty(session, self._take_turn, self.history)
                 self.came_to = await self.play.run(
-                    party, self.checks.of_steps, self.observer, self._attend
+                    party, self.checks.of_steps, self.observer, self._attend, self._keep
                 )
             if party.broken_by is not None:
                 self._note(party.broken_by)
@@ -221,6 +232,7 @@ class CaseRun:
     async def _judge(self, turns: list[TurnResult]) -> None:
         if self.checks.criteria is not None:
             said = [*as_heard(self.history), *messages_of(turns)]
+            self.came_to = Conclusion(UNJUDGED)
             self.came_to = await self.checks.criteria.decided(said)
 
     async def _grade_end(self, seen: Answered) -> None:

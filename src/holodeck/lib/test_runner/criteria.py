@@ -23,6 +23,9 @@ NO_CONCLUSION = (
     " 'criteria' or other checks for the case"
 )
 
+UNJUDGED = ConversationEnd(code="timeout", reasoning="the judge has not answered", broke=True)
+"""How a case ends whose criteria were being judged when its time was over."""
+
 
 @dataclass(frozen=True)
 class Conclusion:
@@ -49,6 +52,13 @@ class Conclusion:
         reasoning = NO_CONCLUSION if is_open else self.ending.reasoning
         update = {"passed": False if is_open else None, "reasoning": reasoning}
         return replace(self, ending=self.ending.model_copy(update=update))
+
+    def out_of_time(self, words: str) -> "Conclusion | None":
+        """The same, with the words for it that time ran out; None if the agent took it."""
+        if self.ending is None or self.ending.code != "timeout":
+            return None
+        reasoning = f"{words}: {self.ending.reasoning}"
+        return replace(self, ending=self.ending.model_copy(update={"reasoning": reasoning}))
 
     @property
     def errors(self) -> list[str]:

@@ -1,8 +1,9 @@
 """A case that is played, from a script or with a simulated user, to how it ended."""
 
+import asyncio
 import logging
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from holodeck.lib.chat.model import ChatModel
@@ -14,7 +15,7 @@ from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty
-from holodeck.lib.test_runner.criteria import CaseCriteria, Conclusion, judge_broke
+from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, Conclusion, judge_broke
 from holodeck.lib.test_runner.earlier import as_heard
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
@@ -29,6 +30,8 @@ from holodeck.models.token_usage import TokenUsage
 
 logger = logging.getLogger(__name__)
 
+Keep = Callable[[Conclusion], None]
+"""Told what a case came to, should it be cut off."""
 SILENT = "the simulated user said nothing"
 
 
@@ -60,8 +63,12 @@ class Play:
         checks: Mapping[str | int, Sequence[Check]],
         observer: Observer,
         on_conversation: OnConversation | None = None,
+        keep: Keep = lambda _: None,
     ) -> Conclusion:
-        """Hold the conversation; what breaks it is how it ended."""
+        """Hold the conversation; what breaks it is how it ended.
+
+        What it came to until then is given to `keep` before somebody may be waited for in vain.
+        """
         limits = Limits(self.case.max_turns, self.case.min_turns)
         steps = Steps(self.case, self.code, agent, checks, observer).made
         script = self._concluded(steps) if steps else None
@@ -73,31 +80,43 @@ class Play:
         try:
             result = await talk.run()
             ending = self._ending(result, agent)
+        except asyncio.CancelledError as error:
+            keep(self._conclusion(_cut_off(talk), talk.broken(error), agent))
+            raise
         except Exception as error:  # noqa: BLE001 - the border: what breaks a conversation ends it
             logger.debug("conversation: %s", traceback.format_exc())
             result = talk.broken(error)
             ending = _broken(result, error)
+        conclusion = self._conclusion(ending, result, agent)
+        return await self._judged(conclusion, result, keep)
+
+    def _conclusion(
+        self, ending: ConversationEnd | None, result: ScenarioResult, agent: AgentParty
+    ) -> Conclusion:
         said = _said(result, agent)
-        conclusion = Conclusion(
+        is_silent = ending is not None and ending.reasoning == SILENT
+        return Conclusion(
             ending=ending,
-            criteria=[] if ending.reasoning == SILENT else self._rows(result),
+            criteria=[] if is_silent else self._rows(result),
             messages=[] if messages_of(agent.turns) == said else said,
             judge_cost=self._cost(result, AgentRole.JUDGE),
             simulator_cost=self._cost(result, AgentRole.USER),
         )
-        return await self._judged(conclusion, result)
 
     def _concluded(self, steps: list[ScriptStep]) -> list[ScriptStep]:
         """The steps, and the final verdict where there is anything to decide."""
         has_criteria = self.criteria is not None and self.criteria.are_about_the_whole
         return [*steps, final_judgement()] if has_criteria else steps
 
-    async def _judged(self, conclusion: Conclusion, result: ScenarioResult) -> Conclusion:
+    async def _judged(
+        self, conclusion: Conclusion, result: ScenarioResult, keep: Keep
+    ) -> Conclusion:
         """A script may say that all went well; the criteria have to hold all the same."""
         ending = conclusion.ending
         is_content = ending is not None and ending.passed and ending.code != BY_HAND
         if self.criteria is None or not self.criteria.are_about_the_whole or not is_content:
             return conclusion
+        keep(replace(conclusion, ending=UNJUDGED))
         judged = await self.criteria.decided(result.messages)
         return replace(
             conclusion,
@@ -148,6 +167,9 @@ class Play:
         return cost if calls or kept else None
 
 
+LATE_USER = ConversationEnd(
+    code="timeout", reasoning="the simulated user has not answered", broke=True
+)
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
@@ -180,6 +202,14 @@ def persona_of(who: Simulation) -> Persona:
         agent_first=who.agent_first,
         language=who.language,
     )
+
+
+def _cut_off(talk: ScriptRun) -> ConversationEnd | None:
+    """How a conversation ends that nobody waits for any more; None if that is the agent's doing."""
+    if talk.waits_for is AgentRole.JUDGE:
+        return UNJUDGED
+    is_users = talk.waits_for is AgentRole.USER
+    return LATE_USER if is_users else None
 
 
 def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:

@@ -297,7 +297,9 @@ async def test_the_time_limit_of_a_case_holds_for_what_is_simulated(tmp_path, fa
     with fake_openai.held():
         report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=0.1)
 
-    assert report.results[0].errors == ["the case took longer than 0.1 s"]
+    assert report.results[0].errors == [
+        "the case took longer than 0.1 s: the simulated user has not answered"
+    ]
 
 
 @pytest.mark.parametrize(
