@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from holodeck.config.environment import cache_dir, cache_mode
+from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.facts import Facts
 from holodeck.lib.conversation.keeping import KeptCall
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
 from holodeck.lib.conversation.script_run import ScriptRun, running
+from holodeck.lib.redact import Redactor
 from holodeck.scenario.config import ScenarioConfig
 
 __all__ = ["NotRecorded", "cache"]
@@ -91,10 +93,14 @@ def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) ->
     if config.cache_key is None:
         raise ConfigError(run.place, "to replay, it needs a cache_key; write cache_key='…'")
     folder = Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
-    recordings = Recordings(folder, config.cache_key)
+    recordings = Recordings(folder, config.cache_key, _cleaned)
     return KeptCall(
         recordings, recordings.key(function.name, function.found_by(run, args, given)), mode
     )
+
+
+def _cleaned(value: dict[str, Any]) -> dict[str, Any]:
+    return Redactor(collect()).redact_report(value)
 
 
 def _ids_of(run: ScriptRun) -> dict[str, str]:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.kept_values import packed, unpacked
 from holodeck.lib.text import one_line
 
+Clean = Callable[[dict[str, Any]], dict[str, Any]]
 FORMAT = 1
 MOST_SHOWN = 80
 _NO_NAME = re.compile(r"[^\w.-]+")
@@ -30,11 +31,13 @@ class Recordings:
     Args:
         folder: Where the files of all cache keys lie.
         cache_key: Whose answers these are.
+        clean: What hides secrets in what is written and shown.
     """
 
-    def __init__(self, folder: Path, cache_key: str) -> None:
+    def __init__(self, folder: Path, cache_key: str, clean: Clean | None = None) -> None:
         self.folder = folder / (_plain(cache_key) or "default")
         self._cache_key = cache_key
+        self._clean = _as_it_is if clean is None else clean
 
     def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """What a call is found by."""
@@ -58,7 +61,8 @@ class Recordings:
         """Write an answer, whole or not at all. Raises ConfigError if it cannot be written."""
         value = packed(answer, key["function"])
         path = self._path(key)
-        text = json.dumps({"format": FORMAT, "key": key, "value": value}, indent=1)
+        known = self._clean({"key": dict(key), "value": value})
+        text = json.dumps({"format": FORMAT, **known}, indent=1)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +74,7 @@ class Recordings:
 
     def miss(self, key: Mapping[str, Any]) -> NotRecorded:
         """The error for a call without an answer; it shows what the nearest one differs in."""
-        now = dict(_leaves(key))
+        now = dict(_leaves(self._clean(dict(key))))
         others = [(path, dict(_leaves(kept))) for path, kept in self._of_function(key)]
         if not others:
             told = f"nothing of it is recorded in {self.folder}"
@@ -106,6 +110,10 @@ def _read(path: Path) -> Any:
     return kept
 
 
+def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
+    return value
+
+
 def _plain(name: str) -> str:
     return _NO_NAME.sub("-", name).strip("-.")[:80]
 
@@ -127,7 +135,9 @@ def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
 def _difference(kept: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The first place where two calls differ, and both values."""
     places = dict.fromkeys([*now, *kept])
-    place = next(one for one in places if kept.get(one) != now.get(one))
+    place = next((one for one in places if kept.get(one) != now.get(one)), None)
+    if place is None:
+        return "a secret, which is not shown"
     before, after = kept.get(place, "nothing"), now.get(place, "nothing")
     pairs = enumerate(zip(before, after, strict=False))
     same = next((at for at, (one, other) in pairs if one != other), 0)

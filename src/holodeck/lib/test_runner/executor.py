@@ -131,7 +131,7 @@ class TestExecutor:
         self._backend: AgentBackend | None = backend or agent_factory
         self._is_injected = backend is not None
         judges = Judges(self.config, self.agent_config.base_dir)
-        keeping = Keeping(self.agent_config, self.config)
+        keeping = Keeping(self.agent_config, self.config, self.config_loader)
         self._gradebook = Gradebook(self.agent_config, evaluators, judges, keeping)
         self._stage = Stage(self.agent_config, self._gradebook)
         self._observer = Observer(self.agent_config)

@@ -1,12 +1,17 @@
 """Where judges and simulated users of cases keep their answers, and when these are given again."""
 
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from holodeck.config.environment import cache_dir
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.keeping import Keeper, facts_of
 from holodeck.lib.conversation.recordings import Recordings
 from holodeck.lib.judging.connect import settled
+from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.llm import LLMProvider
@@ -19,10 +24,17 @@ class Keeping:
     Args:
         agent: The agent under test.
         settings: Those of the run; without any, nothing is kept.
+        loader: Knows the variables whose values no file may hold.
     """
 
-    def __init__(self, agent: Agent, settings: ExecutionConfig | None = None) -> None:
+    def __init__(
+        self,
+        agent: Agent,
+        settings: ExecutionConfig | None = None,
+        loader: ConfigLoader | None = None,
+    ) -> None:
         self._agent = agent
+        self._loader = loader or ConfigLoader()
         self._mode = "off" if settings is None else settings.cache_mode or "auto"
         self._folder = Path() if settings is None else _folder(agent, settings)
 
@@ -40,8 +52,16 @@ class Keeping:
                 )
             return None
         model = settled(llm, is_agents_own=llm is self._agent.model)
-        recordings = Recordings(self._folder, case.cache_key)
+        recordings = Recordings(self._folder, case.cache_key, self._cleaned)
         return Keeper(recordings, self._mode, facts_of(model))
+
+    def _cleaned(self, value: dict[str, Any]) -> dict[str, Any]:
+        return self._redactor.redact_report(value)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        """Made when something is written, as most runs keep nothing."""
+        return Redactor(collect(self._agent, self._loader.environment(self._agent.base_dir)))
 
 
 def _folder(agent: Agent, settings: ExecutionConfig) -> Path:

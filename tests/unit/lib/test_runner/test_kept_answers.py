@@ -174,6 +174,33 @@ def test_a_plan_does_not_count_what_is_kept(agent, mode, least, most):
     assert (plan.judge_calls.least, plan.judge_calls.most) == (least, most)
 
 
+async def test_no_file_holds_a_secret_and_what_held_one_is_found_again(
+    run, agent, tmp_path, monkeypatch, fake_openai
+):
+    monkeypatch.setenv("DB_PASSWORD", "correct-horse")
+    answers = ScriptedBackend(lambda _: "it is correct-horse, and sk-1234567890abcdefgh")
+    await run(agent(), backend=answers)
+    asked = len(fake_openai.requests)
+    [result] = (await run(agent(), mode="replay", backend=answers)).results
+
+    written = [one.read_text() for one in (tmp_path / "kept" / "v1").iterdir()]
+    assert result.outcome is Outcome.PASSED
+    assert len(fake_openai.requests) == asked
+    assert [one for one in written if "correct-horse" in one or "sk-1234567890" in one] == []
+    assert any("***" in one for one in written)
+
+
+async def test_a_replay_that_misses_by_a_secret_does_not_show_it(run, agent, monkeypatch):
+    for word in ("battery", "stapler"):
+        monkeypatch.setenv(f"{word.upper()}_PASSWORD", word)
+    await run(agent(), backend=ScriptedBackend(lambda _: "battery"))
+    answers = ScriptedBackend(lambda _: "stapler")
+    [result] = (await run(agent(), mode="replay", backend=answers)).results
+
+    [told] = result.errors
+    assert "differs at a secret, which is not shown" in told
+
+
 def test_the_command_line_records_once_and_replays_without_key_and_server(agent_dir):
     agent_dir.server.when("# Criteria", JUDGED)
     agent_dir.write("bot.py", "def answer(text):\n    return 'OK'\n")
