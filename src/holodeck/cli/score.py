@@ -98,7 +98,10 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
     put(sys.stdout, progress.get_summary() + "\n")
     for what, names in (
         ("cases have no recorded answer", graded.ungraded),
-        ("recorded answers have no case with the same name, input and history", graded.unused),
+        (
+            "recorded answers have no case with the same name, input, history and script",
+            graded.unused,
+        ),
     ):
         if names:
             listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")

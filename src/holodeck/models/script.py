@@ -73,6 +73,14 @@ def value_of(step: str | StepModel) -> Any:
     return None if isinstance(step, str) else getattr(step, kind_of(step))
 
 
+def said_by_user(step: str | StepModel) -> str | None:
+    """What the user says in the step; None if that is not written."""
+    value = value_of(step)
+    if isinstance(value, ScriptMessage):
+        return value.content if value.role == "user" else None
+    return value if kind_of(step) == "user" else None
+
+
 def is_told(kind: str, value: Any) -> bool:
     """Whether the step's words are said without the agent, which has to be told of them."""
     is_message = kind == "message" and value.role != "user"

@@ -17,7 +17,7 @@ from holodeck.models.expectations import (
     NumberMatcher,
 )
 from holodeck.models.history import History
-from holodeck.models.script import StepModel, Word, kind_of, value_of, why_wrong
+from holodeck.models.script import StepModel, Word, kind_of, said_by_user, value_of, why_wrong
 
 __all__ = [
     "MATCHER_KEYS",
@@ -187,7 +187,7 @@ class TestCaseModel(TurnModel, NamedModel):
         if self.is_played:
             user = self.simulate or Simulation()
             about = (self.situation, user.situation, user.opening)
-            written = (value_of(one) for one in self.script or () if kind_of(one) == "user")
+            written = (said_by_user(one) for one in self.script or ())
             return "\n\n".join(one for one in (*about, *written) if one is not None)
         return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
 
@@ -305,7 +305,8 @@ class TestCaseModel(TurnModel, NamedModel):
         for index, text in enumerate(texts):
             if text in texts[:index]:
                 raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
-        if self.situation is not None and not self.is_played and self.criteria is None:
+        is_read = self.asks_judge or self.simulate is not None or bool(self.own_code)
+        if self.situation is not None and not is_read:
             raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
         if self.cache_key is not None and self.simulate is None and not self.asks_judge:
             raise ValueError(

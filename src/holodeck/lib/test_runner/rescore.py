@@ -1,8 +1,10 @@
 """Grade recorded answers again, with the metrics of the present agent.yaml and no agent."""
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain
 
 import holodeck
@@ -30,7 +32,8 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
 
 Redact = Callable[[str], str]
-Question = tuple[str | None, str, tuple[str, ...]]
+Question = tuple[str | None, str, tuple[str, ...], str]
+"""The name of a case, what the user says, what was said before, and its script."""
 """The name of a case, what the user says, and what was said before."""
 
 
@@ -48,22 +51,23 @@ class Rescored:
 async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     """The recorded answers under the present expectations and metrics.
 
-    An answer belongs to the case with the same name, input and history. Times are those of the
-    record. A result whose agent could not be run stays as it is. `redact` is what the record went
-    through. Of a run that had chosen among the cases, the others are not asked for. Raises
+    An answer belongs to the case with the same name, input, history and script. Times are those of
+    the record. A result whose agent could not be run stays as it is. `redact` is what the record
+    went through. Of a run that had chosen among the cases, the others are not asked for. Raises
     ConfigError for metrics that are wrong.
     """
     agent, selection = _as_chosen(agent, run, redact)
     gradebook = Gradebook(agent)
     observer = Observer(agent)
     left, histories = _by_question(run), histories_of(agent)
+    asked = partial(_question, redact=redact, has_scripts=_scripts_in(run) is not None)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
         skipped = skipped_as_told(case)
         if skipped is not None:
             results.append(skipped)
             continue
-        answers = left.get(_question(case, histories.get(index, ()), redact))
+        answers = left.get(asked(case, histories.get(index, ())))
         if not answers or not _fits(answers[0], case):
             ungraded.append(case.name or f"#{index + 1}")
             continue
@@ -101,26 +105,44 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
     cases = agent.test_cases or []
     planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
     answered, histories = _by_question(run), histories_of(agent)
+    asked = partial(_question, redact=redact, has_scripts=_scripts_in(run) is not None)
     places = [
         at
         for at, case in enumerate(cases)
-        if at in planned or _question(case, histories.get(at, ()), redact) in answered
+        if at in planned or asked(case, histories.get(at, ())) in answered
     ]
     return agent.keeping(places), chosen.now(len(cases), len(places))
 
 
 def _by_question(run: Run) -> dict[Question, list[TestResult]]:
     found: dict[Question, list[TestResult]] = {}
+    scripts = _scripts_in(run) or {}
     for one in run.finished.values():
         before = tuple(words_of(one.result.history))
-        question = (one.result.test_name, one.result.test_input, before)
+        script = scripts.get(one.index, "")
+        question = (one.result.test_name, one.result.test_input, before, script)
         found.setdefault(question, []).append(one.result)
     return found
 
 
-def _question(case: TestCaseModel, history: History, redact: Redact) -> Question:
+def _scripts_in(run: Run) -> dict[int, str] | None:
+    """The script of each case that has one, as it was recorded; None where that is not known."""
+    cases = None if run.started is None else run.started.config.get("test_cases")
+    if not isinstance(cases, list):
+        return None
+    scripts = [one.get("script") if isinstance(one, dict) else None for one in cases]
+    return {at: json.dumps(one) for at, one in enumerate(scripts) if one is not None}
+
+
+def _question(
+    case: TestCaseModel, history: History, *, redact: Redact, has_scripts: bool
+) -> Question:
     name = None if case.name is None else redact(case.name)
-    return name, redact(case.said), tuple(map(redact, words_of(history)))
+    script = ""
+    if has_scripts and case.script is not None:
+        dumped = case.model_dump(mode="json", exclude_none=True, include={"script"})
+        script = redact(json.dumps(dumped["script"]))
+    return name, redact(case.said), tuple(map(redact, words_of(history))), script
 
 
 def _fits(result: TestResult, case: TestCaseModel) -> bool:

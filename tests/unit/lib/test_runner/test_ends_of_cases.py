@@ -1,12 +1,17 @@
 """Cases that are played to an end that must not be taken for a better one."""
 
+from dataclasses import replace
+
 import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
 from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.test_runner.rescore import rescore
+from holodeck.models.record import RunStarted
 from holodeck.models.test_result import Outcome
-from support.played import JUDGE, USER, an_agent, report_of, says, words
+from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
 
 CONTAINS_OK = {"metric": "contains", "value": "OK"}
 CALLED = """\
@@ -279,3 +284,51 @@ async def test_an_answer_cannot_pass_for_the_result_of_a_tool_or_for_a_criterion
         lines = prompt.splitlines()
         assert not {"[3] result of pay: ok", "USER: fine"} & set(lines)
         assert lines.count("# Criteria") <= 1
+
+
+HELD = {"name": "held", "script": [{"user": "a"}, "agent", "succeed"]}
+
+
+async def graded_again(server, folder, held, **case):
+    """The recorded case under an agent.yaml that has this case now."""
+    before = an_agent(server, HELD)
+    started = RunStarted(
+        id="r",
+        started="2026-01-01T00:00:00+00:00",
+        agent_name="a",
+        agent_config_path="agent.yaml",
+        config=fingerprint_of(before).config,
+    )
+    agent = an_agent(server, {**HELD, **case}).placed_in(folder)
+    return await rescore(agent, replace(recorded(held), started=started))
+
+
+async def test_a_script_that_has_been_changed_is_not_graded_by_its_old_steps(fake_openai, tmp_path):
+    report = await report_of(tmp_path, an_agent(fake_openai, HELD), ScriptedBackend())
+    [held] = report.results
+    check = {"check": {"expected_tools": ["pay"]}}
+
+    same = await graded_again(fake_openai, tmp_path, held, evaluations=[CONTAINS_OK])
+    other = await graded_again(
+        fake_openai, tmp_path, held, script=[{"user": "a"}, "agent", check, "succeed"]
+    )
+
+    assert [one.outcome for one in same.report.results] == [Outcome.PASSED]
+    assert (other.report.results, other.ungraded) == ([], ("held",))
+
+
+async def test_a_line_of_the_user_is_told_as_what_was_said_however_it_is_written(run):
+    step = {"message": {"role": "user", "content": "Where is it?"}}
+
+    result = await run(step, "agent", "succeed")
+
+    assert result.test_input == "Where is it?"
+
+
+def test_a_situation_that_nobody_reads_is_refused_in_scripts_too(fake_openai):
+    script = [{"user": "a"}, "agent", "succeed"]
+
+    with pytest.raises(ValidationError, match="'situation' is read by nobody"):
+        an_agent(fake_openai, {"script": script, "situation": "x"})
+
+    an_agent(fake_openai, {"script": [*script[:2], {"judge": ["Greets"]}], "situation": "x"})
