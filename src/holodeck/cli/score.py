@@ -99,7 +99,7 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
     for what, names in (
         ("cases have no recorded answer", graded.ungraded),
         (
-            "recorded answers have no case with the same name, input, history and script",
+            "recorded answers have no case with the same suite, name, input, history and script",
             graded.unused,
         ),
     ):

@@ -3,9 +3,11 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
@@ -33,6 +35,17 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _refuse_true_for_a_number(cls, data: Any) -> Any:
+        """`min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches."""
+        if isinstance(data, dict):
+            for key in _numbers(cls):
+                if isinstance(value := data.get(key), bool):
+                    found = str(value).lower()
+                    raise ValueError(f"{key!r}: found {found}; wanted a number")  # noqa: TRY004 - pydantic's
+        return data
+
+    @model_validator(mode="before")
+    @classmethod
     def _refuse_what_does_nothing_yet(cls, data: Any) -> Any:
         if isinstance(data, dict):
             for key, waits_for in cls.not_yet.items():
@@ -51,6 +64,25 @@ class Model(BaseModel):
             key = cls.model_fields[name].alias or name
             properties[key].setdefault("description", text)
         return schema
+
+
+@cache
+def _numbers(model: type[BaseModel]) -> tuple[str, ...]:
+    """The keys that hold a number, or a number among other things but true and false."""
+    fields = model.model_fields.items()
+    kinds = {field.alias or name: set(_kinds(field.annotation)) for name, field in fields}
+    return tuple(key for key, of in kinds.items() if of & {int, float} and not of & {bool, Any})
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """The types of which a value may be."""
+    if get_origin(annotation) in {Union, UnionType}:
+        for one in get_args(annotation):
+            yield from _kinds(one)
+    elif get_origin(annotation) is Annotated:
+        yield from _kinds(get_args(annotation)[0])
+    else:
+        yield annotation
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:

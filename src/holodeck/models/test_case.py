@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
@@ -32,6 +32,17 @@ __all__ = [
     "TestCaseModel",
     "TurnModel",
 ]
+
+_YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
+
+
+def _a_reason(text: str) -> str:
+    if text.strip().casefold() in _YES_OR_NO:  # FALSE in a column of a table, say
+        raise ValueError(f"{text!r} is no reason; say why the case is not run, or say nothing")
+    return text
+
+
+SkipReason = Annotated[NonBlank, AfterValidator(_a_reason)]
 
 RetryKind = Literal["error", "timeout", "failed"]
 """What a case can be run again after: the agent broke, it took too long, a check said no."""
@@ -135,7 +146,7 @@ class TestCaseModel(TurnModel, NamedModel):
     """Whether no repetition begins once the verdict is known; unset: it does not."""
     context: dict[NonBlank, Json] | None = None
     """What the agent is told besides the input (a user's id, say); each try gets a copy."""
-    skip: NonBlank | None = None
+    skip: SkipReason | None = None
     """Why the case is not run; it is listed as skipped."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
     """How often the case is run again after what `retry_on` names, instead of what the run says."""

@@ -167,3 +167,15 @@ def test_a_case_knows_its_place_in_a_json_document(folder):
     agent = agent_of(folder, "c.json", '[\n  {"input": "a"},\n  {"input": "b"}\n]\n')
 
     assert agent.place("test_cases", 1, "input") == "c.json:3:13"
+
+
+@pytest.mark.parametrize("written", ["FALSE", "no", "0", "TRUE"])
+def test_a_column_of_yes_and_no_is_no_reason_to_skip(folder, written):
+    folder.write("rows.csv", f"input,skip\nhi,\nho,{written}\n")
+    folder.agent("test_cases_file: rows.csv")
+
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert "rows.csv:3:1: skip: " in str(caught.value)
+    assert f"'{written}' is no reason" in str(caught.value)

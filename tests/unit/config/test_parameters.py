@@ -71,6 +71,18 @@ def test_braces_of_a_case_without_parameters_are_text(folder):
     assert case.input == '{{city}} and {"a": {"b": {}}}'
 
 
+def test_parameters_that_are_null_are_none(folder):
+    [case] = cases_of(folder, "{input: hi, parameters: null}")
+
+    assert case.input == "hi"
+
+
+def test_text_with_other_braces_can_be_the_value_of_a_parameter(folder):
+    [case] = cases_of(folder, "{input: 'say {{c}}', parameters: {c: ['{{user.name}}']}}")
+
+    assert case.input == "say {{user.name}}"
+
+
 @pytest.mark.parametrize(
     ("case", "told"),
     [
@@ -104,6 +116,9 @@ def test_a_placeholder_that_nothing_fills_is_a_warning(folder, case, told):
         ("{d: [1]}", "test_cases[0].input: {{c}} is no parameter; there are d"),
         ("{c: [1], d: [1]}", "test_cases[0].parameters.d: is not used; write {{d}}"),
         ("[{c: 1}, {d: 1}]", "test_cases[0].parameters[1]: has other names than the first"),
+        ("{c: [1]}, ground_truth: '{{c.name}}'", "ground_truth: '{{c.name}}' is no placeholder"),
+        ("{c: [1]}, ground_truth: '{{ c d }}'", "ground_truth: '{{ c d }}' is no placeholder"),
+        ("{c: [1]}, ground_truth: 'is {{c} it'", "ground_truth: '{{c}' is no placeholder"),
         ("[1]", "test_cases[0].parameters[0]: wanted a mapping of names to values"),
     ],
 )

@@ -158,3 +158,18 @@ def test_a_failed_result_tells_every_reason():
 def test_a_summary_must_add_up():
     with pytest.raises(ValidationError, match="passed \\+ failed \\+ skipped is not total_tests"):
         ReportSummary(total_tests=3, passed=1, failed=1, pass_rate=50, total_duration_ms=1)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        {"repeat": 5, "min_pass": True},
+        {"timeout": False},
+        {"evaluations": [{"metric": "bleu", "threshold": False}]},
+        {"evaluations": [{"metric": "numeric", "value": True}]},
+    ],
+    ids=["min_pass", "timeout", "threshold", "value"],
+)
+def test_true_and_false_are_no_numbers(case):
+    with pytest.raises(ValidationError, match="wanted a number"):
+        TestCaseModel.model_validate({"input": "hi", **case})

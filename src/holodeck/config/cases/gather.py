@@ -82,6 +82,8 @@ def _unique(suites: Iterator[Suite]) -> Iterator[Suite]:
     seen: dict[str, Suite] = {}
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
+        if first is not suite and first.origin == suite.origin:
+            raise ConfigError(in_words(suite.origin), "the file is named twice in 'suites'")
         if first is not suite:
             raise ConfigError(
                 in_words(suite.origin),

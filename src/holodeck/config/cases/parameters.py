@@ -16,6 +16,8 @@ from holodeck.errors import ConfigError
 MOST_CASES = 10_000
 """Of one case; a product grows faster than people think."""
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
+_MEANT = re.compile(r"\{\{\s*[\w.\[\] -]*\}?\}")
+"""What somebody may take for a placeholder, be it none."""
 NAMED = ("name", "id")
 """Keys that tell the cases apart."""
 _MORE_TEXT = frozenset({"value", "values", "pattern", "content"})
@@ -28,10 +30,10 @@ def expanded(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]
 
     Raises ConfigError for parameters that are wrong, missing or not used.
     """
-    if case.get("parameters") is None:
-        yield dict(case)
-        return
     rest = {key: value for key, value in case.items() if key != "parameters"}
+    if case.get("parameters") is None:
+        yield rest
+        return
     choices = _choices(case["parameters"], origin.below("parameters"))
     _check_use(rest, choices[0], origin)
     for values in choices:
@@ -102,8 +104,20 @@ def _uses(value: Any, origin: Origin) -> Iterator[tuple[str, Origin]]:
         for index, one in enumerate(value):
             yield from _uses(one, origin.below(index))
     elif isinstance(value, str):
+        _refuse_what_is_nearly_one(value, origin)
         for match in PLACEHOLDER.finditer(value):
             yield match[1], origin
+
+
+def _refuse_what_is_nearly_one(text: str, origin: Origin) -> None:
+    """`{{user.name}}` would go to the agent as it stands, and nobody would notice."""
+    for match in _MEANT.finditer(text):
+        if not PLACEHOLDER.fullmatch(match[0]):
+            raise _error(
+                origin,
+                f"{short(match[0])} is no placeholder, which is {{{{name}}}} with letters, digits"
+                " and _; text with such braces can be the value of a parameter",
+            )
 
 
 def _filled_case(case: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:

@@ -129,10 +129,16 @@ def _matching(pattern: str, origin: Origin, files: Files) -> list[str]:
     except (ValueError, NotImplementedError) as error:
         raise ConfigError(in_words(origin), f"{pattern!r} is no usable pattern: {error}") from None
     own = files.agent_file.resolve()
-    found = [path for path in paths if path.is_file() and path.resolve() != own]
+    found = [path for path in paths if _is_meant(path) and path.resolve() != own]
     if not found:
         raise ConfigError(in_words(origin), f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in found]
+
+
+def _is_meant(path: Path) -> bool:
+    """A link to nowhere is told of, as its suite would be missed; editors leave hidden ones."""
+    is_broken = path.is_symlink() and not path.exists()
+    return path.is_file() or (is_broken and not path.name.startswith("."))
 
 
 def _source(path: Path, files: Files) -> Source:

@@ -1,10 +1,8 @@
 """Grade recorded answers again, with the metrics of the present agent.yaml and no agent."""
 
-import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from itertools import chain
 
 import holodeck
@@ -13,10 +11,11 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.resume import places_of
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner import verdict as verdicts
+from holodeck.lib.test_runner.answers import Redact, answers_in, asked, given
 from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.criteria import Conclusion
-from holodeck.lib.test_runner.earlier import History, as_heard, as_turns, histories_of, words_of
+from holodeck.lib.test_runner.earlier import as_heard, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.recorded import report_of
@@ -30,11 +29,6 @@ from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
-
-Redact = Callable[[str], str]
-Question = tuple[str | None, str, tuple[str, ...], str]
-"""The name of a case, what the user says, what was said before, and its script."""
-"""The name of a case, what the user says, and what was said before."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +45,28 @@ class Rescored:
 async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     """The recorded answers under the present expectations and metrics.
 
-    An answer belongs to the case with the same name, input, history and script. Times are those of
-    the record. A result whose agent could not be run stays as it is. `redact` is what the record
-    went through. Of a run that had chosen among the cases, the others are not asked for. Raises
-    ConfigError for metrics that are wrong.
+    An answer belongs to the case with the same suite, name, input, history and script. Times are
+    those of the record. A result whose agent could not be run stays as it is. `redact` is what the
+    record went through. Of a run that had chosen among the cases, the others are not asked for.
+    Raises ConfigError for metrics that are wrong.
     """
     agent, selection = _as_chosen(agent, run, redact)
     gradebook = Gradebook(agent)
     observer = Observer(agent)
-    left, histories = _by_question(run), histories_of(agent)
-    asked = partial(_question, redact=redact, has_scripts=_scripts_in(run) is not None)
+    left = answers_in(run)
+    answers = given(asked(agent, run, redact), left)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
         skipped = skipped_as_told(case)
         if skipped is not None:
             results.append(skipped)
             continue
-        answers = left.get(asked(case, histories.get(index, ())))
-        if not answers or not _fits(answers[0], case):
+        if index not in answers:
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = gradebook.checks_of(index)
-        again = await _graded_again(answers.pop(0), case, checks, observer)
-        results.append(priced(again, agent))
+        again = await _graded_again(answers[index], case, checks, observer)
+        results.append(priced(_labelled(again, case), agent))
     await gradebook.bench.judges.close()
     before = report_of(run)
     update = {
@@ -90,7 +83,12 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "notes": gradebook.bench.notes,
     }
     report = before.model_copy(update=update)
-    return Rescored(report, tuple(ungraded), tuple(_names(chain(*left.values()))))
+    unused = [one.result for one in chain(*left.values())]
+    return Rescored(report, tuple(ungraded), tuple(_names(unused)))
+
+
+def _labelled(result: TestResult, case: TestCaseModel) -> TestResult:
+    return result.model_copy(update={"test_id": case.id, "tags": case.tags})
 
 
 def _names(results: Iterable[TestResult]) -> list[str]:
@@ -102,56 +100,11 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
     chosen = run.started.selection if run.started else None
     if run.started is None or chosen is None:
         return agent, None
-    cases = agent.test_cases or []
+    cases = asked(agent, run, redact)
     planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
-    answered, histories = _by_question(run), histories_of(agent)
-    asked = partial(_question, redact=redact, has_scripts=_scripts_in(run) is not None)
-    places = [
-        at
-        for at, case in enumerate(cases)
-        if at in planned or asked(case, histories.get(at, ())) in answered
-    ]
+    answered = answers_in(run)
+    places = [at for at, one in enumerate(cases) if at in planned or one.question in answered]
     return agent.keeping(places), chosen.now(len(cases), len(places))
-
-
-def _by_question(run: Run) -> dict[Question, list[TestResult]]:
-    found: dict[Question, list[TestResult]] = {}
-    scripts = _scripts_in(run) or {}
-    for one in run.finished.values():
-        before = tuple(words_of(one.result.history))
-        script = scripts.get(one.index, "")
-        question = (one.result.test_name, one.result.test_input, before, script)
-        found.setdefault(question, []).append(one.result)
-    return found
-
-
-def _scripts_in(run: Run) -> dict[int, str] | None:
-    """The script of each case that has one, as it was recorded; None where that is not known."""
-    cases = None if run.started is None else run.started.config.get("test_cases")
-    if not isinstance(cases, list):
-        return None
-    scripts = [one.get("script") if isinstance(one, dict) else None for one in cases]
-    return {at: json.dumps(one) for at, one in enumerate(scripts) if one is not None}
-
-
-def _question(
-    case: TestCaseModel, history: History, *, redact: Redact, has_scripts: bool
-) -> Question:
-    name = None if case.name is None else redact(case.name)
-    script = ""
-    if has_scripts and case.script is not None:
-        dumped = case.model_dump(mode="json", exclude_none=True, include={"script"})
-        script = redact(json.dumps(dumped["script"]))
-    return name, redact(case.said), tuple(map(redact, words_of(history))), script
-
-
-def _fits(result: TestResult, case: TestCaseModel) -> bool:
-    """Whether the record holds every turn of the case, where it holds an answer at all."""
-    if result.repeats is not None:
-        return all(_fits(one, case) for one in result.repeats.runs)
-    is_held = len(result.turns) == len(case.turns or ())
-    is_held = bool(result.turns) and result.ending is not None if case.is_played else is_held
-    return is_held or result.outcome is Outcome.AGENT_ERROR
 
 
 async def _graded_again(

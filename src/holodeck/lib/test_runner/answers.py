@@ -1,0 +1,139 @@
+"""Which recorded answer belongs to which of the present cases."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.run import Run
+from holodeck.lib.test_runner.earlier import histories_of, words_of
+from holodeck.models.agent import Agent
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, TestResult
+
+Redact = Callable[[str], str]
+
+
+class Question(NamedTuple):
+    """What makes an answer one to a case."""
+
+    suite: str | None
+    name: str | None
+    said: str
+    before: tuple[str, ...]
+    script: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A present case as the record would know it."""
+
+    case: TestCaseModel
+    question: Question
+    hash: str
+    """Of the case."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A recorded result."""
+
+    result: TestResult
+    hash: str | None
+    """Of the case that it is of; None where the record does not tell."""
+
+
+def asked(agent: Agent, run: Run, redact: Redact) -> list[Asked]:
+    """The cases of the agent; `redact` is what the record of the run went through."""
+    histories = histories_of(agent)
+    scripts = dict[int, str]() if _scripts_in(run) is None else _scripts_of(agent, redact)
+    planned = fingerprint_of(agent).cases
+    cases = enumerate(zip(agent.test_cases or [], planned, strict=True))
+    found = []
+    for at, (case, plan) in cases:
+        question = Question(
+            None if case.suite is None else redact(case.suite),
+            None if case.name is None else redact(case.name),
+            redact(case.said),
+            tuple(map(redact, words_of(histories.get(at, ())))),
+            scripts.get(at, ""),
+        )
+        found.append(Asked(case, question, plan.hash))
+    return found
+
+
+def _scripts_of(agent: Agent, redact: Redact) -> dict[int, str]:
+    """The script of each case that has one, as a record has it."""
+    scripts = {
+        at: case.model_dump(mode="json", exclude_none=True, include={"script"})
+        for at, case in enumerate(agent.test_cases or [])
+        if case.script is not None
+    }
+    return {at: redact(json.dumps(one["script"])) for at, one in scripts.items()}
+
+
+def _scripts_in(run: Run) -> dict[int, str] | None:
+    """The script of each case that has one, as it was recorded; None where that is not known."""
+    cases = None if run.started is None else run.started.config.get("test_cases")
+    if not isinstance(cases, list):
+        return None
+    scripts = [one.get("script") if isinstance(one, dict) else None for one in cases]
+    return {at: json.dumps(one) for at, one in enumerate(scripts) if one is not None}
+
+
+def answers_in(run: Run) -> dict[Question, list[Answer]]:
+    """The recorded answers by what was asked."""
+    cases = run.started.cases if run.started else []
+    scripts = _scripts_in(run) or {}
+    found: dict[Question, list[Answer]] = {}
+    for place, one in run.finished.items():
+        question = Question(
+            one.result.suite,
+            one.result.test_name,
+            one.result.test_input,
+            tuple(words_of(one.result.history)),
+            scripts.get(place, ""),
+        )
+        planned = cases[place].hash if place < len(cases) else None
+        found.setdefault(question, []).append(Answer(one.result, planned))
+    return found
+
+
+def given(cases: Sequence[Asked], left: dict[Question, list[Answer]]) -> dict[int, TestResult]:
+    """The answer of each case by its place; they are taken out of those that are `left`.
+
+    Of several to the same question, that of the unchanged case comes first, then that of its id:
+    the agent may have been told more than the question, a context say.
+    """
+    found: dict[int, TestResult] = {}
+    for is_meant in (_is_of_the_same, _has_the_id, _may_be_of):
+        for place, one in enumerate(cases):
+            answers = [] if place in found else left.get(one.question, [])
+            at = next((at for at, said in enumerate(answers) if is_meant(said, one)), None)
+            if at is not None:
+                found[place] = answers.pop(at).result
+    return found
+
+
+def _is_of_the_same(answer: Answer, asked: Asked) -> bool:
+    return answer.hash == asked.hash and fits(answer.result, asked.case)
+
+
+def _has_the_id(answer: Answer, asked: Asked) -> bool:
+    own = asked.case.id
+    return own is not None and own == answer.result.test_id and fits(answer.result, asked.case)
+
+
+def _may_be_of(answer: Answer, asked: Asked) -> bool:
+    ids = {answer.result.test_id, asked.case.id} - {None}
+    return len(ids) < 2 and fits(answer.result, asked.case)
+
+
+def fits(result: TestResult, case: TestCaseModel) -> bool:
+    """Whether the record holds every turn of the case, where it holds an answer at all."""
+    if result.repeats is not None:
+        return all(fits(one, case) for one in result.repeats.runs)
+    is_held = len(result.turns) == len(case.turns or ())
+    is_held = bool(result.turns) and result.ending is not None if case.is_played else is_held
+    return is_held or result.outcome is Outcome.AGENT_ERROR

@@ -1,0 +1,90 @@
+"""Which recorded answer a case is graded by when a run is graded again."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes import ScriptedBackend
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.run import Run
+from holodeck.lib.test_runner.rescore import rescore
+from holodeck.models.record import CaseFinished, RunStarted
+from support.agents import an_agent, contains, executor_of
+
+ONE = {"suite": "one", "name": "t", "input": "Who?", "evaluations": [contains("first")]}
+TWO = {"suite": "two", "name": "t", "input": "Who?", "evaluations": [contains("first")]}
+
+
+async def recorded(tmp_path, *cases):
+    """A run in which the first case was answered with `first`, the second with `second`."""
+    answers = iter(["first", "second"])
+    agent = an_agent(*cases)
+    backend = ScriptedBackend(lambda _: next(answers))
+    report = await executor_of(tmp_path, agent, backend).execute_tests()
+    started = RunStarted(
+        id="x",
+        started="2026-01-01T00:00:00+00:00",
+        agent_name=agent.name,
+        agent_config_path="agent.yaml",
+        cases=list(fingerprint_of(agent).cases),
+    )
+    finished = {
+        at: CaseFinished(index=at, hash="x", result=one) for at, one in enumerate(report.results)
+    }
+    return Run(path=Path("run.jsonl"), started=started, finished=finished, ended=None)
+
+
+async def graded(run, *cases):
+    found = await rescore(an_agent(*cases), run)
+    return [(one.suite or one.test_id, one.agent_response) for one in found.report.results]
+
+
+async def test_cases_of_one_name_in_two_suites_keep_their_answers_when_the_suites_change_places(
+    tmp_path,
+):
+    run = await recorded(tmp_path, ONE, TWO)
+
+    assert await graded(run, TWO, ONE) == [("two", "second"), ("one", "first")]
+
+
+async def test_an_answer_of_another_suite_grades_no_case(tmp_path):
+    run = await recorded(tmp_path, ONE)
+
+    found = await rescore(an_agent(TWO), run)
+
+    assert (found.report.results, found.ungraded, found.unused) == ([], ("t",), ("t",))
+
+
+@pytest.mark.parametrize("more", [{}, {"ground_truth": "first"}], ids=["unchanged", "changed"])
+async def test_cases_of_the_same_words_keep_their_answers_by_their_ids(tmp_path, more):
+    cases = [{"id": one, "input": "Who?", "expected_tools": []} for one in ("a", "b")]
+    run = await recorded(tmp_path, *cases)
+
+    now = [one | more for one in reversed(cases)]
+
+    assert await graded(run, *now) == [("b", "second"), ("a", "first")]
+
+
+async def test_the_answer_to_a_case_of_another_id_grades_no_case(tmp_path):
+    cases = [{"id": one, "input": "Who?", "expected_tools": []} for one in ("a", "b")]
+    run = await recorded(tmp_path, *cases)
+
+    assert await graded(run, {"id": "c", "input": "Who?", "expected_tools": []}) == []
+
+
+async def test_cases_without_ids_keep_their_answers_by_all_that_stands_in_them(tmp_path):
+    cases = [{"input": "Who?", "tags": [one], "expected_tools": []} for one in ("a", "b")]
+    run = await recorded(tmp_path, *cases)
+
+    found = await rescore(an_agent(*reversed(cases)), run)
+
+    told = [(one.tags, one.agent_response) for one in found.report.results]
+    assert told == [(["b"], "second"), (["a"], "first")]
+
+
+async def test_a_report_of_what_was_graded_again_has_the_present_tags(tmp_path):
+    run = await recorded(tmp_path, ONE)
+
+    found = await rescore(an_agent(ONE | {"tags": ["new"]}), run)
+
+    assert found.report.results[0].tags == ["new"]
