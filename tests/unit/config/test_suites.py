@@ -273,3 +273,21 @@ def test_a_suite_says_how_its_cases_are_repeated_and_when_it_ends(folder):
     )
     assert (second.repeat, second.min_pass, second.min_pass_rate) == (5, None, 0.5)
     assert second.fail_fast is False
+
+
+def test_a_link_to_nowhere_that_a_pattern_matches_is_no_suite_less(folder):
+    folder.write("suites/a.yaml", "test_cases: [{input: hi}]\n")
+    (folder.path / "suites" / "b.yaml").symlink_to("gone.yaml")
+    (folder.path / "suites" / ".#a.yaml").symlink_to("kim@desk.42")  # as an editor leaves them
+
+    text = refusal(folder, 'suites: [{file: "suites/*.yaml"}]\n')
+
+    assert text.startswith("agent.yaml:4:17: suites[0].file: 'suites/b.yaml': there is no such")
+
+
+def test_a_file_that_is_named_twice_is_told_so(folder):
+    folder.write("suites/a.yaml", "test_cases: [{input: hi}]\n")
+
+    text = refusal(folder, 'suites: [{file: "suites/*.yaml"}, {file: suites/a.yaml}]\n')
+
+    assert text == "suites/a.yaml:1:1: the file is named twice in 'suites'"

@@ -82,7 +82,7 @@ def _unique(suites: Iterator[Suite]) -> Iterator[Suite]:
     seen: dict[str, Suite] = {}
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
-        if first is not suite and first.origin == suite.origin:
+        if first is not suite and first.origin.place == suite.origin.place:
             raise ConfigError(in_words(suite.origin), "the file is named twice in 'suites'")
         if first is not suite:
             raise ConfigError(
