@@ -180,8 +180,7 @@ def test_grading_again_passes_nothing_by_absence(half):
     assert "7 cases have no recorded answer: case-00000, case-00006" in ran.stderr
     assert (
         "1 recorded answers have no case with the same suite, name, input, history and script:"
-        " case-00000"
-        in ran.stderr
+        " case-00000" in ran.stderr
     )
     assert half.report()["stopped"] == "7 cases have no recorded answer"
 
