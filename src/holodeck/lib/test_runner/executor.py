@@ -4,8 +4,7 @@ import asyncio
 import logging
 import platform
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.places import told
 from holodeck.config.prices import refuse_unpriced
-from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
+from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
@@ -27,7 +26,6 @@ from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
-from holodeck.lib.test_runner.budget import Budget
 from holodeck.lib.test_runner.case_events import RunEvents
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_runner import CaseRunner
@@ -36,8 +34,10 @@ from holodeck.lib.test_runner.earlier import histories_of, refuse_deaf
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.keeping import Keeping
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.schedule import Schedule
 from holodeck.lib.test_runner.stage import Stage
-from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped, skipped_as_told
+from holodeck.lib.test_runner.standing import Standing
+from holodeck.lib.test_runner.stopping import skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.lib.test_runner.watching import OnConversation
@@ -143,9 +143,7 @@ class TestExecutor:
         self.on_result: Callable[[int, TestResult], None] | None = None
         self.on_conversation: OnConversation | None = None
         self.on_event: Listener | None = None
-        self._results: dict[int, TestResult] = {}
-        self._stop: Stop | None = None
-        self._stopped: str | None = None
+        self._standing = Standing(self.cases, self._tell_of_result)
         self._started = time.perf_counter()
 
     def _placed(self, given: Agent | None) -> Agent:
@@ -171,14 +169,12 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
-        self._results = {
-            index: priced(one, self.agent_config) for index, one in self.carried_over.items()
-        }
-        self._stop, self._stopped = None, None
+        kept = {index: priced(one, self.agent_config) for index, one in self.carried_over.items()}
+        self._standing = Standing(self.cases, self._tell_of_result, kept)
         self._started = time.perf_counter()
-        self._skip(skipped_as_told)
+        self._standing.skip(skipped_as_told)
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
-            if self._left:
+            if self._standing.left:
                 await self._run_on_backend()
             report = self.report()
             passed = report.summary.failed == 0
@@ -221,59 +217,14 @@ class TestExecutor:
         return self._backend
 
     async def _run_all(self, backend: AgentBackend) -> None:
-        """Workers take one case after the other: ten thousand cases are not as many tasks."""
-        for index, case in self._left:  # what takes no context is told before any agent is called
+        for index, case in self._standing.left:  # what takes no context is told before any call
             self._told(backend, index, case)
-        waiting, brakes = iter(self._left), Brakes(self.config)
-        prices = self.agent_config.prices
-        budget = Budget(self.config, prices.unit if prices else "")
         slots, delay = self._most_at_once(), self.config.retry_delay or 0
         runner = CaseRunner(partial(self._case_run, backend), slots, delay)
-        try:
-            async with self._run_limit(), asyncio.TaskGroup() as group:
-                for _ in range(min(slots, len(self.cases))):
-                    group.create_task(self._work(waiting, runner, brakes, budget))
-            if budget.refused is not None:
-                self._give_up(Stop("budget", budget.refused))
-        except BaseExceptionGroup as errors:
-            first = _first(errors)
-            if not isinstance(first, Stopped):
-                raise first from None
-            self._give_up(first.stop)
-
-    @property
-    def _left(self) -> list[tuple[int, TestCaseModel]]:
-        """The cases without a result, each with its place."""
-        return [one for one in enumerate(self.cases) if one[0] not in self._results]
-
-    def _give_up(self, stop: Stop) -> None:
-        """List the cases that the run did not come to."""
-        left = len(self._left)
-        if left == 0:
-            return
-        self._stop, self._stopped = stop, stop.told(left)
-        logger.error("%s", self._stopped)
-        self._skip(stop.row)
-
-    def _skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
-        """Take the row instead of a run for each case left that gets one."""
-        for index, case in self._left:
-            result = row(case)
-            if result is not None:
-                self._keep(index, result)
-
-    @asynccontextmanager
-    async def _run_limit(self) -> AsyncIterator[None]:
-        """Ends what runs when the time of the whole run is over; waiting counts."""
-        limit = asyncio.timeout(self.config.run_timeout)
-        try:
-            async with limit:
-                yield
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            why = f"the run's time limit of {self.config.run_timeout:g} s is over"
-            self._give_up(Stop("run_timeout", why))
+        schedule = Schedule(
+            self._standing, runner, self.agent_config, self.config, self._tell_of_start
+        )
+        await schedule.run(slots)
 
     def _most_at_once(self) -> int:
         """Cases that may run at once.
@@ -290,27 +241,15 @@ class TestExecutor:
         is_users_code = isinstance(backend, str) and ":" in backend
         return 1 if self._is_injected or is_users_code else MOST_SLOTS
 
-    async def _work(
-        self,
-        waiting: Iterator[tuple[int, TestCaseModel]],
-        runner: CaseRunner,
-        brakes: Brakes,
-        budget: Budget,
-    ) -> None:
-        for index, case in waiting:
-            closed = brakes.closed(case)
-            if closed is not None:
-                self._keep(index, closed.row(case))
-                continue
-            if not await budget.admits():
-                return
-            if self.on_test_start is not None:
-                self.on_test_start(case)
-            ran = await runner.ran(index, case)
-            result = priced(ran.result, self.agent_config)
-            self._keep(index, result)
-            brakes.watch(case, result, is_hopeless=ran.is_hopeless)
-            await budget.pay(result)
+    def _tell_of_start(self, case: TestCaseModel) -> None:
+        if self.on_test_start is not None:
+            self.on_test_start(case)
+
+    def _tell_of_result(self, index: int, result: TestResult) -> None:
+        if self.on_result is not None:
+            self.on_result(index, result)
+        if self.progress_callback is not None:
+            self.progress_callback(result)
 
     def _case_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
         return CaseRun(
@@ -334,16 +273,9 @@ class TestExecutor:
         where = told(self.agent_config, "test_cases", index, "context")
         return in_context(backend, case.context, where)
 
-    def _keep(self, index: int, result: TestResult) -> None:
-        self._results[index] = result
-        if self.on_result is not None:
-            self.on_result(index, result)
-        if self.progress_callback is not None:
-            self.progress_callback(result)
-
     def report(self, *, interrupted: bool = False) -> TestReport:
         """The report of the results so far."""
-        results = [self._results[index] for index in sorted(self._results)]
+        results, stop = self._standing.results, self._standing.stop
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),
@@ -353,8 +285,8 @@ class TestExecutor:
             holodeck_version=holodeck.__version__,
             environment=self._environment(),
             interrupted=interrupted,
-            stopped=self._stopped,
-            stopped_by=self._stop.kind if self._stop else None,
+            stopped=self._standing.stopped,
+            stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
             selection=self.selection,
             notes=self._gradebook.bench.notes,
@@ -376,17 +308,3 @@ class TestExecutor:
             await backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
             logger.warning("letting go of the agent failed: %s: %s", type(error).__name__, error)
-
-
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of a group; configuration errors before all others."""
-    flat = [error for error in _flattened(errors) if not isinstance(error, asyncio.CancelledError)]
-    return next((error for error in flat if isinstance(error, ConfigError)), flat[0])
-
-
-def _flattened(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
-    for error in errors.exceptions:
-        if isinstance(error, BaseExceptionGroup):
-            yield from _flattened(error)
-        else:
-            yield error
