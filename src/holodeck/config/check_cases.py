@@ -17,7 +17,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings
-from holodeck.models.script import kind_of, value_of
+from holodeck.models.script import kind_of, unanswered, value_of
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 Tools = Mapping[str, list[str] | None]
@@ -66,9 +66,16 @@ def check_case(
         check_history(agent, path, findings)
     _check_models(agent, case, path, findings)
     _check_placeholders(case, path, findings)
+    _check_script(agent, case, (*path, "script"), findings)
+
+
+def _check_script(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+    left_open = unanswered(case.script or ())
+    if left_open is not None:
+        findings.warning((*path, left_open), "the agent never answers this; write 'agent' below it")
     for number, step in enumerate(case.script or ()):
         if kind_of(step) == "call":
-            _check_code(agent, value_of(step), (*path, "script", number, "call"), findings)
+            _check_code(agent, value_of(step), (*path, number, "call"), findings)
 
 
 def _check_placeholders(case: TestCaseModel, path: Path_, findings: Findings) -> None:

@@ -88,10 +88,16 @@ def is_told(kind: str, value: Any) -> bool:
 
 
 def why_wrong(
-    steps: Sequence[Word | StepModel], *, has_user: bool, has_criteria: bool, max_turns: int
+    steps: Sequence[Word | StepModel],
+    *,
+    has_user: bool,
+    has_criteria: bool,
+    max_turns: int,
+    has_history: bool,
 ) -> tuple[int, str] | None:
     """The place of the first step that makes no sense, and why; None if all do."""
     walk = _Walk(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
+    walk.last = "stand-in" if has_history else None  # which ends with the assistant's words
     for index, step in enumerate(steps):
         wrong = walk.why_wrong(kind_of(step), value_of(step))
         if wrong is not None:
@@ -99,6 +105,17 @@ def why_wrong(
     if not walk.asks:
         return len(steps) - 1, "the script never asks the agent; write the step 'agent'"
     return None
+
+
+def unanswered(steps: Sequence[Word | StepModel]) -> int | None:
+    """The place of a user's written line that the script ends without an answer to, if any."""
+    last = None
+    for index, step in enumerate(steps):
+        if said_by_user(step) is not None:
+            last = index
+        elif kind_of(step) in {"user", "agent", "proceed", "call"}:
+            last = None
+    return last
 
 
 class _Walk:
@@ -111,7 +128,7 @@ class _Walk:
         self.asks = False
         """Whether the agent was asked."""
         self._ended_by: str | None = None
-        self._last: Literal["user", "agent", "stand-in"] | None = None
+        self.last: Literal["user", "agent", "stand-in"] | None = None
         """Who has spoken last, as far as that is written; None if anybody may have."""
 
     def why_wrong(self, kind: str, value: Any) -> str | None:
@@ -121,7 +138,7 @@ class _Walk:
         is_word = value is None
         self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
         self.asks = self.asks or kind == "proceed" or (kind == "agent" and is_word)
-        self._last = _speaker(kind, value, self._last)
+        self.last = _speaker(kind, value, self.last)
         return wrong
 
     def _why_wrong(self, kind: str, value: Any) -> str | None:
@@ -131,7 +148,7 @@ class _Walk:
             return "'judge' has nothing to judge by; write 'criteria', or 'judge: [criterion, …]'"
         if kind == "check":
             return self._why_wrong_check(value)
-        if (kind, value) == ("agent", None) and self._last in {"agent", "stand-in"}:
+        if (kind, value) == ("agent", None) and self.last in {"agent", "stand-in"}:
             return "'agent': the user has said nothing new; write a 'user' step before"
         if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
             return f"'proceed': {value.turns} turns are more than max_turns, {self._max_turns}"
@@ -140,9 +157,9 @@ class _Walk:
     def _why_wrong_check(self, check: Expectations) -> str | None:
         if not self.asks:
             return "'check' has no answer to look at; ask the agent first"
-        if self._last == "user":
+        if self.last == "user":
             return "'check' would look at an answer from before; write 'agent' above it"
-        if self._last == "stand-in":
+        if self.last == "stand-in":
             return "'check' looks at what the agent says, not at 'agent: text'; move it up"
         if not check.looks_at_anything:
             return "'check' looks at nothing; write 'evaluations', 'expected_tools' or others"

@@ -293,6 +293,7 @@ class TestCaseModel(TurnModel, NamedModel):
             self.script,
             has_user=self.simulate is not None,
             has_criteria=self.criteria is not None,
+            has_history=self.history is not None,
             max_turns=MAX_TURNS if self.max_turns is None else self.max_turns,
         )
         if wrong is not None:

@@ -1,5 +1,6 @@
 """A judge that watches a conversation by criteria: go on, or a verdict on each of them."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.judging.judge import Judge
 
 MOST_SEARCHES = 3
+_KEY = re.compile(r"c\d+\Z")
 INSTRUCTIONS = """\
 You judge a conversation between a user and an assistant. Decide about each criterion, by what the
 transcript shows: what was said, which tools were called, and what they gave back. Each message
@@ -178,6 +180,9 @@ class _Reading:
         if not self._is_final and answer["decision"] == "continue":
             return None
         keys = [f"c{at}" for at in range(1, len(self._criteria) + 1)]
+        unknown = [key for key in answer if _KEY.match(key) and key not in keys]
+        if unknown:
+            raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
         missing = [key for key in keys if key not in answer]
         if missing and self._is_first:
             self._is_first = False

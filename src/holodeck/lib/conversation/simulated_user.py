@@ -155,7 +155,7 @@ def _read(text: str) -> Heard | None:
         answer: Any = json.loads(bare)
     except (ValueError, RecursionError):
         return None
-    message = answer.get("message", "")
+    message = "" if answer.get("message") is None else answer["message"]
     if not isinstance(message, str):
         return None
     return _plain(without_reasoning(message), is_done=answer.get("done") is True)

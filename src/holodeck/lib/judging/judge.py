@@ -160,11 +160,21 @@ def _parsed(said: Said) -> Any:
     if text.startswith("```"):
         raise ValueError("the answer stands inside a Markdown fence; write the bare JSON")
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_told_once)
     except RecursionError as error:
         raise ValueError("the answer is nested too deep") from error
     except ValueError as error:
         raise ValueError(f"the answer is not JSON ({error})") from error
+
+
+def _told_once(pairs: list[tuple[str, Any]]) -> JsonObject:
+    """The object; one that says two things of the same has said neither."""
+    told = dict(pairs)
+    if len(told) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands there twice")
+    return told
 
 
 def _no_constant(name: str) -> Any:

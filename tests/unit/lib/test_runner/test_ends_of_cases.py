@@ -1,11 +1,13 @@
 """Cases that are played to an end that must not be taken for a better one."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
+from holodeck.config.check import check
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.test_runner.rescore import rescore
@@ -332,3 +334,52 @@ def test_a_situation_that_nobody_reads_is_refused_in_scripts_too(fake_openai):
         an_agent(fake_openai, {"script": script, "situation": "x"})
 
     an_agent(fake_openai, {"script": [*script[:2], {"judge": ["Greets"]}], "situation": "x"})
+
+
+TWICE = '{"c1": {"reasoning": "", "status": "failed"}, "c1": {"reasoning": "", "status": "passed"}}'
+FAILED_TOO = json.dumps({name: {"reasoning": "", "status": "passed"} for name in ("c1", "c2")})
+
+
+@pytest.mark.parametrize(
+    ("answer", "wish"),
+    [(TWICE, "'c1' stands there twice"), (FAILED_TOO, "c2: there is no such criterion")],
+    ids=["twice", "unknown"],
+)
+async def test_a_judge_who_contradicts_itself_is_asked_once_more(run, fake_openai, answer, wish):
+    fake_openai.when(wish, words("failed")).when(JUDGE, answer)
+
+    result = await run({"user": "a"}, "agent", criteria=["Greets"])
+
+    assert (result.outcome, result.judge_cost.calls) == (Outcome.FAILED, 2)
+
+
+async def test_a_user_without_a_last_word_is_done(run, fake_openai):
+    fake_openai.when(USER, '{"message": null, "done": true}')
+
+    result = await run(evaluations=[CONTAINS_OK], **OPENED)
+
+    assert (result.outcome, result.ending.code) == (Outcome.PASSED, "user_done")
+
+
+@pytest.mark.parametrize(
+    ("steps", "warned"),
+    [
+        ([{"user": "a"}, "agent", {"user": "b"}, "succeed"], ["test_cases[0].script[2]"]),
+        ([{"user": "a"}, {"user": "b"}, "agent", "succeed"], []),
+        ([{"user": "a"}, "agent", {"user": "b"}, {"agent": "c"}, "succeed"], []),
+    ],
+    ids=["last", "both", "stand-in"],
+)
+def test_a_line_that_the_agent_never_answers_is_warned_of(fake_openai, steps, warned):
+    agent = an_agent(fake_openai, {"script": steps}, evaluations=None, backend="elsewhere:Bot")
+
+    found = [one.path for one in check(agent) if "never answers" in one.message]
+
+    assert found == warned
+
+
+def test_an_agent_who_has_spoken_last_before_the_script_waits_for_the_user(fake_openai):
+    history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+    with pytest.raises(ValidationError, match="the user has said nothing new"):
+        an_agent(fake_openai, {"script": ["agent", "succeed"], "history": history})
