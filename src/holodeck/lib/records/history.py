@@ -1,6 +1,7 @@
 """What the recorded runs tell of the present cases."""
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +19,15 @@ from holodeck.models.test_result import TestResult
 logger = logging.getLogger(__name__)
 
 Key = tuple[str, ...]
+Moment = tuple[str, int]
+"""When a result came, and which of those at that time it is: twins have the same key."""
 
 
 @dataclass(frozen=True)
 class _Seen:
     result: TestResult
     in_shard: bool
+    run: Path
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
     Only runs of the same agent in the same file count. A case is the same one from run to run by
     its id, else by suite and name, else by everything that stands in it.
     """
-    seen: dict[Key, dict[str, _Seen]] = {one.key: {} for one in wanted.planned}
+    seen: dict[Key, dict[Moment, _Seen]] = {one.key: {} for one in wanted.planned}
     for run in shelf.ids():
         lacking = {key for key, found in seen.items() if len(found) < most}
         if not lacking:
@@ -82,16 +86,19 @@ def _file_name(path: str) -> str:
     return written.name if written.suffix in {".yaml", ".yml"} else DEFAULT_AGENT_FILE
 
 
-def _learn(path: Path, seen: dict[Key, dict[str, _Seen]], lacking: set[Key]) -> None:
+def _learn(path: Path, seen: dict[Key, dict[Moment, _Seen]], lacking: set[Key]) -> None:
     try:
         run = read_run(path)
     except ConfigError as error:
         logger.warning("a run is left out of what is known of the cases: %s", error)
         return
+    in_shard = run.started is not None and _is_shard(run.started)
+    twins = Counter[tuple[Key, str]]()
     for key, result in _results(run):
+        moment = result.timestamp, twins[key, result.timestamp]
+        twins[key, result.timestamp] += 1
         if key in lacking:  # a resumed run holds results of the run before it once more
-            in_shard = run.started is not None and _is_shard(run.started)
-            seen[key].setdefault(result.timestamp, _Seen(result, in_shard))
+            seen[key].setdefault(moment, _Seen(result, in_shard, path))
 
 
 def _is_shard(started: RunStarted) -> bool:
@@ -111,7 +118,7 @@ def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
         return Past()
     results = [one.result for one in seen]
     return Past(
-        passed=results[0].passed,
+        passed=all(one.result.passed for one in seen if one.run == seen[0].run),
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),
         agent_tokens=_median(map(_agent_tokens, results)),

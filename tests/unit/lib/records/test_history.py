@@ -96,6 +96,19 @@ def test_a_result_that_a_resumed_run_carries_over_counts_once(write, past):
 
 
 @pytest.mark.parametrize(
+    "outcomes",
+    [(Outcome.PASSED, Outcome.FAILED), (Outcome.FAILED, Outcome.PASSED)],
+    ids=["second", "first"],
+)
+def test_of_two_cases_that_are_the_same_none_hides_that_the_other_failed(write, past, outcomes):
+    write(Outcome.PASSED, Outcome.PASSED, cases=[NAMELESS, NAMELESS])
+    write(*outcomes, cases=[NAMELESS, NAMELESS])
+
+    assert [one.passed for one in past(NAMELESS, NAMELESS, most=1)] == [False, False]
+    assert past(NAMELESS)[0].passed is False
+
+
+@pytest.mark.parametrize(
     "fields", [{"agent_name": "b"}, {"agent_config_path": "dir/other.yaml"}], ids=["name", "file"]
 )
 def test_runs_of_another_agent_tell_nothing(write, past, fields):
