@@ -66,7 +66,8 @@ def bounded(lines: list[str], more: int = 0) -> list[str]:
 
 
 def _is_about_kind(one: ErrorDetails) -> bool:
-    return one["type"].endswith("_type")
+    is_no_word = one["type"] == "literal_error" and isinstance(one["input"], dict)
+    return is_no_word or one["type"].endswith("_type")
 
 
 def _is_of_another_member(

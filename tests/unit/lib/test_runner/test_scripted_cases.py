@@ -329,6 +329,7 @@ def test_a_mistake_in_a_step_is_told_with_its_place(tmp_path, script, message):
         ConfigLoader(Environment([])).load_agent_yaml(tmp_path / "agent.yaml")
 
     assert message in str(refused.value)
+    assert "found a mapping" not in str(refused.value)
 
 
 def told(agent):
