@@ -65,13 +65,14 @@ def tool_use(calls: Any) -> tuple[list[ToolCall], list[ToolResult]]:
 
 
 def usage_of(usage: Any) -> TokenUsage:
-    """Tokens; nothing where the agent tells nothing."""
+    """Tokens; nothing where the agent tells nothing, or only half: a sum of it would be wrong."""
     if usage is None or isinstance(usage, TokenUsage):
         return usage or TokenUsage.zero()
-    prompt = first_of(usage, ("prompt_tokens", "input_tokens"), 0)
-    completion = first_of(usage, ("completion_tokens", "output_tokens"), 0)
+    prompt = first_of(usage, ("prompt_tokens", "input_tokens"), None)
+    completion = first_of(usage, ("completion_tokens", "output_tokens"), None)
     try:
-        return TokenUsage.of(prompt or 0, completion or 0)
+        known = TokenUsage.of(prompt or 0, completion or 0)
+        return TokenUsage.zero() if prompt is None or completion is None else known
     except (pydantic.ValidationError, TypeError) as error:
         raise BackendSessionError(
             f"usage is {_described(usage)}; prompt_tokens and completion_tokens are counts"

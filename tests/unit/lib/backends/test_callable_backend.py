@@ -151,6 +151,17 @@ async def test_tools_and_tokens_are_read():
 
 
 @pytest.mark.parametrize(
+    "usage",
+    [{"input_tokens": 3}, {"completion_tokens": 4}, {"prompt_tokens": 3, "output_tokens": None}],
+    ids=["read", "written", "null"],
+)
+async def test_half_of_the_tokens_are_not_taken_for_all(usage):
+    result = await asked(lambda _: {"response": "a", "usage": usage})
+
+    assert result.token_usage == TokenUsage.zero()
+
+
+@pytest.mark.parametrize(
     ("given", "said"),
     [
         (None, "the agent returned None; return the answer as text, or a mapping with 'response'"),
