@@ -179,3 +179,10 @@ def test_a_column_of_yes_and_no_is_no_reason_to_skip(folder, written):
 
     assert "rows.csv:3:1: skip: " in str(caught.value)
     assert f"'{written}' is no reason" in str(caught.value)
+
+
+def test_a_cell_that_is_too_long_for_csv_is_told_where_it_fits(folder):
+    text = refusal(folder, "c.csv", f"input\nhi\n{'x' * 200_000}\n")
+
+    assert text.startswith("c.csv:3:1: cannot be read as CSV: field larger than field limit")
+    assert text.endswith("write such cases as JSON Lines")

@@ -44,7 +44,8 @@ def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
                 yield line, record
             line = reader.line_num + 1
     except csv.Error as error:
-        raise ConfigError(f"{name}:{line}:1", f"cannot be read as CSV: {error}") from None
+        hint = "; write such cases as JSON Lines" if "field limit" in str(error) else ""
+        raise ConfigError(f"{name}:{line}:1", f"cannot be read as CSV: {error}{hint}") from None
 
 
 def _header(record: list[str], name: str) -> list[str]:
