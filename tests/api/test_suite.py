@@ -680,6 +680,9 @@ INTERRUPTED = """
 import os, signal, threading
 from holodeck.suite import Runner, Scenario
 
+# whoever started the tests in the background has it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 def hung(input):
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
     threading.Event().wait(30)
