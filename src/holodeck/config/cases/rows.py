@@ -40,8 +40,10 @@ class Row:
 
     def find(self, path: Path_) -> tuple[Path_, Node]:
         """The node at a path in the row, and its own path without parts that it does not have."""
-        root = as_node(self.rows.values[self.index], self.rows.lines[self.index])
-        return Source(self.name, root).find(path)
+        value, line = self.rows.values[self.index], self.rows.lines[self.index]
+        if not path and isinstance(value, dict):  # the row itself, as a list asks of thousands
+            return (), Node({}, line, 1)
+        return Source(self.name, as_node(value, line)).find(path)
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
