@@ -168,9 +168,9 @@ class ProgressIndicator(SpinnerMixin):
         return self.get_summary() if finished else self.get_progress_line()
 
     def _summary_lines(self) -> Iterator[str]:
-        wanted = self.total_tests - self.skipped
-        rate = percent(100 * self.passed / wanted, 1) if wanted else "all are skipped"
-        yield f"{self._verdict()}Test Results: {self.passed}/{wanted} passed ({rate})"
+        ran = self.current_test - self.skipped - self.unreached
+        rate = percent(100 * self.passed / ran, 1) if ran else "none was run"
+        yield f"{self._verdict()}Test Results: {self.passed}/{ran} passed ({rate})"
         outcomes = Counter(result.outcome for result in self.test_results)
         for title, kinds in _NOT_JUST_PASSED:
             if count := sum(outcomes[kind] for kind in kinds):
