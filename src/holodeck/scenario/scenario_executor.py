@@ -6,15 +6,23 @@ from typing import Any
 
 from holodeck.config.environment import batch_name
 from holodeck.lib.conversation.debugging import debugger_for, with_user
+from holodeck.lib.conversation.endings import rows_of
 from holodeck.lib.conversation.listening import Listener
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.shown import ConversationLines
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.types import (
+    CriterionStatus,
+    Party,
+    ScenarioResult,
+    ScriptStep,
+)
 from holodeck.lib.conversation.witnesses import tell
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
 from holodeck.scenario.own_loop import on_own_loop, to_result
+
+_PASSED = CriterionStatus.PASSED
 
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
 
@@ -93,6 +101,15 @@ class ScenarioExecutor(ScriptRun):
             self.events.subscribe(listener)
         if config.is_shown:
             self.events.subscribe(ConversationLines(is_named=(config.verbose or 0) >= 2))
+
+    def _judged(self, result: ScenarioResult) -> ScenarioResult:
+        missed = [row.criterion for row in rows_of(result) if row.status is not _PASSED]
+        if result.success and missed:
+            raise self.misuse(
+                f"a ScenarioResult says success=True, and that {missed[0]!r} did not pass;"
+                " write success=False, or leave it out of the criteria"
+            )
+        return super()._judged(result)
 
     def was_run(self, result: ScenarioResult) -> None:
         """Tell whoever wants to know of every scenario of this process."""

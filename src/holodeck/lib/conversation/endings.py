@@ -15,6 +15,7 @@ NO_CONCLUSION = (
     "- `scenario.judge()`: ask the judge for its verdict\n"
     "- `scenario.succeed()` or `scenario.fail()`: say the result"
 )
+NO_VERDICT = "the judge was asked for its verdict and gave none, so nothing is decided"
 BROKEN_BY = {
     AgentRole.USER: "simulator_error",
     AgentRole.AGENT: "agent_error",
@@ -48,6 +49,40 @@ def after_checkpoints(
         "criteria": [*checkpoints, *rows_of(result)],
         "passed_criteria": [*passed, *result.passed_criteria],
     }
+
+
+def undecided(criteria: Iterable[str]) -> ScenarioResult:
+    """The result at a checkpoint whose judge gave no verdict: it did not pass."""
+    reasoning = "the judge gave no verdict"
+    status = CriterionStatus.INCONCLUSIVE
+    rows = [
+        CriterionResult(criterion=one, status=status, reasoning=reasoning, is_checkpoint=True)
+        for one in criteria
+    ]
+    texts = [row.criterion for row in rows]
+    return ScenarioResult(
+        success=False,
+        messages=[],
+        reasoning="\n".join(f"{one}: {reasoning}" for one in texts),
+        failed_criteria=texts,
+        inconclusive_criteria=texts,
+        criteria=rows,
+        reason_code="inconclusive",
+    )
+
+
+def agreed(first: ScenarioResult, second: ScenarioResult, known: int) -> ScenarioResult:
+    """The verdict of a second judge with what another one found before.
+
+    Both tell of the `known` rows of checkpoints.
+    """
+    told = [one.reasoning for one in (first, second) if one.reasoning]
+    found: dict[str, object] = {
+        "criteria": [*rows_of(first), *rows_of(second)[known:]],
+        "passed_criteria": [*first.passed_criteria, *second.passed_criteria[known:]],
+        "reasoning": "\n".join(told) if second.success else second.reasoning,
+    }
+    return second.model_copy(update=found)
 
 
 def why_broken(error: BaseException, place: str, party: Party | None) -> dict[str, object]:

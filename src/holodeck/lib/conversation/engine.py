@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holodeck.lib.conversation.calling import Caller
-from holodeck.lib.conversation.endings import rows_of, why_broken
+from holodeck.lib.conversation.endings import rows_of, undecided, why_broken
 from holodeck.lib.conversation.history import History
 from holodeck.lib.conversation.ledger import Ledger
 from holodeck.lib.conversation.limits import Clock
@@ -291,7 +291,8 @@ class Conversation:
                 f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
         result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
-        if result is None or not result.success:
+        result = self.concluded(undecided(criteria)) if result is None else result
+        if not result.success:
             return result
         self.ledger.passed(result)
         return None
@@ -379,11 +380,9 @@ class Conversation:
     def _indices(self, role: AgentRole) -> list[int]:
         return [index for index, party in enumerate(self.agents) if party.role is role]
 
-    async def _tell(self, callback: Callback | None) -> None:
-        if callback is not None:
-            told = callback(self.state)
-            if inspect.isawaitable(told):
-                await told
+    async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
+        told = None if callback is None else callback(self.state)
+        return await told if inspect.isawaitable(told) else told
 
     def _tell_of(self, message: Message) -> None:
         index, turn = len(self.history) - 1, self.turns.current

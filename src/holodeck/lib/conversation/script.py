@@ -17,7 +17,7 @@ _unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", def
 
 
 class DroppedStep(UserWarning):
-    """A step was made inside of another one and neither returned nor applied."""
+    """What a step made or returned was meant to decide something, and does not."""
 
 
 class Step:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.conversation.debugging import Debugger, Silent
-from holodeck.lib.conversation.endings import NO_CONCLUSION
+from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.listening import RunFinished, RunStarted
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
-from holodeck.lib.conversation.setup import Settings
+from holodeck.lib.conversation.setup import HasCriteria, Settings
+from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
 
 
@@ -61,6 +62,8 @@ class ScriptRun(Conversation):
         if script is not None and not isinstance(script, Iterable):
             raise Misuse(f"case {name!r}", f"script is no list but {script!r}; write script=[…]")
         self.script: list[Any] = list(script or ()) or [proceed()]
+        self._is_undecided = False
+        """Whether a judge was asked for its verdict and gave none."""
         self.debugger: Debugger | None = None
         """Who lets a person speak for the user."""
         super().__init__(
@@ -75,7 +78,7 @@ class ScriptRun(Conversation):
             return await self._run()
 
     async def _run(self) -> ScenarioResult:
-        self._step_name = ""
+        self._step_name, self._is_undecided = "", False
         self.reset()
         self._outbox = self._events.outbox()
         token = running.set(self)
@@ -101,11 +104,26 @@ class ScriptRun(Conversation):
         await self._outbox.delivered()
         return result
 
+    async def judge(
+        self,
+        content: str | Mapping[str, Any] | Sequence[str] | None = None,
+        *,
+        criteria: Sequence[str] | None = None,
+    ) -> ScenarioResult | None:
+        result = await super().judge(content, criteria=criteria)
+        if content is None and criteria is None:
+            self._is_undecided = result is None
+        return result
+
     async def _ask(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
         if self.debugger is None or self.agents[index].role is not AgentRole.USER:
-            return await super()._ask(index, judgment=judgment, criteria=criteria)
+            said = await super()._ask(index, judgment=judgment, criteria=criteria)
+            is_judge = self.agents[index].role is AgentRole.JUDGE and criteria is None
+            if is_judge and isinstance(said, ScenarioResult) and said.success:
+                return await self._agreed_by_others(index, said, judgment=judgment)
+            return said
         await self._outbox.catch_up()
         may_pass_on = not isinstance(self.agents[index], Silent)
         word = await self.debugger.word(self, may_pass_on=may_pass_on)
@@ -115,6 +133,25 @@ class ScriptRun(Conversation):
             return word
         self.add_message({"role": "user", "content": word})  # as a fixed line: the user hears it
         return [self.state.last_message()]
+
+    async def _agreed_by_others(
+        self, index: int, said: ScenarioResult, *, judgment: bool
+    ) -> list[Message] | ScenarioResult:
+        """The verdict of all judges after one is content; no messages if another is not yet so."""
+        for other, party in enumerate(self.agents):
+            if party.role is not AgentRole.JUDGE or party is self.agents[index]:
+                continue
+            if isinstance(party, HasCriteria) and not party.criteria:
+                continue  # it decides at checkpoints only
+            self.turns.spoke(other)
+            theirs = await super()._ask(other, judgment=judgment)
+            if isinstance(theirs, ScenarioResult):
+                said = agreed(said, theirs, len(self.ledger.checkpoints))
+                if not said.success:
+                    return said
+            elif isinstance(party, HasCriteria):
+                return []
+        return said
 
     @property
     def waits_for(self) -> AgentRole | None:
@@ -140,6 +177,8 @@ class ScriptRun(Conversation):
             result = await self._play(step)
             if isinstance(result, ScenarioResult):
                 return self.concluded(result)
+        if self._is_undecided:
+            return self._ended(False, NO_VERDICT, "no_conclusion")
         if self.ledger.checkpoints:
             return self._ended(True, "every checkpoint passed")
         return self._ended(False, NO_CONCLUSION, "no_conclusion")
@@ -150,22 +189,28 @@ class ScriptRun(Conversation):
         if step in STEPS:
             raise self.misuse(f"scenario.{step.__name__} makes a step; write {step.__name__}()")
         with unused_steps() as unused:
-            result = await _awaited(step(self.state))
-            while isinstance(result, Step):
-                result = await result(self.state)
+            result = step(self.state)
+            while isinstance(result, Step) or inspect.isawaitable(result):
+                result = await (result(self.state) if isinstance(result, Step) else result)
         for one in unused:
-            warnings.warn(
-                f"{self.place}: scenario.{one.name}(…) was made and dropped;"
-                f" write `return scenario.{one.name}(…)`",
-                DroppedStep,
-                stacklevel=2,
-            )
+            made = f"scenario.{one.name}(…)"
+            self._warn(f"{made} was made and dropped; write `return {made}` in a step")
+        if isinstance(result, bool):
+            self._warn(f"it returned {result}, which decides nothing; write `assert …`")
+        elif callable(result):
+            self._warn(f"it returned {result!r}, which is not called; write it with parentheses")
         return result
+
+    async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
+        told = await super()._tell(callback)
+        if isinstance(told, ScenarioResult):
+            self._warn("a callback returned a result, which ends nothing; return it from a step")
+        return told
+
+    def _warn(self, of: str) -> None:
+        """Tell of what was meant to decide something, and does not."""
+        warnings.warn(f"{self.place}: {of}", DroppedStep, stacklevel=3)
 
     def _finished(self, status: str, result: ScenarioResult) -> None:
         self.was_run(result)
         self._outbox.put(RunFinished(status=status, result=result, **self.ids))
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value

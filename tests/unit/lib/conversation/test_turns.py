@@ -4,6 +4,7 @@ import pytest
 
 from holodeck import scenario
 from holodeck.scenario import AgentRole, ScenarioExecutor
+from holodeck.scenario.script import DroppedStep
 from support.parties import Log, Scripted, a_judge, a_user, an_agent, said
 
 
@@ -246,7 +247,8 @@ async def test_callbacks_may_be_async_and_what_they_give_is_ignored():
 
     talk = executor(a_user(), an_agent())
 
-    assert await talk.proceed(turns=1, on_step=on_step) is None
+    with pytest.warns(DroppedStep, match="a result, which ends nothing"):
+        assert await talk.proceed(turns=1, on_step=on_step) is None
     assert told == [0, 0]
 
 

@@ -1,0 +1,128 @@
+"""Nothing passes in a scenario that nobody decided."""
+
+import pytest
+
+from holodeck import scenario
+from holodeck.errors import ConfigError
+from holodeck.scenario import ScenarioExecutor, ScenarioResult
+from holodeck.scenario.script import DroppedStep
+from support.parties import a_judge, a_user, an_agent
+
+KIND = ScenarioResult(success=True, messages=[], passed_criteria=["kind"])
+LEAKS = ScenarioResult(
+    success=False, messages=[], failed_criteria=["keeps secrets"], reasoning="it leaked"
+)
+SAFE = ScenarioResult(success=True, messages=[], passed_criteria=["keeps secrets"])
+
+
+async def play(*steps, judges=(), **settings):
+    agents = [a_user(), an_agent(), *judges]
+    return await ScenarioExecutor("case", "", agents, list(steps) or None, **settings).run()
+
+
+def judging(*lines):
+    """A judge with criteria of its own."""
+    judge = a_judge(*lines)
+    judge.criteria = ["something"]
+    return judge
+
+
+@pytest.mark.parametrize("word", [[], "I cannot tell", scenario.EndConversation()], ids=str)
+async def test_a_checkpoint_whose_judge_gives_no_verdict_does_not_pass(word):
+    result = await play(scenario.judge(["kind"]), scenario.succeed(), judges=[a_judge(word)])
+
+    assert (result.success, result.reason_code) == (False, "inconclusive")
+    assert [(one.criterion, one.status) for one in result.criteria] == [("kind", "inconclusive")]
+
+
+async def test_a_judge_who_gives_no_verdict_in_the_end_leaves_undecided_what_a_checkpoint_passed():
+    steps = [scenario.judge(["kind"]), scenario.agent("bye"), scenario.judge()]
+
+    result = await play(*steps, judges=[a_judge(KIND, [])])
+
+    assert (result.success, result.reason_code) == (False, "no_conclusion")
+    assert "gave none" in result.reasoning
+
+
+@pytest.mark.parametrize("steps", [(), (scenario.agent(), scenario.judge())], ids=["turns", "step"])
+async def test_a_second_judge_is_heard_before_the_first_ones_verdict_passes(steps):
+    result = await play(*steps, judges=[judging(KIND), judging(LEAKS)])
+
+    assert (result.success, result.reasoning) == (False, "it leaked")
+    assert [one.criterion for one in result.criteria] == ["kind", "keeps secrets"]
+    assert (result.passed_criteria, result.failed_criteria) == (["kind"], ["keeps secrets"])
+
+
+async def test_judges_who_are_both_content_pass_with_the_criteria_of_both_and_of_checkpoints():
+    polite = ScenarioResult(success=True, messages=[], passed_criteria=["polite"])
+    steps = [scenario.agent(), scenario.judge(["polite"]), scenario.user(), scenario.judge()]
+
+    result = await play(*steps, judges=[judging(polite, KIND), judging(SAFE)])
+
+    assert result.success
+    assert result.passed_criteria == ["polite", "kind", "keeps secrets"]
+    assert [one.criterion for one in result.criteria] == result.passed_criteria
+
+
+async def test_a_conversation_goes_on_while_one_of_its_judges_wants_to_hear_more():
+    patient = judging([], LEAKS)
+
+    result = await play(judges=[judging(KIND), patient])
+
+    assert not result.success
+    assert patient.calls == 2
+
+
+async def test_a_judge_without_criteria_or_verdict_holds_up_nobody():
+    idle = a_judge([])
+    idle.criteria = None
+    watcher = a_judge([])
+
+    assert (await play(judges=[judging(KIND), idle, watcher])).success
+    assert (idle.calls, watcher.calls) == (0, 1)
+
+
+async def test_a_verdict_that_passes_with_a_failed_criterion_is_refused():
+    odd = ScenarioResult(success=True, messages=[], failed_criteria=["kind"])
+
+    with pytest.raises(ConfigError, match="success=True, and that 'kind' did not pass"):
+        await play(scenario.agent(), scenario.judge(), judges=[a_judge(odd)])
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (False, "returned False, which decides nothing; write `assert …`"),
+        (True, "returned True, which decides nothing"),
+        (scenario.fail, "write it with parentheses"),
+    ],
+    ids=["false", "true", "no parentheses"],
+)
+async def test_a_step_that_returns_what_decides_nothing_is_told_of(value, told):
+    with pytest.warns(DroppedStep, match=told):
+        await play(lambda _: value, scenario.succeed())
+
+
+async def test_a_step_that_returns_an_awaitable_of_a_result_ends_the_case():
+    async def lost(_):
+        return LEAKS
+
+    async def check(state):
+        return lost(state)
+
+    assert not (await play(check, scenario.succeed())).success
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (lambda: LEAKS, "a callback returned a result, which ends nothing"),
+        (lambda: scenario.fail("x"), r"scenario.fail\(…\) was made and dropped"),
+    ],
+    ids=["result", "step"],
+)
+async def test_a_callback_that_wants_to_end_the_case_is_told_of(value, told):
+    steps = [scenario.proceed(turns=1, on_step=lambda _: value()), scenario.succeed()]
+
+    with pytest.warns(DroppedStep, match=told):
+        await play(*steps)
