@@ -68,6 +68,8 @@ class AgentFile(pytest.File):
             self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
         for finding in findings:
             self.warn(pytest.PytestWarning(str(finding)))
+        if not subject.agent.test_cases and self.session.isinitpath(self.path):
+            raise self.CollectError(f"{self.path.name}: it has no test cases")
         yield from self._cases(subject)
 
     def _subject(self) -> Subject:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,12 @@ COLOURS = {"passed": "green", "flaky": "yellow", "failed": "red", "error": "red"
 LEAST_YELLOW = 0.7
 FLAKY = ("outcome", "flaky")
 """The property of a test whose case is flaky."""
-_HAS_CASES = re.compile(r"^(test_cases|test_cases_file|suites|scenarios)\s*:", re.MULTILINE)
+_HAS_CASES = re.compile(
+    r"""^["']?(test_?cases?(_?file)?|suites?|scenarios?|backend)["']?\s*:""", re.MULTILINE
+)
+"""Also where it is misspelt: then the file is read, and says so."""
+_NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
+_NOWHERE = "while no test ran"
 _KEY = pytest.StashKey["Scenarios"]()
 
 
@@ -34,6 +40,8 @@ class Scenarios:
         """Those of the phase under way in this process."""
         self.reported: list[tuple[str, Row]] = []
         """Those of all processes, with the test that ran each."""
+        self.never_run: list[str] = []
+        """The tests that made a scenario and never awaited it."""
         self._known: set[str] = set()
 
     def note(self, name: str, result: Any) -> None:
@@ -55,8 +63,8 @@ class Scenarios:
 
     def taken(self) -> list[Row]:
         """What is new, once."""
-        rows, self.new = self.new, []
-        return rows
+        # Popped one by one, for another thread may note one meanwhile.
+        return [self.new.pop(0) for _ in range(len(self.new))]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -161,8 +169,23 @@ class _Collecting:
         self._scenarios = scenarios
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        rows = [(report.nodeid, row) for row in getattr(report, "holodeck", [])]
-        self._scenarios.reported.extend(rows)
+        has_passed = report.when == "call" and report.passed
+        for row in getattr(report, "holodeck", []):
+            is_unheeded = has_passed and row["status"] in {"failed", "error"}
+            where = f"{report.nodeid}, which passed all the same" if is_unheeded else report.nodeid
+            self._scenarios.reported.append((where, row))
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, nodeid: str
+    ) -> None:
+        if _NEVER_RUN.search(str(warning_message.message)):
+            self._scenarios.never_run.append(nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """What another process of pytest-xdist noted after its last test."""
+        rows = getattr(node, "workeroutput", {}).get("holodeck", [])
+        self._scenarios.reported.extend((_NOWHERE, row) for row in rows)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -170,13 +193,31 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(collecting, "holodeck-reports")
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Keep what ended after the last test, and let no run pass that left a scenario out."""
+    config: Any = session.config
+    scenarios: Scenarios = config.stash[_KEY]
+    rows = scenarios.taken()
+    if hasattr(config, "workerinput"):
+        config.workeroutput["holodeck"] = rows
+        return
+    scenarios.reported.extend((_NOWHERE, row) for row in rows)
+    if scenarios.never_run and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
 ) -> None:
-    rows = config.stash[_KEY].reported
+    rows, never_run = config.stash[_KEY].reported, config.stash[_KEY].never_run
+    if rows or never_run:
+        terminalreporter.write_sep("=", "holodeck")
+    for nodeid in never_run:
+        terminalreporter.write("NOT RUN", red=True)
+        told = "a scenario was made and never played; write `await scenario.run(…)`"
+        terminalreporter.write_line(f" {told} ({nodeid or _NOWHERE})")
     if not rows:
         return
-    terminalreporter.write_sep("=", "holodeck")
     for nodeid, row in rows:
         terminalreporter.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
         terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")

@@ -152,6 +152,10 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
     )
 
 
+run.__qualname__ = "scenario.run"
+"""Of its coroutine, too: what Python says of one that was never awaited names it."""
+
+
 async def arun(  # noqa: PLR0913, PLR0917 - as documented
     name: str,
     description: str,
@@ -182,3 +186,6 @@ async def arun(  # noqa: PLR0913, PLR0917 - as documented
             **more,
         )
     )
+
+
+arun.__qualname__ = "scenario.arun"
