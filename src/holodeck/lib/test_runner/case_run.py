@@ -3,7 +3,7 @@
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -206,7 +206,7 @@ class CaseRun:
             said = (*before, *said_in(run.result())) if before else ()
             seen = Answered(run.answer.response, run.invocations, run.processed, took, said)
             await self._grade_end(seen)
-            await self._judge([run.result()])
+            await self._judge(one.result() for one in self.runs)
 
     async def _grade_conversation(self) -> None:
         if self.errors:
@@ -229,7 +229,7 @@ class CaseRun:
         self.tool_checks = check_tools(self.case, seen.invocations)
         await self._grade_end(seen)
 
-    async def _judge(self, turns: list[TurnResult]) -> None:
+    async def _judge(self, turns: Iterable[TurnResult]) -> None:
         if self.checks.criteria is not None:
             said = [*as_heard(self.history), *messages_of(turns)]
             self.came_to = Conclusion(UNJUDGED)
@@ -262,7 +262,6 @@ class CaseRun:
     def _as_result(self, elapsed_ms: int) -> TestResult:
         faults = self._told(lambda run: run.faults)
         outcome = self._outcome(faults)
-        held = self.turns or [run.result() for run in self.runs]
         calls = [call for run in self.runs for call in run.invocations]
         took = [run.agent_seconds for run in self.runs if run.agent_seconds is not None]
         usages = [run.answer.token_usage for run in self.runs if run.answer is not None]
@@ -291,7 +290,7 @@ class CaseRun:
             attempts=[tried for run in self.runs for tried in run.attempts],
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
             token_usage=reduce(add, usages) if usages else None,
-            turns=[] if self.case.input else held,
+            turns=[] if self.case.input else self.turns or [run.result() for run in self.runs],
             messages=self.came_to.messages,
             criteria=self.came_to.criteria,
             ending=self.came_to.ending,

@@ -1,7 +1,7 @@
 """Turns as messages: what the judge of a conversation reads."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from holodeck.lib.conversation.roles import Message
 from holodeck.lib.test_runner.tool_invocation_builder import NO_RESULT
@@ -9,7 +9,7 @@ from holodeck.lib.test_runner.turn_run import with_files
 from holodeck.models.test_result import ToolInvocation, TurnResult
 
 
-def messages_of(turns: Sequence[TurnResult]) -> list[Message]:
+def messages_of(turns: Iterable[TurnResult]) -> list[Message]:
     """All that was said in the turns, tool calls and their results included."""
     return [one for number, turn in enumerate(turns, 1) for one in _exchange(turn, number)]
 
