@@ -35,8 +35,8 @@ def _secrets_in(value: Any) -> Iterator[str]:
     if isinstance(value, SecretStr):
         yield value.get_secret_value()
     elif isinstance(value, BaseModel):
-        for name in type(value).model_fields:
-            yield from _secrets_in(getattr(value, name))
+        for item in filter(None, vars(value).values()):
+            yield from _secrets_in(item)
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from _secrets_in(item)

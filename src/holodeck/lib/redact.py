@@ -142,7 +142,7 @@ def _gather(value: Any, texts: list[str]) -> bool:
             return False
         parts = (*value, *value.values())
     for part in parts:  # noqa: SIM110 - all() takes twice as long
-        if not _gather(part, texts):
+        if part and not _gather(part, texts):
             return False
     return True
 

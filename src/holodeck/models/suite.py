@@ -75,7 +75,7 @@ class SuiteHeader(Model):
     """For people; nothing else reads it."""
     tags: list[NonBlank] = []
     """Tags that every case has besides its own."""
-    config: SuiteConfig = SuiteConfig()
+    config: SuiteConfig = Field(default_factory=SuiteConfig)
     """How its cases are run."""
     context: dict[NonBlank, Json] = {}
     """What the agent is told in each of its cases; a case's own keys win."""
