@@ -182,10 +182,15 @@ def _quoted_path(text: str) -> Path_:
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
+_OF_A_CRITERION = {"text", "required"}
+
+
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(key, known, n=1)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"
+    if " " in key or set(known) == _OF_A_CRITERION:  # a mapping may stand where a text was meant
+        return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
 
 

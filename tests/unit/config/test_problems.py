@@ -35,6 +35,17 @@ CASE = "test_cases:\n  - input: hi\n    "
             ),
         ),
         (
+            CASE + "criteria:\n    - The agent says: hello",
+            (
+                "agent.yaml:7:7: test_cases[0].criteria[0].The agent says: unknown key;"
+                " if it is a text with a colon in it, write it in quotes: 'The agent says: …'"
+            ),
+        ),
+        (
+            CASE + "criteria: [Polite: yes]",
+            "agent.yaml:6:16: test_cases[0].criteria[0].Polite: unknown key; if it is a text with",
+        ),
+        (
             CASE + "asserts: []",
             "agent.yaml:6:5: test_cases[0].asserts: unknown key; known here: name, input,",
         ),

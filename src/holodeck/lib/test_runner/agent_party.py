@@ -16,6 +16,10 @@ from holodeck.models.test_result import TurnResult
 
 BEGINS = "(The conversation begins. Say the first words.)"
 """What the agent is sent where it speaks first: all agents answer, none begins by itself."""
+NOTHING_NEW = (
+    "the user has said nothing new since it answered; a simulated user who is done at a step 'user'"
+    " says nothing more, so write 'proceed', which ends then, or 'criteria' for a judge"
+)
 
 TakeTurn = Callable[[TurnModel, Ask], Awaitable[TurnRun]]
 """Says a turn in a session; what goes wrong is noted in the turn."""
@@ -61,7 +65,7 @@ class AgentParty:
             self._remember(earlier)
         has_begun = any(one["role"] != "system" for one in earlier)
         if not said and (self.turns or self.history or has_begun):
-            raise Misuse("the agent is asked", "the user has said nothing new since it answered")
+            raise Misuse("the agent is asked", NOTHING_NEW)
         run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
         turn = run.result()
         self.turns.append(turn)

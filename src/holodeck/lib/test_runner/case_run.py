@@ -3,12 +3,13 @@
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
+from typing import TypeVar
 
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
@@ -20,7 +21,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.case_events import CaseEvents
 from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
-from holodeck.lib.test_runner.criteria import UNJUDGED, Conclusion
+from holodeck.lib.test_runner.criteria import UNGRADED, UNJUDGED, Conclusion
 from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
@@ -35,6 +36,8 @@ from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 
 __all__ = ["ANSWERED_NOTHING", "CaseRun"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -212,8 +215,8 @@ class CaseRun:
         if self.errors:
             return
         held, before = [run.result() for run in self.runs], as_turns(self.history)
-        self.turns = await graded_turns(
-            self.case, held, self.checks.of_turns, self.observer, before
+        self.turns = await self._graded(
+            graded_turns(self.case, held, self.checks.of_turns, self.observer, before)
         )
         await self._grade_whole()
         await self._judge(self.turns)
@@ -237,7 +240,15 @@ class CaseRun:
 
     async def _grade_end(self, seen: Answered) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)
-        self.rows = await grade(self.checks.at_end, observation)
+        self.rows = await self._graded(grade(self.checks.at_end, observation))
+
+    async def _graded(self, grading: Awaitable[T]) -> T:
+        """What grading gives; if time runs out meanwhile, the agent is not to blame."""
+        before = self.came_to
+        self.came_to = replace(before, ending=UNGRADED)
+        found = await grading
+        self.came_to = before
+        return found
 
     def _told(self, part: Callable[[TurnRun], list[str]]) -> list[str]:
         """What the turns say, each by its number where there are several."""

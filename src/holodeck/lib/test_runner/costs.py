@@ -84,7 +84,7 @@ def told(usage: TokenUsage | None) -> TokenUsage | None:
 
 
 def calls_of(result: TestResult) -> int:
-    """How often models were asked: agent, judges and simulated users, failed tries included."""
+    """How often models were asked: the agent, failed tries included, judges and simulated users."""
     asked = sum(_calls(part) for part in exchanges(result))
     rows = [row for run in result.single_runs for row in run.rows]
     costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]

@@ -25,6 +25,8 @@ NO_CONCLUSION = (
 
 UNJUDGED = ConversationEnd(code="timeout", reasoning="the judge has not answered", broke=True)
 """How a case ends whose criteria were being judged when its time was over."""
+UNGRADED = ConversationEnd(code="timeout", reasoning="not every metric was done", broke=True)
+"""How a case ends that was being graded when its time was over."""
 
 
 @dataclass(frozen=True)

@@ -170,6 +170,9 @@ class Play:
 LATE_USER = ConversationEnd(
     code="timeout", reasoning="the simulated user has not answered", broke=True
 )
+LATE_STEP = ConversationEnd(
+    code="timeout", reasoning="a check of the script was not done", broke=True
+)
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
@@ -208,8 +211,9 @@ def _cut_off(talk: ScriptRun) -> ConversationEnd | None:
     """How a conversation ends that nobody waits for any more; None if that is the agent's doing."""
     if talk.waits_for is AgentRole.JUDGE:
         return UNJUDGED
-    is_users = talk.waits_for is AgentRole.USER
-    return LATE_USER if is_users else None
+    if talk.waits_for is AgentRole.USER:
+        return LATE_USER
+    return LATE_STEP if talk.waits_for is None else None
 
 
 def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
