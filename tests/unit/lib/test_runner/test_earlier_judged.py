@@ -116,12 +116,12 @@ async def test_a_script_goes_on_from_what_was_said_before(run_one, tmp_path):
     assert [one.input for one in result.turns] == ["And now?"]
 
 
-async def test_a_script_whose_agent_has_nothing_to_answer_after_the_history_breaks(run_one):
+async def test_a_script_whose_agent_has_nothing_to_answer_after_the_history_is_refused(run_one):
     backend = ScriptedBackend()
 
-    result = await run_one(backend, criteria=None, script=["agent", "succeed"])
+    with pytest.raises(ValidationError, match=r"'script\[0\]': 'agent': .* write a 'user' step"):
+        await run_one(backend, criteria=None, script=["agent", "succeed"])
 
-    assert not result.passed
     assert backend.calls == []
 
 
