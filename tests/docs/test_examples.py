@@ -7,6 +7,7 @@ embedded model. A block without a comment shows something that cannot be run her
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from fakes import clean_environment
+from support.cli import readable
+from support.nursery import NURSERY
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,6 +25,10 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<what>file|run): (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+PLAIN = re.compile(r"holodeck (?!.*--watch)(?:[\w ./:,=+%-]|'[^']*'|\"[^\"$`]*\")*(?:\s#.*)?")
+"""A line that calls holodeck and asks nothing of the shell."""
+NEEDS_THE_REST = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
+"""A line that means something only with those around it."""
 NOT_RUN = {"README.md": 2, "docs/architecture.md": 1}
 """Blocks without a comment: installing, and drawings."""
 
@@ -53,20 +60,46 @@ def play(document, folder, *, with_model):
 
 
 def run(block, folder):
-    if block.how == "python":
-        command, expected = [sys.executable, "-c", block.text], 0
-    else:
-        command = ["sh", "-ec", block.text]
-        expected = int(block.how.removeprefix("exit ")) if block.how != "model" else 0
     environment = clean_environment(folder)
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     # the code and the plugin of this checkout, whatever is installed
     environment["PYTHONPATH"] = str(ROOT / "src")
     environment["PYTEST_ADDOPTS"] = "-p no:deepeval -p no:holodeck -p holodeck.pytest_plugin"
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    expected = int(block.how.removeprefix("exit ")) if block.how.startswith("exit") else 0
+    for command in commands_of(block):
+        code, said = done(command, folder, environment)
+        if code:
+            break
+    assert code == expected, f"{command}\n{said}"
+
+
+def commands_of(block):
+    """What is run one after the other: lines that a shell need not see together, else all as one.
+
+    A list is the arguments of one holodeck, for which no new Python has to start.
+    """
+    if block.how == "python":
+        return [("python", block.text)]
+    if NEEDS_THE_REST.search(block.text):
+        return [("sh", block.text)]
+    lines = [line for line in block.text.splitlines() if line.partition("#")[0].strip()]
+    return [
+        shlex.split(line, comments=True)[1:] if PLAIN.fullmatch(line) else ("sh", line)
+        for line in lines
+    ]
+
+
+def done(command, folder, environment):
+    """The exit code of a command and all that it wrote."""
+    if isinstance(command, list):
+        code, *streams = NURSERY.run(command, cwd=folder, env=environment, stdin=None, timeout=120)
+        return code, "\n".join(map(readable, streams))
+    how, text = command
+    argv = [sys.executable, "-c", text] if how == "python" else ["sh", "-ec", text]
+    ran = subprocess.run(
+        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == expected, f"{block.text}\n{done.stdout}\n{done.stderr}"
+    return ran.returncode, f"{ran.stdout}\n{ran.stderr}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
