@@ -43,7 +43,7 @@ def gather(source: Source, files: Files, also: Sequence[str] = ()) -> Gathered:
     `also` are files of suites that it need not name itself, as seen from its folder.
     """
     data = source.data(files.change)
-    elsewhere = {key: data.pop(key, None) for key in _ELSEWHERE}
+    elsewhere = {key: _named(key, data.pop(key), source) for key in _ELSEWHERE if key in data}
     named, suites = elsewhere.get("test_cases_file"), elsewhere.get("suites")
     own = data.get("test_cases")
     found = Gathered(data)
@@ -64,6 +64,14 @@ def gather(source: Source, files: Files, also: Sequence[str] = ()) -> Gathered:
     if own is not None or found.cases:
         data["test_cases"] = found.cases
     return found
+
+
+def _named(key: str, value: Any, source: Source) -> Any:
+    """The value of a key that names cases; without one, tests would be left out unnoticed."""
+    if value is None:
+        message = f"{key}: found nothing; write where the cases are, or remove the key"
+        raise ConfigError(source.place((key,)), message)
+    return value
 
 
 def _suites(written: Any, source: Source, files: Files, also: Sequence[str]) -> Iterator[Suite]:

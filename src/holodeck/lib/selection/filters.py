@@ -39,8 +39,8 @@ def filters_of(
 ) -> list[Filter]:
     """The filters that the request has."""
     made = (
-        _by_id(request.ids, cases),
-        _by_suite(request.suites, cases),
+        _by_name("--id", "the id", request.ids, [one.id for one in cases]),
+        _by_name("--suite", "the suite", request.suites, [one.suite for one in cases]),
         _by_tag(request.tags, cases),
         _without_tag(request.excluded_tags, cases),
         _by_keyword(request, cases),
@@ -50,20 +50,14 @@ def filters_of(
     return [one for one in made if one is not None]
 
 
-def _by_id(wanted: Collection[str], cases: Sequence[TestCaseModel]) -> Filter | None:
+def _by_name(
+    flag: str, kind: str, wanted: Collection[str], names: Sequence[str | None]
+) -> Filter | None:
+    """The cases of those names, each of which must be somebody's."""
     if not wanted:
         return None
-    known = [one.id for one in cases if one.id]
-    unknown = _unknown("--id", "the id", wanted, known)
-    return Filter("--id", [one.id in wanted for one in cases], unknown, is_strict=True)
-
-
-def _by_suite(wanted: Collection[str], cases: Sequence[TestCaseModel]) -> Filter | None:
-    if not wanted:
-        return None
-    known = [one.suite for one in cases if one.suite]
-    unknown = _unknown("--suite", "the suite", wanted, known)
-    return Filter("--suite", [one.suite in wanted for one in cases], unknown, is_strict=True)
+    unknown = _unknown(flag, kind, wanted, filter(None, names))
+    return Filter(flag, [one in wanted for one in names], unknown, is_strict=True)
 
 
 def _by_tag(wanted: Collection[str], cases: Sequence[TestCaseModel]) -> Filter | None:

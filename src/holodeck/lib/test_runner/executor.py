@@ -94,6 +94,11 @@ class TestExecutor:
 
     __test__ = False
 
+    selection: Selection | None = None
+    on_result: Callable[[int, TestResult], None] | None = None
+    on_conversation: OnConversation | None = None
+    on_event: Listener | None = None
+
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
         agent_config_path: str,
@@ -139,10 +144,6 @@ class TestExecutor:
         self.events = RunEvents(self.agent_config, self.config, self.config_loader)
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
-        self.selection: Selection | None = None
-        self.on_result: Callable[[int, TestResult], None] | None = None
-        self.on_conversation: OnConversation | None = None
-        self.on_event: Listener | None = None
         self._standing = Standing(self.cases, self._tell_of_result)
         self._started = time.perf_counter()
 

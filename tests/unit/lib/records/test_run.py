@@ -105,9 +105,8 @@ def test_flipping_any_byte_never_crashes(write):
     whole = bytearray(b"".join(LINES))
     for at in range(0, len(whole), 7):
         flipped = bytes(whole[:at]) + bytes([whole[at] ^ 0x15]) + bytes(whole[at + 1 :])
-        lost = (
-            2 if whole[at : at + 1] == b"\n" else 1
-        )  # without its end, a line takes the next along
+        # without its end, a line takes the next along
+        lost = 2 if whole[at : at + 1] == b"\n" else 1
         assert len(read_run(write(flipped)).finished) >= 3 - lost
 
 

@@ -1,7 +1,6 @@
 """Cases of several turns: one session, verdicts per turn and over the whole."""
 
 import asyncio
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -12,16 +11,14 @@ from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig
-from holodeck.models.record import CaseFinished
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
+from support.played import recorded, report_of
 
 
 def contains(text, **options):
@@ -37,16 +34,6 @@ def an_agent(*cases, **fields):
     raw["instructions"] = {"inline": "x"}
     raw |= {"model": {"provider": "openai", "name": "none", "api_key": "k"}}
     return Agent.model_validate(raw | fields)
-
-
-async def report_of(tmp_path, agent, backend, **limits):
-    executor = TestExecutor(
-        str(tmp_path / "agent.yaml"),
-        agent_config=agent,
-        resolved_execution_config=ExecutionConfig(parallel_test_cases=1, file_timeout=10, **limits),
-        backend=backend,
-    )
-    return await executor.execute_tests()
 
 
 async def run_one(tmp_path, backend, case, **limits):
@@ -209,14 +196,6 @@ async def test_a_metric_of_a_turn_sees_the_conversation_until_then(tmp_path):
 
     assert [row.score for row in report.results[0].rows] == [1, 1]
     assert report.summary.metrics_evaluated == {"first": 1, "whole": 1}
-
-
-def recorded(*results):
-    finished = {
-        index: CaseFinished(index=index, hash="x", result=result)
-        for index, result in enumerate(results)
-    }
-    return Run(path=Path("run.jsonl"), started=None, finished=finished, ended=None)
 
 
 async def test_a_recorded_conversation_is_graded_again_turn_by_turn(tmp_path):
