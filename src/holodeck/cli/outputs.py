@@ -1,16 +1,39 @@
 """The files that reports go to, whichever command makes the report."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from holodeck.cli.invocation import Invocation
     from holodeck.models.test_result import TestReport
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def output_options(command: F) -> F:
+    """`--output` and `--format`, as the commands take them that show their results as they come."""
+    named = "Format of an --output whose name does not tell it: markdown or json."
+    command = click.option("--format", "report_format", metavar="FORMAT", help=named)(command)
+    told = "Write the report to FILE; .md and .json tell the format. May be given several times."
+    return output_option(told)(command)
+
+
+def output_option(told: str) -> Callable[[F], F]:
+    """`--output FILE`, as often as wanted, with the words of its help."""
+    return click.option(
+        "--output",
+        "-o",
+        "outputs",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=told,
+    )
 
 
 @dataclass(frozen=True)

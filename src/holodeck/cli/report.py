@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.outputs import output_option, targets_for, write_all
 from holodeck.cli.recorded import agent_option, read_with_warnings, shelf_of
 
 
@@ -17,15 +18,7 @@ from holodeck.cli.recorded import agent_option, read_with_warnings, shelf_of
     metavar="FORMAT",
     help="markdown (the default on stdout) or json.",
 )
-@click.option(
-    "--output",
-    "-o",
-    "outputs",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report to FILE, not to stdout. May be given several times.",
-)
+@output_option("Write the report to FILE, not to stdout. May be given several times.")
 @agent_option
 @click.pass_context
 def report(
@@ -39,7 +32,6 @@ def report(
 
     Nothing is run. Of a run that was killed, what had finished is reported.
     """
-    from holodeck.cli.outputs import targets_for, write_all
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.recorded import report_of
     from holodeck.lib.test_runner.reports import FORMATS

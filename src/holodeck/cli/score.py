@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.invocation import Invocation
+from holodeck.cli.outputs import output_options, targets_for, write_all
 from holodeck.cli.outside import outside_option
 from holodeck.cli.recorded import read_with_warnings, shelf_of
 
@@ -21,21 +22,7 @@ _MOST_NAMES = 10
 @click.command()
 @click.argument("run", default="last")
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
-@click.option(
-    "--output",
-    "-o",
-    "outputs",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report to FILE; .md and .json tell the format. May be given several times.",
-)
-@click.option(
-    "--format",
-    "report_format",
-    metavar="FORMAT",
-    help="Format of an --output whose name does not tell it: markdown or json.",
-)
+@output_options
 @outside_option
 @click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
 @click.pass_context
@@ -53,7 +40,6 @@ def score(
     the record stays as it is. Exit codes are those of `holodeck test`; 5 also tells that cases have
     no recorded answer.
     """
-    from holodeck.cli.outputs import targets_for, write_all
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.rescore import rescore
     from holodeck.lib.test_runner.summary import exit_code

@@ -8,6 +8,7 @@ import click
 from holodeck.cli.debugging import debug_option
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import look_of, looking_options
+from holodeck.cli.outputs import output_options, targets_for
 from holodeck.cli.outside import outside_option
 from holodeck.cli.selecting import request_of, selection_options
 from holodeck.cli.skipping import skip_invalid_option, with_left_out
@@ -24,21 +25,7 @@ from holodeck.config.flags import cli_config, cli_options
     metavar="FILE",
     help="The agent.yaml that suite files are for; else the nearest beside or above each.",
 )
-@click.option(
-    "--output",
-    "-o",
-    "outputs",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write the report to FILE; .md and .json tell the format. May be given several times.",
-)
-@click.option(
-    "--format",
-    "report_format",
-    metavar="FORMAT",
-    help="Format of an --output whose name does not tell it: markdown or json.",
-)
+@output_options
 @selection_options
 @looking_options
 @click.option(
@@ -92,7 +79,6 @@ def test(
         raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
     watch_if_asked(context)
     from holodeck.cli.asked import Asked
-    from holodeck.cli.outputs import targets_for
     from holodeck.cli.paths import found_in
     from holodeck.cli.several import answer_all
 
