@@ -13,6 +13,9 @@ JUDGE, USER = "# Criteria", "what the user writes next"
 """What the prompts of the judge and of the simulated user hold."""
 
 
+LIMITS = {"parallel_test_cases": 1, "file_timeout": 10}
+
+
 def says(message, done=False):
     return json.dumps({"message": message, "done": done})
 
@@ -34,7 +37,7 @@ async def report_of(tmp_path, agent, backend, **limits):
     executor = TestExecutor(
         str(tmp_path / "agent.yaml"),
         agent_config=agent,
-        resolved_execution_config=ExecutionConfig(parallel_test_cases=1, file_timeout=10, **limits),
+        resolved_execution_config=ExecutionConfig(**LIMITS | limits),
         backend=backend,
     )
     return await executor.execute_tests()

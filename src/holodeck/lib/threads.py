@@ -3,11 +3,12 @@
 import asyncio
 import atexit
 import contextvars
+import inspect
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -38,6 +39,27 @@ async def in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return (await outcome)()
+
+
+async def outcome(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+    """What `call`, which calls a function of the user's, gives in the end.
+
+    What is not async runs in a thread of its own, so that it holds up no other and time limits end
+    it; what it returns may still be awaitable.
+    """
+    if is_async(function):
+        return await call()
+    value = await in_thread(call, "holodeck-user-code")
+    return await value if inspect.isawaitable(value) else value
+
+
+def is_async(call: Callable[..., Any]) -> bool:
+    """Whether a function, or an object that can be called, is written with `async def`."""
+    if inspect.isclass(call):
+        return False
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
+    )
 
 
 def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:

@@ -11,8 +11,9 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.calls import limited
-from holodeck.lib.backends.user_agents import SHAPES, Entry, entry_of, outcome
+from holodeck.lib.backends.user_agents import SHAPES, Entry, entry_of
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
+from holodeck.lib.threads import outcome
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
 
 logger = logging.getLogger(__name__)

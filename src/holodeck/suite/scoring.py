@@ -8,7 +8,7 @@ from functools import partial
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.backends.calls import in_words
-from holodeck.lib.backends.user_agents import outcome
+from holodeck.lib.threads import outcome
 from holodeck.models.test_result import Outcome
 from holodeck.suite.plan import Planned
 from holodeck.suite.results import AgentResult, ScoreResult

@@ -17,9 +17,10 @@ from holodeck.lib.backends.base import (
 from holodeck.lib.backends.calls import in_words, limited
 from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
 from holodeck.lib.backends.memory import NO_MEMORY, Method, open_session, why_forgetful
-from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, outcome, release
+from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, release
 from holodeck.lib.chat.limits import limits_of
 from holodeck.lib.registry import load_attribute
+from holodeck.lib.threads import outcome
 from holodeck.models.config import ExecutionConfig
 
 WHERE = "backend"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import outcome
 
 logger = logging.getLogger(__name__)
 
@@ -54,14 +54,6 @@ class Entry:
         elif self.context == "by name":
             call = partial(call, context=list(context))
         return as_result(await outcome(call, self.function))
-
-
-async def outcome(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
-    """What `call`, which calls `function`, gives in the end."""
-    if inspect.iscoroutinefunction(function):
-        return await call()
-    value = await in_thread(call, name="holodeck-agent")
-    return await value if inspect.isawaitable(value) else value
 
 
 def entry_of(agent: Any, where: str) -> Entry:

@@ -128,6 +128,7 @@ class Outbox:
 
     def close(self) -> None:
         """Let no more events follow, and wait for nobody."""
+        self._relays = ()
         for mailer in self._mailers:
             mailer.events.put(None)
             see_off(mailer.thread)

@@ -159,6 +159,11 @@ class ScriptRun(Conversation):
         party = self._caller.waits_for
         return None if party is None else party.role
 
+    @property
+    def step_name(self) -> str:
+        """The step under way, such as `step 2 (agent)`; empty before the first."""
+        return self._step_name
+
     def was_run(self, result: ScenarioResult) -> None:
         """Told of the result of each run, also of one that broke; for those who derive."""
 

@@ -1,8 +1,8 @@
 """A metric that the user wrote: any callable, named `module:callable`."""
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Unpack
@@ -11,7 +11,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Grade, Observation
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator
 from holodeck.lib.registry import load_callable
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import outcome
 
 _KEYS = ("score", "passed", "reason")
 _WANTED = (
@@ -57,21 +57,10 @@ class CustomEvaluator(ScoredEvaluator):
         return row
 
     async def _answer(self, observation: Observation) -> Any:
-        call = self._call
-        if _is_async(call):
-            value = call(observation)
-        else:
-            value = await in_thread(lambda: call(observation))
         try:
-            return await value if inspect.isawaitable(value) else value
+            return await outcome(partial(self._call, observation), self._call)
         except SystemExit as error:
             raise EvaluationError(f"{self.name} called sys.exit({error.code!r})") from error
-
-
-def _is_async(call: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
-    )
 
 
 def _as_grade(value: Any, name: str) -> Grade:

@@ -170,9 +170,6 @@ class Play:
 LATE_USER = ConversationEnd(
     code="timeout", reasoning="the simulated user has not answered", broke=True
 )
-LATE_STEP = ConversationEnd(
-    code="timeout", reasoning="a check of the script was not done", broke=True
-)
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
@@ -213,7 +210,10 @@ def _cut_off(talk: ScriptRun) -> ConversationEnd | None:
         return UNJUDGED
     if talk.waits_for is AgentRole.USER:
         return LATE_USER
-    return LATE_STEP if talk.waits_for is None else None
+    if talk.waits_for is not None:
+        return None
+    late = f"{talk.step_name} of the script was not done"
+    return ConversationEnd(code="timeout", reasoning=late, broke=True)
 
 
 def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:

@@ -1,8 +1,8 @@
 """From the steps of a script as they are written to steps that the engine plays."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from holodeck.lib.conversation import script
@@ -14,6 +14,7 @@ from holodeck.lib.test_runner.conversations import checked_turn
 from holodeck.lib.test_runner.earlier import as_turns
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.threads import outcome
 from holodeck.models.expectations import Expectations
 from holodeck.models.script import Proceed, ScriptMessage, StepModel, kind_of, value_of
 from holodeck.models.test_case import TestCaseModel, asked_of
@@ -132,9 +133,10 @@ async def _ended(kind: str, reason: str) -> ScenarioResult:
 async def _called(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
     """What a function of the user's says: nothing, or the result that ends the script."""
     with unused_steps() as dropped:
-        said = function(state)
-        if inspect.isawaitable(said):
-            said = await said
+        try:
+            said = await outcome(partial(function, state), function)
+        except SystemExit as error:
+            raise RuntimeError(f"{name} called sys.exit({error.code!r})") from error
     if any(one is not said for one in dropped):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
     if said is None or said is True or isinstance(said, Step | ScenarioResult):

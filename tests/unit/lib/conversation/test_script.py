@@ -318,3 +318,14 @@ PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}
 def test_who_is_no_party_is_refused(party):
     with pytest.raises(ValueError, match=r"agents\[0\]"):
         ScenarioExecutor("case", "", [party])
+
+
+@pytest.mark.parametrize("play_it", [scenario.run, scenario.arun])
+async def test_a_step_that_is_not_async_is_called_on_the_loop_of_its_run(play_it):
+    loops = []
+    script = [scenario.user("a"), lambda _: loops.append(asyncio.get_running_loop())]
+
+    result = await play_it("n", "d", [an_agent(), a_user()], script=[*script, scenario.succeed()])
+
+    assert result.success
+    assert (loops[0] is asyncio.get_running_loop()) is (play_it is scenario.arun)

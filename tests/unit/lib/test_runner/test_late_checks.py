@@ -8,10 +8,15 @@ from support.played import USER, an_agent, report_of, says
 
 HANGS = """\
 import asyncio
+import threading
 
 
 async def forever(*_):
     await asyncio.Event().wait()
+
+
+def blocks(state):
+    threading.Event().wait()
 
 
 async def answers(response):
@@ -40,10 +45,14 @@ def run_late(tmp_path, fake_openai):
         ({"turns": [{"input": "hi"}], "evaluations": METRIC}, "not every metric was done"),
         (
             {"script": [{"user": "hi"}, "agent", {"call": "late:forever"}, "succeed"]},
-            "a check of the script was not done",
+            "step 3 (call) of the script was not done",
+        ),
+        (
+            {"script": [{"user": "hi"}, "agent", {"call": "late:blocks"}, "succeed"]},
+            "step 3 (call) of the script was not done",
         ),
     ],
-    ids=["input", "turn", "conversation", "script"],
+    ids=["input", "turn", "conversation", "script", "blocking script"],
 )
 async def test_a_check_that_never_ends_is_not_the_agents_error(run_late, case, what):
     result = await run_late(**case)

@@ -192,6 +192,10 @@ async def test_a_check_that_cannot_be_computed_leaves_the_case_undecided(run, tm
 
 
 STEPS = """\
+import sys
+
+from holodeck import scenario
+
 async def has_two(state):
     assert len(state.messages) == 2, f"{len(state.messages)} messages"
 
@@ -206,6 +210,21 @@ def breaks(state):
 
 def answers(state):
     return "fine"
+
+def drops(state):
+    scenario.fail("no")
+
+def returns_a_step(state):
+    return scenario.fail("it paid")
+
+def adds(state):
+    state.add_message({"role": "user", "content": "b"})
+
+def exits(state):
+    sys.exit(3)
+
+async def exits_later(state):
+    sys.exit(3)
 """
 
 
@@ -217,6 +236,11 @@ def answers(state):
         ("says_no", Outcome.FAILED, "script_code:says_no said no"),
         ("breaks", Outcome.METRIC_ERROR, "ValueError: oh"),
         ("answers", Outcome.METRIC_ERROR, "returned a str; return nothing, and assert"),
+        ("drops", Outcome.METRIC_ERROR, "made a step such as fail() and dropped it; return it"),
+        ("returns_a_step", Outcome.FAILED, "it paid"),
+        ("adds", Outcome.PASSED, None),
+        ("exits", Outcome.METRIC_ERROR, "SystemExit: 3"),
+        ("exits_later", Outcome.METRIC_ERROR, "script_code:exits_later called sys.exit(3)"),
     ],
 )
 async def test_a_function_of_the_users_may_look_at_the_conversation(
@@ -228,6 +252,23 @@ async def test_a_function_of_the_users_may_look_at_the_conversation(
 
     assert result.outcome is outcome
     assert reason is None or reason in result.reasons()[0]
+
+
+CONTEXT = """\
+from holodeck.lib.conversation.script_run import running
+
+
+def knows_its_run(state):
+    assert running.get().name == "scripted"
+"""
+
+
+async def test_a_function_that_is_not_async_finds_the_context_of_its_case(run, tmp_path):
+    (tmp_path / "in_context.py").write_text(CONTEXT)
+
+    result = await run({"user": "a"}, "agent", {"call": "in_context:knows_its_run"}, "succeed")
+
+    assert result.outcome is Outcome.PASSED
 
 
 async def test_a_simulated_user_takes_the_steps_that_have_no_text(run, fake_openai):
@@ -354,3 +395,25 @@ def test_a_script_that_decides_nothing_is_warned_of(fake_openai):
     agent = an_agent(fake_openai, {"script": [{"user": "a"}, "agent"]}, evaluations=None)
 
     assert "checks nothing" in dict(told(agent))["test_cases[0]"]
+
+
+MEETING = """\
+import threading
+
+both = threading.Barrier(2, timeout=10)
+
+
+def meets_the_other(state):
+    both.wait()
+"""
+
+
+async def test_functions_of_two_cases_wait_beside_each_other(tmp_path, fake_openai):
+    (tmp_path / "meeting.py").write_text(MEETING)
+    steps = [{"user": "a"}, "agent", {"call": "meeting:meets_the_other"}, "succeed"]
+    cases = [{"name": name, "script": steps} for name in "ab"]
+    agent = an_agent(fake_openai, *cases).placed_in(tmp_path)
+
+    report = await report_of(tmp_path, agent, ScriptedBackend(), parallel_test_cases=2)
+
+    assert [one.outcome for one in report.results] == [Outcome.PASSED, Outcome.PASSED]

@@ -291,7 +291,7 @@ def test_a_function_that_hangs_does_not_keep_the_loop_from_closing(load):
     asyncio.run(run_tool(tool, {}))
 
     assert time.monotonic() - started < 5
-    assert all(t.daemon for t in threading.enumerate() if t.name == "holodeck-tool")
+    assert all(t.daemon for t in threading.enumerate() if t.name == "holodeck-user-code")
 
 
 @pytest.mark.parametrize(
