@@ -30,7 +30,7 @@ async def _no_task_left():
     yield
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:  # the loop closes abandoned async generators in tasks of its own; they end at once
-        _, left = await asyncio.wait(left, timeout=0.2)
+        _, left = await asyncio.wait(left, timeout=10)
     assert not left, f"tasks outlived the test: {left}"
 
 
@@ -41,7 +41,7 @@ def _nothing_outlives_the_test(request):
     yield
     started = [t for t in threading.enumerate() if t not in before and not t.daemon]
     for thread in started:
-        thread.join(timeout=2)
+        thread.join(timeout=10)
     left = [t.name for t in started if t.is_alive()]
     assert not left, f"threads outlived the test: {left}"
 

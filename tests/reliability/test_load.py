@@ -1,8 +1,8 @@
 """Many cases at once: none sees another, none is asked twice, no provider is overrun."""
 
+import asyncio
 import random
 import re
-import time
 from collections import Counter
 
 import pytest
@@ -11,7 +11,6 @@ from fakes import FakeOpenAI, Reply
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
 from support.fleet import without_times
-from support.pace import overload
 
 SIZE = 200
 TOOL = """
@@ -45,12 +44,14 @@ class Model:
 
 
 async def results_of(folder, way, parallel, slowest_s):
-    """The results of all cases without their times, and every request."""
+    """The report, and every request; nothing is answered before so many cases have asked."""
     with FakeOpenAI(Model(slowest_s)) as server:
         agent = agent_for(server, folder, SIZE, **WAYS[way], **TOOLS)
         config = settings(ExecutionConfig(), parallel_test_cases=parallel)
-        report = await run_cases(agent, folder, config)
-        return report, server.requests, server.peak_in_flight
+        run = asyncio.create_task(run_cases(agent, folder, config))
+        with server.held():
+            await server.saw(parallel)
+        return await run, server.requests
 
 
 def plain(report):
@@ -67,14 +68,13 @@ def plain(report):
 async def test_two_hundred_cases_at_once_are_the_same_as_one_by_one(way, tmp_path, record_property):
     (tmp_path / "tools.py").write_text(TOOL)
 
-    together, requests, peak = await results_of(tmp_path, way, 100, 0.05)
-    one_by_one, _, _ = await results_of(tmp_path, way, 1, 0)
+    together, requests = await results_of(tmp_path, way, 100, 0.05)
+    one_by_one, _ = await results_of(tmp_path, way, 1, 0)
 
     bleed = [one for one in requests if len(set(CASE.findall(one.raw.decode()))) != 1]
     record_property("counted", f"bleed: {len(bleed)} of {len(requests)} requests ({way})")
     assert bleed == []
     assert together.summary.passed == SIZE
-    assert peak > 30
     assert plain(together) == plain(one_by_one)
     asked = Counter(one.prompt for one in requests)
     assert asked == {f"case-{n:04} please": 1 + n % 2 for n in range(SIZE)}
@@ -110,13 +110,10 @@ async def test_a_provider_that_takes_ten_at_once_is_not_overrun(way, tmp_path, r
     with FakeOpenAI(answer) as server:
         agent = agent_for(server, tmp_path, 100, **WAYS[way])
         config = settings(ExecutionConfig(), parallel_test_cases=100)
-        started = time.monotonic()
         report = await run_cases(agent, tmp_path, config)
-        took = time.monotonic() - started
         asked = len(server.requests) / 100
 
     line = f"ten at once: {report.summary.passed}/100 with {asked:.2f} requests a case ({way})"
     record_property("counted", line)
     assert report.summary.passed == 100
     assert asked <= 1.6
-    assert took <= 5 * overload()

@@ -9,10 +9,11 @@ import pytest
 
 from support.checks import assert_plain
 from support.fleet import PARALLEL, Fleet, announced
-from support.pace import overload
 
 KILLS = 20
 SIZE = 150
+LAST = f"case-{SIZE - 1:05}"
+"""Hangs, so that the run does not end before it is killed."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def test_killing_a_run_loses_nothing_announced_and_resuming_asks_only_for_the_re
 
 def killed_after(fleet, lines):
     """Kill a run as soon as it has announced so many cases; all that it announced."""
-    with fleet.start() as run:
+    with fleet.start(env={"BOT_HANGS": LAST}) as run:
         output = b""
         while output.count(b"[Test ") < lines:
             read = run.process.stdout.readline()
@@ -63,10 +64,10 @@ def killed_after(fleet, lines):
 
 
 SLOW = {
-    "loading": "import time; print('here', flush=True); time.sleep(30)\ndef answer(text): ...",
+    "loading": "import time; print('here', flush=True); time.sleep(600)\ndef answer(text): ...",
     "running": (
         "import asyncio\nasync def answer(text):\n    print('here', flush=True)\n"
-        "    await asyncio.sleep(0 if text.startswith('case-00000') else 30)\n"
+        "    await asyncio.sleep(0 if text.startswith('case-00000') else 600)\n"
         "    return 'OK: case-'"
     ),
     "judging": "def answer(text): return 'OK: case-'",
@@ -76,7 +77,7 @@ import asyncio
 
 async def grade(observation):
     print("here", flush=True)
-    await asyncio.sleep(0 if observation.case_name == "case-00000" else 30)
+    await asyncio.sleep(0 if observation.case_name == "case-00000" else 600)
     return 1.0
 """
 
@@ -95,9 +96,7 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     with fleet.start("-j", "100", "-o", "r.json", env={"TMPDIR": str(tmp_path / "tmp")}) as run:
         wait_for(run.process.stdout, 101 if done else 1)
         os.killpg(run.process.pid, sent)
-        sent_at = time.monotonic()
-        ran = run.finish(timeout=20)
-        took = time.monotonic() - sent_at
+        ran = run.finish()  # long before what hangs would have ended
         with pytest.raises(ProcessLookupError):  # nobody of the group is left
             os.killpg(run.process.pid, 0)
 
@@ -105,7 +104,6 @@ def test_a_signal_at_any_moment_ends_the_run_at_once_with_all_that_had_finished(
     assert_plain(ran)
     assert list((tmp_path / "tmp").iterdir()) == []
     assert ran.code == code
-    assert took < 1.5 * overload()  # promised is 1.0 on a quiet machine
     assert fleet.report()["interrupted"] is True
     assert len(fleet.report()["results"]) == len(record.finished) == (1 if done else 0)
     assert (record.state, record.ended.exit_code) == ("interrupted", code)
@@ -144,7 +142,7 @@ async def answer(text):
         while run.process.stdout.readline() != b"not now\n":
             pass
         run.interrupt()
-        ran = run.finish(timeout=10)
+        ran = run.finish()
 
     [record] = fleet.records()
     assert ran.code == 130
@@ -165,7 +163,7 @@ def test_two_runs_at_once_do_not_mix(tmp_path):
 
 def test_a_run_that_goes_on_can_be_neither_resumed_nor_pruned(tmp_path):
     fleet = Fleet.made(tmp_path / "agent", 3)
-    with fleet.start(env={"BOT_SECONDS": "30"}) as run:
+    with fleet.start(env={"BOT_HANGS": "case-"}) as run:
         while fleet.calls().total() < 3:
             time.sleep(0.02)
         resumed = fleet.run("--resume")

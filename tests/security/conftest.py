@@ -32,6 +32,7 @@ def tally(record_property):
 
 HELD = {
     "test_answers.py": "hostile answers survived",
+    "test_patterns.py": "patterns and long texts that end",
     "test_paths.py": "paths kept inside or let out as asked",
 }
 """What the tests of a file have in common that has no count of its own."""

@@ -1,8 +1,7 @@
 """A regular expression that explodes costs its time limit, wherever it stands."""
 
 import json
-import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import yaml
@@ -19,6 +18,7 @@ from holodeck.lib.text import one_line, printable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 from support.checks import assert_plain
+from support.pace import bounded_work
 
 EXPLODING = ["(a+)+$", "(a|aa)+$", "(.*a){20}x", "(?:a?){60}a{60}b"]
 ANSWERS = ["a" * 35 + "!", "a" * 5000 + "!", "a" * 1_000_000 + "!"]
@@ -37,50 +37,38 @@ def test_a_metric_takes_its_time_limit_and_the_others_run_on(bot_dir, write_bot)
         ],
     )  # fmt: skip
 
-    ran = bot_dir.run("test", timeout=30)
+    ran = bot_dir.run("test")
 
     assert_plain(ran)
     assert ran.code in {1, 4}
     assert "PASS fine" in ran.stdout
 
 
-@pytest.fixture
-def in_time(tally):
-    """Counts the work of the processor in the block as a hang if it takes longer than a second.
-
-    A matcher's own limit is one second; the rest is for what surrounds it.
-    """
-
-    @contextmanager
-    def block(what, seconds=1.3):
-        started = time.process_time()
+@pytest.fixture(autouse=True)
+def _in_time():
+    """What these patterns and texts would take without their limits is hours."""
+    with bounded_work():
         yield
-        took = time.process_time() - started
-        tally("patterns that hang", [f"{what}: {took:.1f} s"] if took > seconds else [], 1)
-
-    return block
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
 @pytest.mark.parametrize("text", [ANSWERS[0], ANSWERS[2]], ids=len)
-def test_a_tool_matcher_ends_in_time(pattern, text, in_time):
+def test_a_tool_matcher_ends_in_time(pattern, text):
     wanted = {"name": "t", "args": {"q": {"regex": pattern}}}
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
 
-    with in_time(pattern):
-        try:
-            [check] = check_tools(checked, [ToolInvocation(name="t", args={"q": text})])
-        except EvaluationError as error:
-            assert "takes longer than" in str(error)  # noqa: PT017
-        else:
-            assert not check.passed
+    try:
+        [check] = check_tools(checked, [ToolInvocation(name="t", args={"q": text})])
+    except EvaluationError as error:
+        assert "takes longer than" in str(error)  # noqa: PT017
+    else:
+        assert not check.passed
 
 
 @pytest.mark.parametrize("pattern", EXPLODING)
 @pytest.mark.parametrize("text", ANSWERS[:2], ids=len)
-def test_a_redaction_pattern_that_explodes_hides_everything(pattern, text, in_time):
-    with in_time(pattern):
-        shown = Content([pattern]).masked(text)
+def test_a_redaction_pattern_that_explodes_hides_everything(pattern, text):
+    shown = Content([pattern]).masked(text)
 
     assert shown in {text, TOO_SLOW}
 
@@ -94,7 +82,7 @@ LONG_PATTERNS = {
 
 
 @pytest.mark.parametrize("what", LONG_PATTERNS)
-def test_a_pattern_of_100_kb_is_refused_at_once(tmp_path, cli, tally, what):
+def test_a_pattern_of_100_kb_is_refused_at_once(tmp_path, cli, what):
     check = {"metric": "regex", "pattern": LONG_PATTERNS[what]}
     (tmp_path / "agent.yaml").write_text(
         yaml.safe_dump(
@@ -109,16 +97,15 @@ def test_a_pattern_of_100_kb_is_refused_at_once(tmp_path, cli, tally, what):
     ran = cli.run("validate", cwd=tmp_path)
 
     assert (ran.code, "1,000 are allowed" in ran.stdout) == (2, True)
-    tally("patterns that hang", [what] if ran.seconds > 1 else [], 1)
 
 
 @pytest.mark.parametrize(
     "part", ["ss", "aab", "a", "k\u212a", "\ufb01", "(ab)?", "(?:a|b)", "\\p{L}"]
 )
-def test_the_longest_pattern_there_may_be_is_ready_in_time(part, in_time):
+def test_the_longest_pattern_there_may_be_is_ready_in_time(part):
     pattern = part * (MAX_LENGTH // len(part))
     for text in (ANSWERS[2], part * 100_000):
-        with in_time(part, seconds=2), suppress(TimeoutError):
+        with suppress(TimeoutError):
             find(compiled(pattern, ignore_case=True), text, 0.2)
 
 
@@ -132,11 +119,11 @@ def test_the_longest_pattern_there_may_be_is_ready_in_time(part, in_time):
     ],
     ids=" ".join,
 )
-async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(schema, in_time):
+async def test_a_schema_ends_in_time_whatever_an_answer_calls_its_keys(schema):
     text = ANSWERS[1]
     answer = json.dumps(text if "pattern" in schema else {text: 1})
 
-    with in_time("a schema"), pytest.raises(EvaluationError, match="took longer than 1 s"):
+    with pytest.raises(EvaluationError, match="took longer than 1 s"):
         await JsonSchemaEvaluator(schema=schema).evaluate(response=answer)
 
 
@@ -191,18 +178,10 @@ SLOW_FOR_CARELESS_PATTERNS = [
 
 @pytest.mark.parametrize("text", SLOW_FOR_CARELESS_PATTERNS, ids=lambda text: repr(text[:12]))
 def test_our_own_patterns_take_a_long_text_without_pausing(text):
-    redactor = Redactor(["the-key-of-the-agent"])
-    for treat in (redactor.redact, printable, lambda text: one_line(text, 200)):
-        started = time.process_time()
-
-        treat(text)
-
-        assert time.process_time() - started < 1.5
+    Redactor(["the-key-of-the-agent"]).redact(text)
+    printable(text)
+    one_line(text, 200)
 
 
-def test_decoding_a_long_line_takes_no_time():
-    started = time.process_time()
-
-    decode(b"a" * 10_000_000, "x")
-
-    assert time.process_time() - started < 1
+def test_decoding_a_long_line_is_no_more_work_than_reading_it():
+    assert len(decode(b"a" * 10_000_000, "x")) == 10_000_000

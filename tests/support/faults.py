@@ -16,7 +16,6 @@ from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestReport
-from support.pace import overload
 from support.server import FakeOpenAI
 from support.wire_types import Reply, Request
 
@@ -69,7 +68,8 @@ def _error(status: int, code: str | None = None, **headers: str) -> Reply:
 
 
 NAMELESS = {"id": "1", "type": "function", "function": {"name": None, "arguments": "{}"}}
-SHORT = ExecutionConfig(attempt_timeout=0.4 * overload())
+SHORT = ExecutionConfig(attempt_timeout=2)
+"""Many times what an attempt takes that is answered."""
 HTML = {"content-type": "text/html"}
 
 TRANSIENT = [
@@ -222,7 +222,7 @@ def agent_for(server: FakeOpenAI, folder: Path, cases: int, **fields: Any) -> Ag
 
 def settings(limits: ExecutionConfig, **more: Any) -> ExecutionConfig:
     """The default settings, but for short waits and what is given."""
-    given = {"retry_delay": 0.01, "parallel_test_cases": 10, "llm_timeout": 20}
+    given = {"retry_delay": 0.01, "parallel_test_cases": 10, "llm_timeout": 120}
     own = limits.model_dump(exclude_none=True)
     return ConfigLoader().resolve_execution_config(ExecutionConfig(**(given | own | more)))
 
@@ -287,7 +287,7 @@ async def report_of_spoiled(folder: Path, kinds: Sequence[Kind], **fields: Any) 
         spoiled = by_prompt.get(request.prompt)
         return spoiled(request) if spoiled else Reply(f"OK: {request.prompt}")
 
-    limits = ExecutionConfig(attempt_timeout=0.4 * overload(), max_retries=1)
+    limits = ExecutionConfig(attempt_timeout=SHORT.attempt_timeout, max_retries=0)
     with FakeOpenAI(answer) as server:
         agent = agent_for(server, folder, 100, **fields)
         return await run_cases(agent, folder, settings(limits))

@@ -21,7 +21,8 @@ CALLS = os.open(os.path.join(os.path.dirname(__file__), "calls.txt"),
 
 async def answer(message):
     os.write(CALLS, message.encode() + b"\\n")
-    await asyncio.sleep(float(os.environ.get("BOT_SECONDS", "0.02")))
+    hangs = os.environ.get("BOT_HANGS", "nothing") in message
+    await asyncio.sleep(600 if hangs else 0.02)
     if os.environ.get("BOT_FAILS", "nothing") in message:
         raise RuntimeError("no answer today")
     return f"OK: {message}"

@@ -1,8 +1,24 @@
-"""How much longer everything takes here than on a machine of its own."""
+"""An end to what would take hours, however busy the machine is."""
 
-import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CPU_S = 30.0
+"""Far more than anything takes on a slow machine, and far less than what grows without bounds."""
 
 
-def overload() -> float:
-    """1 where the processors are free for the tests; else how many times they are taken."""
-    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+@contextmanager
+def bounded_work() -> Iterator[None]:
+    """Ends the block with AssertionError after half a minute of the processor in this process."""
+
+    def stop(*_: object) -> None:
+        raise AssertionError(f"{CPU_S:g} s of the processor were not enough")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -153,14 +153,14 @@ class FakeOpenAI:
         """Requests whose client left before the answer was sent."""
         return self._abandoned
 
-    def wait_for_requests(self, count: int, timeout: float = 5.0) -> list[Request]:
+    def wait_for_requests(self, count: int, timeout: float = 60.0) -> list[Request]:
         """The requests once there are `count` of them; TimeoutError says how many there were."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._requests) >= count, timeout):
                 raise TimeoutError(f"{len(self._requests)} of {count} requests in {timeout} s")
             return list(self._requests)
 
-    def wait_until_idle(self, timeout: float = 5.0) -> None:
+    def wait_until_idle(self, timeout: float = 60.0) -> None:
         """Return once nothing is in flight."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._in_flight == 0, timeout):
