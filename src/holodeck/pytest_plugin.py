@@ -14,12 +14,25 @@ from typing import Any
 
 import pytest
 
-from holodeck.lib.conversation.witnesses import watch
+from holodeck.lib.conversation.witnesses import Meanings, watch
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
 
-COLOURS = {"passed": "green", "flaky": "yellow", "failed": "red", "error": "red"}
+COLOURS = {
+    "passed": "green",
+    "flaky": "yellow",
+    "failed": "red",
+    "error": "red",
+    "skipped": "yellow",
+}
+MEANINGS: Meanings = {
+    pytest.fail.Exception: "failed",
+    pytest.skip.Exception: "skipped",
+    pytest.xfail.Exception: "skipped",
+    pytest.exit.Exception: "skipped",
+}
+"""What scenarios say that end their test."""
 LEAST_YELLOW = 0.7
 FLAKY = ("outcome", "flaky")
 """The property of a test whose case is flaky."""
@@ -52,7 +65,7 @@ class Scenarios:
         self.new.append(
             {
                 "name": name,
-                "status": result.status,
+                "status": "skipped" if result.reason_code == "skipped" else result.status,
                 "seconds": result.total_time or 0.0,
                 "agent_seconds": result.agent_time or 0.0,
                 "passed_criteria": len(result.passed_criteria),
@@ -92,7 +105,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "agent_test: tests an agent; select with -m agent_test")
     scenarios = config.stash[_KEY] = Scenarios()
-    config.add_cleanup(watch(scenarios.note))
+    config.add_cleanup(watch(scenarios.note, MEANINGS))
     if config.getoption("holodeck_debug"):
         config.add_cleanup(_debugging(config))
 
@@ -223,8 +236,8 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")
         for line in row["reason"].splitlines():
             terminalreporter.write_line(f"         {line}")
-    rate = sum(row["status"] in {"passed", "flaky"} for _, row in rows) / len(rows)
-    terminalreporter.write_line(_totals([row for _, row in rows], rate), **{_colour(rate): True})
+    totals, colour = _totals([row for _, row in rows])
+    terminalreporter.write_line(totals, **{colour: True})
 
 
 def _line_of(row: Row) -> str:
@@ -239,9 +252,15 @@ def _line_of(row: Row) -> str:
     )
 
 
-def _totals(rows: list[Row], rate: float) -> str:
+def _totals(rows: list[Row]) -> tuple[str, str]:
+    """The last line, and its colour; those that are skipped do not count for the rate."""
     noun = "scenario" if len(rows) == 1 else "scenarios"
-    return f"{len(rows)} {noun}: {', '.join(_counts(rows))}; success rate {rate:.0%}"
+    counts = f"{len(rows)} {noun}: {', '.join(_counts(rows))}"
+    decided = [row["status"] for row in rows if row["status"] != "skipped"]
+    if not decided:
+        return counts, "yellow"
+    rate = sum(status in {"passed", "flaky"} for status in decided) / len(decided)
+    return f"{counts}; success rate {rate:.0%}", _colour(rate)
 
 
 def _counts(rows: list[Row]) -> Iterator[str]:

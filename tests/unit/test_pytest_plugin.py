@@ -22,7 +22,7 @@ class Says(scenario.AgentAdapter):
         self.word, self.role = word, role
 
     async def call(self, input):
-        if isinstance(self.word, Exception):
+        if isinstance(self.word, BaseException):
             raise self.word
         return self.word
 
@@ -53,6 +53,14 @@ def test_bad():
 
 def test_error():
     play("broken one", OSError("gone"), executor=True)
+
+
+def test_rude():
+    play("rude one", pytest.fail.Exception("it is rude"))
+
+
+def test_unfit():
+    play("unfit one", pytest.skip.Exception("no key"))
 """
 AGENT = """
 name: echo
@@ -104,13 +112,17 @@ def test_the_summary_lists_every_scenario_the_broken_ones_too(run, scenarios, pr
     assert "too short" in told
     assert "ERROR  broken one: " in told
     assert "OSError: gone" in told
-    assert "3 scenarios: 1 passed, 1 failed, 1 error; success rate 33%" in told
+    assert "FAILED rude one: " in told
+    assert "it is rude" in told
+    assert "SKIPPED unfit one: " in told
+    assert "5 scenarios: 1 passed, 2 failed, 1 error, 1 skipped; success rate 25%" in told
+    assert "3 failed, 1 passed, 1 skipped" in told
 
 
 def test_the_marker_selects(run, scenarios):
     told = run("-m", "agent_test")
 
-    assert "1 passed, 2 deselected" in told
+    assert "1 passed, 4 deselected" in told
     assert "1 scenario: 1 passed; success rate 100%" in told
 
 

@@ -9,7 +9,7 @@ from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
-from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.conversation.witnesses import meaning_of, tell
 from holodeck.lib.threads import see_off
 
 GRACE_S = 0.1
@@ -17,12 +17,17 @@ GRACE_S = 0.1
 
 
 async def to_result(run: ScriptRun) -> ScenarioResult:
-    """The result of a run, also if something broke it; only what is written wrong is raised."""
+    """The result of a run, also if something broke it.
+
+    Only what is written wrong is raised, and what a test framework ends a test with.
+    """
     try:
         return await run.run()
     except Misuse:
         raise
-    except Exception as error:  # noqa: BLE001 - the border around a test case
+    except Exception as error:
+        if meaning_of(error) is not None:
+            raise
         return run.broken(error)
 
 
@@ -90,10 +95,10 @@ class _Beside:
             return
         try:
             result = await to_result(self._run)
-        except (Misuse, KeyboardInterrupt) as error:
+        except (SystemExit, asyncio.CancelledError, GeneratorExit) as error:
+            self._send(self._run.broken(error))  # sys.exit() of an adapter would end nobody
+        except BaseException as error:  # noqa: BLE001 - carried over: what ends a test, or all of them
             self._send(error)
-        except BaseException as error:  # noqa: BLE001 - sys.exit() of an adapter would end nobody
-            self._send(self._run.broken(error))
         else:
             self._send(result)
 

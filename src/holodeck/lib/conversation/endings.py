@@ -8,6 +8,7 @@ from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
+from holodeck.lib.conversation.witnesses import meaning_of
 
 NO_CONCLUSION = (
     "the script ended without a conclusion; end it with one of:\n"
@@ -88,8 +89,12 @@ def agreed(first: ScenarioResult, second: ScenarioResult, known: int) -> Scenari
 def why_broken(error: BaseException, place: str, party: Party | None) -> dict[str, object]:
     """The fields of a result whose run was broken by an error.
 
-    A failed assertion of a step is a failure of the agent; everything else is an error.
+    A failed assertion of a step is a failure of the agent, and so is a test that a step or a party
+    fails by means of its framework; everything else is an error.
     """
+    meaning = meaning_of(error)
+    if meaning == "failed":
+        return {"reason_code": "step_failed", "reasoning": f"{place}: {error}"}
     if isinstance(error, AssertionError) and party is None:
         return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
     told = f"{type(error).__name__}: {error}"
@@ -97,7 +102,8 @@ def why_broken(error: BaseException, place: str, party: Party | None) -> dict[st
     reasoning = f"{place}: {who}{told}"
     if isinstance(error, Misuse | OutOfTime):
         reasoning = str(error) if str(error).startswith(place) else f"{place}: {error}"
-    return {"reason_code": _code(error, party), "reasoning": reasoning, "error": told}
+    code = _code(error, party) if meaning is None else meaning
+    return {"reason_code": code, "reasoning": reasoning, "error": told}
 
 
 def _code(error: BaseException, party: Party | None) -> str:

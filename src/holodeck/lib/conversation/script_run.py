@@ -90,13 +90,14 @@ class ScriptRun(Conversation):
             self._finished("CANCELLED", self.broken(error))
             self._outbox.close()
             raise
-        except Exception as error:
-            self._finished("ERROR", self.broken(error))
-            await self._outbox.delivered()
-            raise
-        except BaseException as error:  # the process is ending: nobody is waited for
+        except (SystemExit, GeneratorExit) as error:  # nobody is waited for
             self._finished("ERROR", self.broken(error))
             self._outbox.close()
+            raise
+        except BaseException as error:  # also what ends a test, such as `pytest.skip()`
+            broken = self.broken(error)
+            self._finished("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
+            await self._outbox.delivered()
             raise
         finally:
             running.reset(token)

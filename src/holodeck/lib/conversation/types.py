@@ -97,7 +97,8 @@ class ScenarioResult(BaseModel):
     criteria: list[CriterionResult] = []
     """A row for each criterion, those of checkpoints first."""
     reason_code: str | None = None
-    """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `step_failed`, …"""
+    """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `step_failed`,
+    `skipped`, …"""
     error: str | None = None
     """`Type: message` of what broke the run; None if nothing did."""
     token_usage: dict[str, TokenUsage] = {}

@@ -1,5 +1,6 @@
 """From the steps of a script as they are written to steps that the engine plays."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -135,8 +136,10 @@ async def _called(name: str, function: Callable[..., Any], state: ScenarioState)
     with unused_steps() as dropped:
         try:
             said = await outcome(partial(function, state), function)
-        except SystemExit as error:
-            raise RuntimeError(f"{name} called sys.exit({error.code!r})") from error
+        except (Exception, asyncio.CancelledError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
     if any(one is not said for one in dropped):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
     if said is None or said is True or isinstance(said, Step | ScenarioResult):

@@ -194,6 +194,8 @@ async def test_a_check_that_cannot_be_computed_leaves_the_case_undecided(run, tm
 STEPS = """\
 import sys
 
+import pytest
+
 from holodeck import scenario
 
 async def has_two(state):
@@ -225,6 +227,12 @@ def exits(state):
 
 async def exits_later(state):
     sys.exit(3)
+
+def skips(state):
+    pytest.skip("not today")
+
+async def skips_later(state):
+    pytest.skip("not today")
 """
 
 
@@ -240,7 +248,9 @@ async def exits_later(state):
         ("returns_a_step", Outcome.FAILED, "it paid"),
         ("adds", Outcome.PASSED, None),
         ("exits", Outcome.METRIC_ERROR, "SystemExit: 3"),
-        ("exits_later", Outcome.METRIC_ERROR, "script_code:exits_later called sys.exit(3)"),
+        ("exits_later", Outcome.METRIC_ERROR, "SystemExit: 3"),
+        ("skips", Outcome.METRIC_ERROR, "Skipped: not today"),
+        ("skips_later", Outcome.METRIC_ERROR, "Skipped: not today"),
     ],
 )
 async def test_a_function_of_the_users_may_look_at_the_conversation(
