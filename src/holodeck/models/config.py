@@ -180,7 +180,12 @@ class ExecutionConfig(Model):
         ),
     ] = None
     verbose: Annotated[
-        bool | None, Setting(False, "Show every metric of every test.", ("--verbose", "-v"))
+        bool | None,
+        Setting(
+            False,
+            "Show what is said as it happens, and every metric of every test.",
+            ("--verbose", "-v"),
+        ),
     ] = None
     quiet: Annotated[bool | None, Setting(False, "Show only the summary.", ("--quiet", "-q"))] = (
         None

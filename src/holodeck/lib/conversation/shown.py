@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
 from holodeck.lib.conversation.listening import (
     CriterionJudged,
@@ -11,7 +12,7 @@ from holodeck.lib.conversation.listening import (
     RunStarted,
 )
 from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.roles import EARLIER, Message
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus
 from holodeck.lib.redact import Redactor
 from holodeck.lib.ui.colors import ANSIColors
@@ -37,6 +38,7 @@ class ConversationLines:
         is_named: Whether the name stands there even if it is the only one.
         has_end: Whether the end is told; not where more than the conversation decides.
         clean: What hides secrets.
+        before: What was said before the conversation.
     """
 
     def __init__(
@@ -45,7 +47,9 @@ class ConversationLines:
         is_named: bool = False,
         has_end: bool = True,
         clean: Callable[[str], str] | None = None,
+        before: Sequence[Message] = (),
     ) -> None:
+        self._before = before
         self._is_named = is_named
         self._has_end = has_end
         self._clean = Redactor().redact if clean is None else clean
@@ -54,8 +58,10 @@ class ConversationLines:
         is_named = self._is_named or _is_one_of_several(event)
         if isinstance(event, RunFinished) and not self._has_end:
             return
+        earlier = self._before if isinstance(event, RunStarted) else ()
+        every = [*_said_in(event), *chain.from_iterable(map(_message, earlier))]
         said = [Said(self._clean(one.who), self._clean(one.text), one.colour, one.is_data)
-                for one in _said_in(event)]  # fmt: skip
+                for one in every]  # fmt: skip
         name = self._clean(event.scenario_id) if is_named else ""
         show(said, name, gap=isinstance(event, RunStarted) and not name)
 
@@ -88,15 +94,17 @@ def _said_in(event: Event) -> Sequence[Said]:
 
 def _message(message: Message) -> Iterator[Said]:
     role, text = str(message.get("role", "")), text_of(message)
+    when = ", earlier" if EARLIER in message else ""
     if role == "tool":
         name = message.get("name")
-        yield Said(f"Result of {name}" if name else "Result", text, ANSIColors.YELLOW, True)
+        who = f"Result of {name}" if name else "Result"
+        yield Said(f"{who}{when}", text, ANSIColors.YELLOW, True)
         return
     who, colour = NAMES.get(role, role), COLOURS.get(role, ANSIColors.YELLOW)
     if text or "tool_calls" not in message:
-        yield Said(who, text, colour)
+        yield Said(f"{who}{when}", text, colour)
     for call in calls_in(message):
-        yield Said(f"{who} calls {tool_name(call)}", arguments_of(call), colour, True)
+        yield Said(f"{who} calls {tool_name(call)}{when}", arguments_of(call), colour, True)
 
 
 def _verdict(row: CriterionResult) -> Said:

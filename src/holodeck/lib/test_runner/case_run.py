@@ -165,10 +165,8 @@ class CaseRun:
         return run
 
     async def _say_input(self) -> None:
-        """Say the one input; no conversation, so only what happens is told of it."""
-        talk = WrittenTalk(self.case)
-        if self.events is not None:
-            self.events.follow(talk.events)
+        """Say the one input; it is told as a conversation of one turn."""
+        talk = self._written_talk()
         async with talk.under_way():
             talk.says(self.case)
             talk.answered(await self._take_turn(self.case, self._ask_once))
@@ -179,10 +177,14 @@ class CaseRun:
         if self.on_conversation is not None:
             self.on_conversation(talk)
 
+    def _written_talk(self) -> WrittenTalk:
+        talk = WrittenTalk(self.case, as_heard(self.history))
+        self._attend(talk)
+        return talk
+
     async def _converse(self, turns: list[TurnModel]) -> None:
         """Say one turn after the other in one session; the first that breaks ends it."""
-        talk = WrittenTalk(self.case)
-        self._attend(talk)
+        talk = self._written_talk()
         async with self._session() as session, talk.under_way():
             for turn in turns:
                 talk.says(turn)

@@ -21,7 +21,7 @@ def watching(clean: Callable[[str], str] | None = None, *, debug: bool = False) 
     debugger = Debugger() if debug else None
 
     def attend(talk: ScriptRun | WrittenTalk) -> None:
-        talk.events.subscribe(ConversationLines(has_end=False, clean=clean))
+        talk.events.subscribe(ConversationLines(has_end=False, clean=clean, before=talk.before))
         if isinstance(talk, ScriptRun):
             talk.debugger = debugger
 

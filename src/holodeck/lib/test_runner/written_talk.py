@@ -1,6 +1,6 @@
 """A conversation whose turns are written, told as it happens, as one that is played is."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,15 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 
 
 class WrittenTalk:
-    """Tells of a conversation to those who have subscribed; free where nobody has."""
+    """Tells of a conversation to those who have subscribed; free where nobody has.
 
-    def __init__(self, case: TestCaseModel) -> None:
+    Args:
+        case: Whose conversation it is.
+        before: What was said before it.
+    """
+
+    def __init__(self, case: TestCaseModel, before: Sequence[Message] = ()) -> None:
+        self.before = before
         self.events = EventStream()
         self._outbox = self.events.outbox()
         self._case = case

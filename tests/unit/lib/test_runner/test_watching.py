@@ -48,6 +48,16 @@ def play(tmp_path, fake_openai):
     return run
 
 
+class Remembering(ScriptedBackend):
+    """May be told what was said before."""
+
+    async def create_session(self, context=None):
+        return await super().create_session()
+
+    async def invoke_once(self, message, context=None):
+        return await super().invoke_once(message)
+
+
 def debugged(*lines, takes=0.0):
     """A person who types these lines, and takes so many seconds for each."""
     left = list(lines)
@@ -100,6 +110,68 @@ async def test_the_time_of_the_case_stands_still_while_a_person_thinks(play):
     result, _, _ = await play(debugged("hello", takes=0.6), case_timeout=0.5)
 
     assert result.outcome is Outcome.PASSED
+
+
+CALLED = ExecutionResult(
+    response="done",
+    tool_calls=[{"name": "look", "arguments": {"q": 1}, "call_id": "a"}],
+    tool_results=[{"call_id": "a", "name": "look", "result": [[1]] * 40}],
+)
+
+
+async def test_one_input_is_shown_as_a_conversation_of_one_turn(play):
+    case = {"name": "one", "input": "hi", "criteria": ["is kind"]}
+    _, shown, _ = await play(watching(), case, ScriptedBackend({"hi": CALLED}))
+
+    lines = [line for line in shown.splitlines() if line]
+    assert lines[:4] == [
+        "Scenario: one",
+        "User: hi",
+        'Agent calls look: {"q": 1}',
+        "Result of look:",
+    ]
+    assert lines[-2].endswith(" more lines")
+    assert lines[-1] == "Agent: done"
+
+
+async def test_the_error_of_an_agent_leaves_the_input_shown(play):
+    backend = ScriptedBackend({"hi": BackendSessionError("gone")})
+    _, shown, _ = await play(watching(), {"name": "one", "input": "hi"}, backend)
+
+    assert [line for line in shown.splitlines() if line] == ["Scenario: one", "User: hi"]
+
+
+HISTORY = [
+    {"role": "user", "content": "where is it?"},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c1", "function": {"name": "look", "arguments": {"q": 1}}}],
+    },
+    {"role": "tool", "tool_call_id": "c1", "content": "nothing"},
+    {"role": "assistant", "content": "not here"},
+]
+PARTS = {
+    "input": {"input": "hi"},
+    "turns": {"turns": [{"input": "hi"}]},
+    "script": {"script": [{"user": "hi"}, "agent", "succeed"]},
+}
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+async def test_what_was_said_before_the_case_is_shown_as_such(play, parts):
+    case = {"name": "later", "history": HISTORY} | parts
+    backend = Remembering({"hi": "ho"})
+    _, shown, _ = await play(watching(lambda text: text.replace("nothing", "***")), case, backend)
+
+    assert [line for line in shown.splitlines() if line] == [
+        "Scenario: later",
+        "User, earlier: where is it?",
+        'Agent calls look, earlier: {"q": 1}',
+        "Result of look, earlier: ***",
+        "Agent, earlier: not here",
+        "User: hi",
+        "Agent: ho",
+    ]
 
 
 async def test_written_turns_are_shown_until_one_of_them_breaks(play):
