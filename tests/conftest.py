@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from fakes import AgentFolder, FakeOpenAI
+from support.pace import Hang
 
 
 @pytest.fixture
@@ -22,6 +23,15 @@ def agent_dir(tmp_path, fake_openai):
     path = tmp_path / "agent"
     path.mkdir()
     return AgentFolder(path, fake_openai)
+
+
+@pytest.fixture
+def hang():
+    """What does not come back by itself, and fails a test that waited for it all the same."""
+    held = Hang()
+    yield held
+    held.let_go()
+    assert not held.was_waited_for, "somebody waited for what hangs"
 
 
 @pytest.fixture

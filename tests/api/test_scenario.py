@@ -7,7 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
-import time
+import threading
 from importlib import import_module
 
 import pytest
@@ -15,7 +15,7 @@ import pytest
 from fakes import Reply, clean_environment
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from support.parties import a_judge, a_user, an_agent, said
+from support.parties import a_user, an_agent, said
 
 PATHS = {
     "holodeck.scenario": [
@@ -73,24 +73,21 @@ def test_parameters_stand_in_the_documented_order(callable, names):
 
 
 IMPORTED = """
-import sys, time
-started = time.process_time()
-import holodeck.scenario
-took = time.process_time() - started
+import sys
 from holodeck.scenario import run, JudgeAgent, UserSimulatorAgent
 heavy = {"openai", "litellm", "semantic_kernel", "anthropic", "httpx", "httpx2", "jsonschema",
          "yaml", "holodeck.models.evaluation", "holodeck.models.observability"}
-print(took < 0.15, sorted(heavy & set(sys.modules)))
+print(sorted(heavy & set(sys.modules)))
 """
 
 
-def test_importing_it_is_quick_and_imports_no_provider(tmp_path):
+def test_importing_it_imports_no_provider(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", IMPORTED],
         capture_output=True, text=True, check=True, cwd=tmp_path, env=clean_environment(tmp_path),
     )  # fmt: skip
 
-    assert done.stdout == "True []\n"
+    assert done.stdout == "[]\n"
 
 
 class WeatherAgent(scenario.AgentAdapter):
@@ -228,61 +225,57 @@ async def test_what_is_written_wrong_is_raised(play):
         await play("case", "", [a_user()], script=[scenario.user("")])
 
 
-class Blocking(scenario.AgentAdapter):
-    seconds = 0.3
-
-    async def call(self, input):
-        time.sleep(self.seconds)  # noqa: ASYNC251 - that is what blocks
-        return "a"
-
-
 async def test_agents_that_block_hold_up_no_other_run():
-    started = time.monotonic()
+    together = threading.Barrier(10)
+
+    class Blocking(scenario.AgentAdapter):
+        async def call(self, input):
+            together.wait(60)
+            return "a"
+
     runs = [scenario.run("case", "", [Blocking()], script=ONE_CALL) for _ in range(10)]
 
     results = await asyncio.gather(*runs)
 
     assert all(one.success for one in results)
-    assert time.monotonic() - started < 2
 
 
 ONE_CALL = [scenario.agent(), scenario.succeed()]
 
 
 class Hanging(scenario.AgentAdapter):
+    def __init__(self, hang):
+        self.hang = hang
+
     async def call(self, input):
-        await asyncio.sleep(30)
+        await self.hang.later()
 
 
-class Stuck(Blocking):
-    seconds = 3
+class Stuck(Hanging):
+    async def call(self, input):
+        self.hang()
 
 
 @pytest.mark.parametrize("agent", [Hanging, Stuck])
-async def test_cancelling_returns_at_once(agent):
-    run = asyncio.create_task(scenario.run("case", "", [agent()], script=ONE_CALL))
-    await asyncio.sleep(0.2)
-    started = time.monotonic()
+async def test_cancelling_does_not_wait_for_the_agent(agent, hang):
+    run = asyncio.create_task(scenario.run("case", "", [agent(hang)], script=ONE_CALL))
+    await asyncio.to_thread(hang.begun.wait)
 
     run.cancel()
+
     with pytest.raises(asyncio.CancelledError):
         await run
 
-    assert time.monotonic() - started < 0.1
 
-
-@pytest.mark.parametrize("limit", [{"timeout": 0.2}, {"call_timeout": 0.2}], ids=str)
+@pytest.mark.parametrize("limit", [{"timeout": 0.5}, {"call_timeout": 0.5}], ids=str)
 @pytest.mark.parametrize("agent", [Hanging, Stuck])
-async def test_time_limits_fire_whatever_the_agent_does(agent, limit):
-    started = time.monotonic()
-
-    result = await scenario.run("case", "", [a_user("q"), agent()], **limit)
+async def test_time_limits_fire_whatever_the_agent_does(agent, limit, hang):
+    result = await scenario.run("case", "", [a_user("q"), agent(hang)], **limit)
 
     assert (result.status, result.reason_code) == ("error", "timeout")
     assert result.reasoning.startswith("case 'case', step 1 (proceed): ")
-    assert result.reasoning.endswith("took more than 0.2 s")
+    assert result.reasoning.endswith("took more than 0.5 s")
     assert said(result.messages) == ["q"]
-    assert time.monotonic() - started < 1
 
 
 async def test_the_callers_loop_is_used_by_arun_only():
@@ -304,17 +297,6 @@ async def test_an_agent_that_exits_ends_its_run_and_nothing_else():
     result = await scenario.run("case", "", [an_agent(SystemExit(3))], script=ONE_CALL)
 
     assert result.status == "error"
-
-
-async def test_an_instant_agent_costs_little_of_our_time():
-    turns = 100
-    agents = [a_user(), an_agent(), a_judge()]
-    started = time.process_time()
-
-    result = await scenario.run("case", "", agents, max_turns=turns)
-
-    assert len(result.messages) == 2 * turns
-    assert (time.process_time() - started) / turns < 0.005
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ Each way into the product is tried: agent.yaml, files of suites, of AgenticAssur
 
 import asyncio
 import json
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +16,6 @@ from fakes import Ran, run_cli
 from holodeck.errors import HoloDeckError, NothingSelected
 from holodeck.suite import Runner, Scenario, Suite, SuiteConfig, load_scenarios_from_dir
 
-PATIENCE = 8.0
-"""So long took a harness to tell of a typo."""
 AGENT = 'name: bot\nbackend: "bot:answer"\n'
 CHECKED = AGENT + "evaluations: {metrics: [{metric: contains, value: hello}]}\n"
 BOT = """
@@ -44,7 +43,7 @@ class Folder:
             (self.path / name).write_text(text)
 
     def test(self, *args: str, env: dict[str, str] | None = None) -> Ran:
-        return run_cli("test", *args, cwd=self.path, env=env, timeout=PATIENCE)
+        return run_cli("test", *args, cwd=self.path, env=env)
 
     @property
     def was_called(self) -> bool:
@@ -414,7 +413,9 @@ def test_a_time_limit_holds_in_python_too():
 
     suite_ = Suite(name="s", scenarios=[Scenario(name="a", input="b", timeout_seconds=0.1)])
 
+    started = time.perf_counter()
     result = Runner(slow).run_suite(suite_)
+    most_ms = (time.perf_counter() - started) * 1000
 
     assert (result.pass_rate, len(result.scenario_results)) == (0.0, 1)
-    assert result.total_duration_ms < 2 * result.sum_duration_ms
+    assert 100 <= result.sum_duration_ms <= result.total_duration_ms <= most_ms

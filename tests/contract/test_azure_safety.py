@@ -5,7 +5,6 @@ import ipaddress
 import json
 import ssl
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -39,11 +38,12 @@ class Project:
     status: int = 200
     open: threading.Event = field(default_factory=threading.Event)
     """Until it is set, nobody is answered."""
+    was_waited_for: bool = False
 
     def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """What the service answers to one request."""
         self.asked.append(asked)
-        self.open.wait(10)
+        self.was_waited_for |= not self.open.wait(60)
         harm = next(one for one in HARMS if f"builtin.{one}" in json.dumps(asked))
         found = self.severities.get(harm, {"score": 0, "reason": "harmless"})
         return {"id": "1", "results": [{"metric": harm, "name": harm, "type": "t", **found}]}
@@ -199,13 +199,12 @@ async def test_a_project_that_never_answers_is_an_error_in_time(project):
     project.open.clear()
     evaluator = ViolenceEvaluator(project.url, credential=Credential(), timeout=0.3)
     await evaluator.prepare()
-    started = time.perf_counter()
 
     with pytest.raises(EvaluationError, match=r"timed out after 0\.3 s"):
         await evaluator.evaluate(response="bang")
 
-    assert time.perf_counter() - started < 1
     project.open.set()
+    assert not project.was_waited_for
 
 
 def test_a_project_of_a_hub_is_named_by_three_names():

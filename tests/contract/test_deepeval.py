@@ -25,7 +25,7 @@ from holodeck.models.llm import LLMProvider
 from support.deepeval_cases import ANSWER, CASES, SEEN, TURNS, Script, said, verdicts, without
 
 METRIC = TypeAdapter(Metric)
-QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=20)
+QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 ASKING = [name for name, case in CASES.items() if case.calls]
 JUDGED = [name for name in ASKING if name != "knowledge_retention"]
 

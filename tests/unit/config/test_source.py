@@ -5,7 +5,6 @@ import resource
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
@@ -85,23 +84,8 @@ def test_a_hundred_megabytes_are_refused_at_once(tmp_path):
     path = tmp_path / "big.yaml"
     with path.open("wb") as file:
         file.truncate(5 * MAX_BYTES)
-    started = time.perf_counter()
 
     assert refusal(path) == "big.yaml: is larger than 20 MB; split it or move the data elsewhere"
-    assert time.perf_counter() - started < 2
-
-
-def test_a_thousand_cases_load_fast(tmp_path):
-    path = tmp_path / "agent.yaml"
-    metric = "{{metric: contains, value: '{0}'}}"
-    case = f"  - {{{{name: case {{0}}, input: Say {{0}} please, evaluations: [{metric}]}}}}\n"
-    path.write_text("name: x\ntest_cases:\n" + "".join(case.format(i) for i in range(1000)))
-    started = time.process_time()
-
-    data = Source.read(path).data()
-
-    assert len(data["test_cases"]) == 1000
-    assert time.process_time() - started < 0.5
 
 
 LEVELS = ["a: &a [x, x, x, x, x, x, x, x, x]"] + [
@@ -116,16 +100,15 @@ PLACES = {
     "merge keys": "model: {<<: {x: *i}}",
 }
 CHILD = """\
-    import resource, sys, time
+    import resource, sys
     from holodeck.config.loader import ConfigLoader
     from holodeck.errors import ConfigError
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    started = time.perf_counter()
     try:
         ConfigLoader().load_agent_yaml(sys.argv[1])
     except ConfigError as error:
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - used
-        print(time.perf_counter() - started, grown // 1024, error)
+        print(grown // 1024, error)
 """
 
 
@@ -144,9 +127,8 @@ def test_a_bomb_of_aliases_costs_nothing(tmp_path, place):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
 
-    seconds, megabytes, message = child.stdout.split(maxsplit=2)
+    megabytes, message = child.stdout.split(maxsplit=1)
     assert "more than 1000 alias expansions" in message
-    assert float(seconds) < 1
     assert int(megabytes) < 20
 
 

@@ -19,7 +19,7 @@ from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
 from support.chances import chances, yes
 
-QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=5)
+QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 PRICE = "Does the answer name a price?"
 POLITE = "Is the answer polite?"
 CASE = {"query": "How much is it?", "response": "Nine euros."}
