@@ -67,6 +67,9 @@ class JudgeAgent(AgentAdapter):
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """The verdict; an empty list while the conversation has to go on."""
+        has_nothing_to_watch = not (self.criteria or input.judgment_request)
+        if has_nothing_to_watch and input.scenario_state.has_checkpoints:
+            return []
         answer = await self._decided(input)
         if isinstance(answer, ScenarioResult):  # a kept one has the messages of its own run
             return answer.model_copy(update={"messages": input.messages})

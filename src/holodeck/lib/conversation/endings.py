@@ -9,6 +9,9 @@ from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
 from holodeck.lib.conversation.witnesses import meaning_of
+from holodeck.lib.text import one_line
+
+MOST_SHOWN = 160
 
 NO_CONCLUSION = (
     "the script ended without a conclusion; end it with one of:\n"
@@ -50,6 +53,12 @@ def after_checkpoints(
         "criteria": [*checkpoints, *rows_of(result)],
         "passed_criteria": [*passed, *result.passed_criteria],
     }
+
+
+def dropped(against: ScenarioResult) -> str:
+    """What is told of a step that keeps a result against the agent to itself."""
+    why = one_line(against.reasoning or "failed", MOST_SHOWN)
+    return f"it came to a result against the agent and dropped it: {why}; write `return await …`"
 
 
 def undecided(criteria: Iterable[str]) -> ScenarioResult:

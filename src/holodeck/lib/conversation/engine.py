@@ -50,6 +50,8 @@ class Conversation:
 
     before: Sequence[Message] = ()
     """What was said before the conversation; it is news to nobody."""
+    has_checkpoints = False
+    """Whether a step may ask the judge by criteria of its own."""
 
     def __init__(
         self,
@@ -176,8 +178,7 @@ class Conversation:
         """Add a message: as the user's or the agent's word, or for everybody if of another role."""
         if not isinstance(message, Mapping):
             raise self.misuse(f"message({message!r}): write {{'role': …, 'content': …}}")
-        role = message.get("role")
-        if role == "user":
+        if (role := message.get("role")) == "user":
             await self._scripted(AgentRole.USER, message)
         elif role == "assistant":
             await self._scripted(AgentRole.AGENT, message)

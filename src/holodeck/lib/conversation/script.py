@@ -34,10 +34,17 @@ class Step:
 
     def __call__(self, state: ScenarioState) -> Awaitable[ScenarioResult | None]:
         unused = _unused.get()
+        if unused is not None and self not in unused:
+            unused.append(self)
+        return self._played(state, unused)
+
+    async def _played(
+        self, state: ScenarioState, unused: list[Step] | None
+    ) -> ScenarioResult | None:
         if unused is not None and self in unused:
             unused.remove(self)
         talk: Any = state._executor  # noqa: SLF001 - the state is the steps' way to the engine
-        return self._play(talk)
+        return await self._play(talk)
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
@@ -45,7 +52,7 @@ class Step:
 
 @contextmanager
 def unused_steps() -> Iterator[list[Step]]:
-    """The steps made inside the block that nobody has applied."""
+    """The steps made or applied inside the block that nobody has awaited."""
     unused: list[Step] = []
     token = _unused.set(unused)
     try:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.conversation.debugging import Debugger, Silent
-from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed
+from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed, dropped
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.listening import RunFinished, RunStarted
 from holodeck.lib.conversation.misuse import Misuse
@@ -64,6 +64,8 @@ class ScriptRun(Conversation):
         self.script: list[Any] = list(script or ()) or [proceed()]
         self._is_undecided = False
         """Whether a judge was asked for its verdict and gave none."""
+        self.against: ScenarioResult | None = None
+        """What the step under way has come to against the agent."""
         self.debugger: Debugger | None = None
         """Who lets a person speak for the user."""
         super().__init__(
@@ -79,6 +81,7 @@ class ScriptRun(Conversation):
 
     async def _run(self) -> ScenarioResult:
         self._step_name, self._is_undecided = "", False
+        self.has_checkpoints = any(map(_may_ask_judge, self.script))
         self.reset()
         self._outbox = self._events.outbox()
         token = running.set(self)
@@ -160,6 +163,12 @@ class ScriptRun(Conversation):
         party = self._caller.waits_for
         return None if party is None else party.role
 
+    def concluded(self, result: ScenarioResult) -> ScenarioResult:
+        """The result with everything that the engine knows."""
+        result = super().concluded(result)
+        self.against = self.against if result.success else result
+        return result
+
     @property
     def step_name(self) -> str:
         """The step under way, such as `step 2 (agent)`; empty before the first."""
@@ -194,6 +203,7 @@ class ScriptRun(Conversation):
             raise self.misuse(f"{step!r} is no step; write a function of the state")
         if step in STEPS:
             raise self.misuse(f"scenario.{step.__name__} makes a step; write {step.__name__}()")
+        self.against = None
         with unused_steps() as unused:
             result = step(self.state)
             while isinstance(result, Step) or inspect.isawaitable(result):
@@ -201,6 +211,8 @@ class ScriptRun(Conversation):
         for one in unused:
             made = f"scenario.{one.name}(…)"
             self._warn(f"{made} was made and dropped; write `return {made}` in a step")
+        if self.against is not None and not isinstance(result, ScenarioResult):
+            self._warn(dropped(self.against))
         if isinstance(result, bool):
             self._warn(f"it returned {result}, which decides nothing; write `assert …`")
         elif callable(result):
@@ -220,3 +232,7 @@ class ScriptRun(Conversation):
     def _finished(self, status: str, result: ScenarioResult) -> None:
         self.was_run(result)
         self._outbox.put(RunFinished(status=status, result=result, **self.ids))
+
+
+def _may_ask_judge(step: Any) -> bool:
+    return not isinstance(step, Step) or step.name == "judge"

@@ -26,6 +26,8 @@ class Talk(Protocol):
     def current_turn(self) -> int: ...
     @property
     def history(self) -> History: ...
+    @property
+    def has_checkpoints(self) -> bool: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
 
 
@@ -60,6 +62,11 @@ class ScenarioState:
     def current_turn(self) -> int:
         """The turn under way; the first one is 0."""
         return self._executor.current_turn
+
+    @property
+    def has_checkpoints(self) -> bool:
+        """Whether a step of the script may ask the judge by criteria of its own."""
+        return self._executor.has_checkpoints
 
     @property
     def messages(self) -> list[Message]:

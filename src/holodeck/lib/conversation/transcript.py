@@ -1,7 +1,7 @@
 """A conversation as text; one that is too long is shortened around what matters, and searchable."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
 from holodeck.lib.conversation.roles import EARLIER, Message
@@ -18,13 +18,21 @@ _WORD = re.compile(r"\w{4,}")
 
 
 def transcript_of(messages: Iterable[Message]) -> str:
-    """All that was said, a numbered paragraph for each message."""
-    return "\n".join(lines_of(messages))
+    """All that was said and done, in numbered paragraphs."""
+    return "\n".join(paragraphs_of(messages))
 
 
 def paragraphs_of(messages: Iterable[Message]) -> list[str]:
-    """As `lines_of`, but no text can pass for another message or for a heading of a prompt."""
-    return [indented(line) for line in lines_of(messages)]
+    """A paragraph for what each message says and for each call in it, with the message's number.
+
+    No text can pass for another message, for a call, or for a heading of a prompt: words follow a
+    colon, calls do not, and the other lines of a paragraph are indented.
+    """
+    return [
+        indented(f"[{number}] {told}")
+        for number, one in enumerate(messages, 1)
+        for told in _told(one)
+    ]
 
 
 def indented(said: str) -> str:
@@ -32,18 +40,14 @@ def indented(said: str) -> str:
     return said.replace("\n", "\n    ")
 
 
-def lines_of(messages: Iterable[Message]) -> list[str]:
-    """A text for each message: its number, who said it, and what."""
-    return [f"[{number}] {_said(one)}" for number, one in enumerate(messages, 1)]
-
-
-def _said(message: Message) -> str:
+def _told(message: Message) -> Iterator[str]:
     role = str(message.get("role", ""))
-    parts = [text_of(message)] if text_of(message) or "tool_calls" not in message else []
-    parts += [f"calls {tool_name(call)}({arguments_of(call)})" for call in calls_in(message)]
     who = f"result of {message.get('name') or 'the tool'}" if role == "tool" else role
     who = f"before this, {who}" if message.get(EARLIER) else who
-    return printable(f"{who}: " + " · ".join(parts))
+    if text_of(message) or "tool_calls" not in message:
+        yield printable(f"{who}: {text_of(message)}")
+    for call in calls_in(message):
+        yield printable(f"{who} calls {tool_name(call)}({arguments_of(call)})")
 
 
 def shortened(lines: Sequence[str], about: Iterable[str], budget: int = BUDGET) -> str:

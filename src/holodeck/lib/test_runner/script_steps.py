@@ -7,7 +7,9 @@ from functools import partial
 from typing import Any
 
 from holodeck.lib.conversation import script
+from holodeck.lib.conversation.endings import dropped
 from holodeck.lib.conversation.script import Step, unused_steps
+from holodeck.lib.conversation.script_run import running
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.test_runner.agent_party import AgentParty
@@ -133,15 +135,19 @@ async def _ended(kind: str, reason: str) -> ScenarioResult:
 
 async def _called(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
     """What a function of the user's says: nothing, or the result that ends the script."""
-    with unused_steps() as dropped:
+    with unused_steps() as unused:
         try:
             said = await outcome(partial(function, state), function)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
             raise RuntimeError(f"{type(error).__name__}: {error}") from error
-    if any(one is not said for one in dropped):
+    if any(one is not said for one in unused):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
+    talk = running.get()
+    against = None if talk is None else talk.against
+    if against is not None and not isinstance(said, ScenarioResult):
+        raise TypeError(f"{name}: {dropped(against)}")
     if said is None or said is True or isinstance(said, Step | ScenarioResult):
         return said
     if said is False:

@@ -126,3 +126,34 @@ async def test_a_callback_that_wants_to_end_the_case_is_told_of(value, told):
 
     with pytest.warns(DroppedStep, match=told):
         await play(*steps)
+
+
+DROPPED = {
+    "fail": (scenario.fail("it lied"), "it lied"),
+    "verdict": (scenario.judge(), "it leaked"),
+    "checkpoint": (scenario.judge(["Is safe"]), "it leaked"),
+    "proceed": (scenario.proceed(turns=1), "it leaked"),
+}
+
+
+@pytest.mark.parametrize(("step", "why"), DROPPED.values(), ids=DROPPED)
+async def test_a_result_against_the_agent_that_a_step_keeps_to_itself_is_told_of(step, why):
+    async def drops(state):
+        await step(state)
+
+    with pytest.warns(DroppedStep, match=f"against the agent and dropped it: {why}"):
+        await play(scenario.agent(), drops, scenario.succeed(), judges=[judging(LEAKS)])
+
+
+async def test_a_result_against_the_agent_that_a_step_looks_at_is_its_own_affair():
+    async def looks(state):
+        assert (await scenario.judge()(state)).success, "not so"
+
+    with pytest.raises(AssertionError, match="not so"):
+        await play(scenario.agent(), looks, scenario.succeed(), judges=[judging(LEAKS)])
+
+
+@pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
+async def test_a_step_that_is_called_and_not_awaited_is_told_of():
+    with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made and dropped"):
+        await play(lambda state: [scenario.fail("x")(state)], scenario.succeed())

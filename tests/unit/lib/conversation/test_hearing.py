@@ -324,7 +324,7 @@ async def test_the_state_tells_of_messages_and_tool_calls():
     assert state.last_tool_call("other") is None
     assert state.tool_calls() == state.tool_calls("search") == CALL["tool_calls"]
     assert state.transcript() == (
-        "[1] user: q\n[2] assistant: calls search({})\n[3] result of the tool: 42"
+        "[1] user: q\n[2] assistant calls search({})\n[3] result of the tool: 42"
     )
     assert (state.description, state.current_turn) == ("a situation", 0)
     assert state.config.max_turns == 10

@@ -160,7 +160,7 @@ async def test_the_report_shows_it_apart_from_the_answers_of_the_run(tmp_path):
     text = generate_markdown_report(report)
     earlier, _, rest = text.partition("#### Earlier Messages")[2].partition("#### ")
     assert "\n[4] result of" in earlier
-    assert '[3] assistant: calls find({"n": 9})' in earlier
+    assert '[3] assistant calls find({"n": 9})' in earlier
     assert "````text\n[1] user: ```" in earlier
     assert "On its way." not in rest
     kept = json.loads(report.model_dump_json())["results"][0]["history"]

@@ -216,6 +216,9 @@ def answers(state):
 def drops(state):
     scenario.fail("no")
 
+async def drops_a_result(state):
+    await scenario.fail("it paid")(state)
+
 def returns_a_step(state):
     return scenario.fail("it paid")
 
@@ -245,6 +248,7 @@ async def skips_later(state):
         ("breaks", Outcome.METRIC_ERROR, "ValueError: oh"),
         ("answers", Outcome.METRIC_ERROR, "returned a str; return nothing, and assert"),
         ("drops", Outcome.METRIC_ERROR, "made a step such as fail() and dropped it; return it"),
+        ("drops_a_result", Outcome.METRIC_ERROR, "against the agent and dropped it: it paid"),
         ("returns_a_step", Outcome.FAILED, "it paid"),
         ("adds", Outcome.PASSED, None),
         ("exits", Outcome.METRIC_ERROR, "SystemExit: 3"),
@@ -315,7 +319,7 @@ async def test_hostile_lines_of_a_script_stay_text_in_the_report(tmp_path, fake_
 
     text = generate_markdown_report(await report_of(tmp_path, agent, Remembering()))
 
-    assert "#### Transcript\n\n````text\n[1] assistant: ```\n<b>\n[2] user: # hi" in text
+    assert "#### Transcript\n\n````text\n[1] assistant: ```\n    <b>\n[2] user: # hi" in text
     assert "**Ended:** &lt;i&gt; &#124; &#96;x&#96;" in text
 
 

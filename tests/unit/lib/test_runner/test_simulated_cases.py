@@ -183,7 +183,7 @@ async def test_the_judge_sees_what_tools_were_called_with_and_gave(run_one, fake
     await run_one(simulated("Searches"), ScriptedBackend({"hi": answer}))
 
     judged = fake_openai.requests[-1].prompt
-    assert 'assistant: calls search({"q": "beans"})' in judged
+    assert 'assistant calls search({"q": "beans"})' in judged
     assert 'result of search: {"hits": 42}' in judged
 
 
@@ -194,7 +194,7 @@ async def test_an_agent_that_keeps_the_results_of_its_tools_is_not_accused(run_o
     await run_one(simulated("Searches"), ScriptedBackend({"hi": answer}))
 
     judged = fake_openai.requests[-1].prompt
-    assert "[2] assistant: calls search({})\n[3] assistant: found" in judged
+    assert "[2] assistant calls search({})\n[3] assistant: found" in judged
 
 
 async def test_a_persona_reaches_the_model_that_plays_the_user(run_one, fake_openai):
