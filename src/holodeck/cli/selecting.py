@@ -139,20 +139,28 @@ def selected(
 
     if not request.args():
         return agent, None
-    past = past_cases(agent, agent_config, request.most_results) if request.asks_the_past else None
+    past = None
+    if request.asks_the_past:
+        whole = request.shard is not None
+        past = past_cases(agent, agent_config, request.most_results, whole_runs=whole)
     choice = choose(agent.test_cases or [], request, past)
     for warning in choice.warnings:
         click.echo(invocation.clean(f"WARNING: {warning}"), err=True)
     return agent.keeping(choice.places), choice.selection
 
 
-def past_cases(agent: "Agent", agent_config: str, most: int) -> "list[Past]":
-    """What the recorded runs know of each case from its latest results, `most` of them."""
+def past_cases(
+    agent: "Agent", agent_config: str, most: int, *, whole_runs: bool = False
+) -> "list[Past]":
+    """What the recorded runs know of each case from its latest results, `most` of them.
+
+    With `whole_runs`, so many of runs that were no shard.
+    """
     from holodeck.lib.records.fingerprint import fingerprint_of
     from holodeck.lib.records.history import Wanted, past_of
     from holodeck.lib.records.shelf import Shelf
 
     planned = fingerprint_of(agent).cases
     currency = None if agent.prices is None else agent.prices.unit
-    wanted = Wanted(agent.name, agent_config, planned, currency)
+    wanted = Wanted(agent.name, agent_config, planned, currency, whole_runs)
     return past_of(Shelf(agent.base_dir), wanted, most)

@@ -39,6 +39,9 @@ class Wanted:
     planned: Sequence[PlannedCase]
     currency: str | None = None
     """Costs in another one are unknown."""
+    whole_runs: bool = False
+    """Whether only results of runs that were no shard are counted: shards that ran since then must
+    not push out the ones that shards are dealt out by."""
 
 
 def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
@@ -49,13 +52,17 @@ def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
     """
     seen: dict[Key, dict[Moment, _Seen]] = {one.key: {} for one in wanted.planned}
     for run in shelf.ids():
-        lacking = {key for key, found in seen.items() if len(found) < most}
+        lacking = {key for key, found in seen.items() if _counted(found, wanted) < most}
         if not lacking:
             break
         path = shelf.folder / run / FILE_NAME
         if _is_about(path, wanted, lacking):
             _learn(path, seen, lacking)
     return [_past(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
+
+
+def _counted(found: dict[Moment, _Seen], wanted: Wanted) -> int:
+    return sum(not (wanted.whole_runs and one.in_shard) for one in found.values())
 
 
 def _is_about(path: Path, wanted: Wanted, lacking: set[Key]) -> bool:

@@ -87,6 +87,19 @@ def test_times_are_medians_and_those_of_shards_do_not_move_shards(write, past):
     assert (short_memory.duration_ms, short_memory.whole_run_ms) == (900, None)
 
 
+def test_shards_that_ran_since_do_not_push_out_the_runs_that_shards_are_dealt_out_by(write, past):
+    for took in (100, 300, 200):
+        write(Outcome.PASSED, took=took)
+    before = past(GREETS, whole_runs=True)[0].whole_run_ms
+    for _ in range(4):
+        write(Outcome.FAILED, took=900, selection=HALF)
+
+    [known] = past(GREETS, whole_runs=True)
+
+    assert known.whole_run_ms == before == 200
+    assert known.passed is False
+
+
 def test_a_result_that_a_resumed_run_carries_over_counts_once(write, past):
     write(Outcome.PASSED, took=100)
     write(Outcome.PASSED, took=500, stamp="same")
