@@ -114,7 +114,7 @@ class _Reader:
         ):
             loc = (*loc, *quoted)
             origin = self._places.origin(loc)
-            node = self._key(loc) or node
+            node = self._key(loc) or self._places.find(loc)[1]
         where = dotted(path)
         shown = f"{where}: {text}" if where else text
         return _Problem(origin.source.name, node.line, node.column, shown)

@@ -65,6 +65,15 @@ def test_csv_keeps_numbers_as_text_where_text_is_wanted(folder):
     assert (second.input, second.expected_tools) == ("two\nlines", ["a", "b"])
 
 
+def test_csv_knows_parameters_and_placeholders(folder):
+    text = 'input,parameters,tags\n{{q}}?,"{""q"": [1, 2]}","{{q}}, b"\n'
+
+    first, second = cases_of(folder, "cases.csv", text)
+
+    assert (first.input, first.tags) == ("1?", ["1", "b"])
+    assert second.input == "2?"
+
+
 def test_columns_are_renamed_and_ignored(folder):
     written = "{file: q.csv, columns: {input: question, ground_truth: answer}, ignore: [id_old]}"
 
@@ -113,6 +122,10 @@ def test_variables_are_not_filled_into_data(folder):
         ("c.jsonl", '{"input": "a"}\n\n{"input"\n', "c.jsonl:3:9: cannot be read as JSON"),
         ("c.jsonl", '{"input": "a", "input": "b"}', "c.jsonl:1:1: cannot be read as JSON: the key"),
         ("c.jsonl", '{"input": "a", "tags": NaN}', "c.jsonl:1:1: cannot be read as JSON: NaN"),
+        ("c.jsonl", '{"input": "a", "context": {"b": 1e999}}', "JSON: '1e999' is too large a number"),
+        ("c.jsonl", 2 * '{"input": "a", "id": "x"}\n', "c.jsonl:2:1: 'id': 'x' is already the id of"),
+        ("c.csv", "input,name\na,x\nb,x\n", "c.csv:3:1: 'name': 'x' is already the name of"),
+        ("c.csv", 'input,expected_tools\na,"{""a"": 1}"', "found a mapping; wanted a list"),
         ("c.jsonl", '{"inpt": "a"}', "c.jsonl:1:1: inpt: unknown key; did you mean 'input'?"),
         ("c.jsonl", '["a"]\n', "c.jsonl:1:1: found a list of 1; wanted a mapping"),
         pytest.param("c.jsonl", "[" * 100_000, "c.jsonl:1:1: nested too deeply", id="deep"),
@@ -134,6 +147,14 @@ def test_a_mistake_in_data_is_told_with_its_line(folder, name, text, message):
         ("../c.csv", "lies outside of the agent's folder"),
         ("[c.csv]", "agent.yaml:4:18: test_cases_file: found a list of 1; wanted a mapping"),
         ("{fil: c.csv}", "agent.yaml:4:19: test_cases_file.fil: unknown key; did you mean 'file'?"),
+        (
+            "{file: c.csv, columns: {ground_truth: a, description: a}}",
+            "test_cases_file.columns.description: 'a' is 'ground_truth' already, and a column is",
+        ),
+        (
+            "{file: c.csv, columns: {ground_truth: a}, ignore: [a]}",
+            "test_cases_file.columns.ground_truth: 'a' is in 'ignore' as well; remove one",
+        ),
         (
             "{file: c.csv, columns: {inptu: a}}",
             "agent.yaml:4:49: test_cases_file.columns.inptu: 'inptu' is no key of a case; did you",

@@ -8,6 +8,7 @@ from typing import Any
 
 from holodeck.config.cases.json_rows import parsed
 from holodeck.config.cases.kinds import Kind, kind_of
+from holodeck.config.cases.parameters import PLACEHOLDER
 from holodeck.config.cases.rows import Rows, put
 from holodeck.config.nodes import plain_value, short
 from holodeck.errors import ConfigError
@@ -92,13 +93,17 @@ def _kind(key: str) -> Kind:
     return kind_of(key)
 
 
+def _is_json(cell: str) -> bool:
+    """Whether a cell of lists or mappings says so; a placeholder begins like a mapping."""
+    return cell[0] in "[{" and not PLACEHOLDER.match(cell)
+
+
 def _value(cell: str, kind: Kind, place: str, column: str) -> Any:
     if kind == "text":
         return cell
     if kind == "scalar":
         return plain_value(cell.strip())
-    opens = "[" if kind == "list" else "[{"
-    if cell.strip()[0] in opens:
+    if _is_json(cell.strip()):
         try:
             return parsed(cell, column)
         except ConfigError as error:

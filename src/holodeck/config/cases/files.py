@@ -90,11 +90,21 @@ def in_words(origin: Origin) -> str:
 
 
 def _check_keys(data: DataFile, origin: Origin) -> None:
-    """Every key that a column is renamed to is one that a case may have."""
+    """Every key that a column is renamed to is one that a case may have, and gets it alone."""
     known = case_keys()
-    for key in data.columns:
+    keys_of: dict[str, str] = {}
+    for key, column in data.columns.items():
+        at = origin.below("columns", key)
+        if column in data.ignore:
+            raise ConfigError(in_words(at), f"{short(column)} is in 'ignore' as well; remove one")
+        first = keys_of.setdefault(column, key)
+        if first != key:
+            raise ConfigError(
+                in_words(at),
+                f"{short(column)} is {first!r} already, and a column is read once; remove one, or"
+                " copy the column",
+            )
         if key.partition(".")[0] not in known:
-            at = origin.below("columns", key)
             raise ConfigError(
                 in_words(at), f"{short(key)} is no key of a case{nearest_word(key, known)}"
             )

@@ -1,6 +1,7 @@
 """Cases in JSON: one document with a list, or a line for each."""
 
 import json
+import math
 from typing import Any
 
 from holodeck.config.cases.rows import JsonText, Rows
@@ -46,4 +47,11 @@ def _constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON; write a number or null")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_mapping, parse_constant=_constant)
+def _number(text: str) -> float:
+    found = float(text)
+    if math.isinf(found):
+        raise ValueError(f"{short(text)} is too large a number")
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_mapping, parse_constant=_constant, parse_float=_number)
