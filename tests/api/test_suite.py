@@ -592,6 +592,18 @@ def test_a_time_limit_ends_a_call_wherever_it_is_said(hang, is_async, where):
     assert result.error == "TimeoutError: no answer within 0.05 s"
 
 
+async def blocking(input):
+    time.sleep(0.02)
+    return "late"
+
+
+def test_an_answer_after_the_time_limit_is_none_even_if_nothing_could_end_the_call():
+    result = Runner(blocking, default_timeout=0.001).run_scenario(Scenario(name="a", input="a"))
+
+    assert not result.passed
+    assert result.error == "TimeoutError: no answer within 0.001 s"
+
+
 async def as_text(input):
     return f"async {input}"
 

@@ -17,6 +17,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Self
 from weakref import WeakKeyDictionary
 
 logger = logging.getLogger(__name__)
@@ -233,15 +234,28 @@ _limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("holodeck_time_lim
 
 
 class time_limit:  # noqa: N801 - used like `asyncio.timeout`
-    """`asyncio.timeout`, whose clock stands still while the block waits for a slot."""
+    """`asyncio.timeout`, whose clock stands still while the block waits for a slot.
+
+    A block that held the event loop, so that nothing could end it in time, is too late all the
+    same.
+    """
 
     def __init__(self, seconds: float | None) -> None:
         self._limit = asyncio.timeout(seconds)
+        self._is_late = False
 
-    async def __aenter__(self) -> asyncio.Timeout:
+    async def __aenter__(self) -> Self:
         await self._limit.__aenter__()
         self._token = _limits.set((*_limits.get(), self._limit))
-        return self._limit
+        return self
+
+    def when(self) -> float | None:
+        """When the time is over, by the loop's clock; None for no limit, and while it stands."""
+        return self._limit.when()
+
+    def expired(self) -> bool:
+        """Whether it was over before the block was done."""
+        return self._is_late or self._limit.expired()
 
     async def __aexit__(
         self,
@@ -251,6 +265,10 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
     ) -> None:
         _limits.reset(self._token)
         await self._limit.__aexit__(kind, error, trace)
+        ends = self._limit.when()
+        if kind is None and ends is not None and asyncio.get_running_loop().time() > ends:
+            self._is_late = True
+            raise TimeoutError
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Slots of an endpoint: growth, cuts, pauses, order, and clocks that stand still."""
 
 import asyncio
+import time
 from itertools import pairwise
 
 import pytest
@@ -199,6 +200,14 @@ async def test_work_in_a_slot_counts_into_a_time_limit():
             await asyncio.sleep(5)
 
     assert limiter.under_way == 0
+
+
+async def test_a_block_that_holds_the_loop_for_longer_than_it_may_is_too_late():
+    with pytest.raises(TimeoutError):
+        async with time_limit(0.001) as limit:
+            time.sleep(0.01)
+
+    assert limit.expired()
 
 
 async def test_each_endpoint_and_kind_of_work_has_slots_of_its_own():

@@ -17,7 +17,7 @@ class Clock:
     """The time limits under way in one run; may be read from another thread."""
 
     def __init__(self) -> None:
-        self._running: list[tuple[asyncio.Timeout, str]] = []
+        self._running: list[tuple[time_limit, str]] = []
 
     @asynccontextmanager
     async def limit(self, seconds: float | None, what: str) -> AsyncIterator[None]:
@@ -25,9 +25,8 @@ class Clock:
 
         A block that held the loop for longer than that is too late, too.
         """
-        is_late = False
         message = f"{what} took more than {seconds:g} s" if seconds is not None else ""
-        limit: asyncio.Timeout | None = None
+        limit: time_limit | None = None
         try:
             async with time_limit(seconds) as limit:
                 entry = (limit, message)
@@ -36,13 +35,10 @@ class Clock:
                     yield
                 finally:
                     self._running.remove(entry)
-                is_late = _left(limit, 0.0) < 0
         except TimeoutError as error:
             if limit is None or not limit.expired():
                 raise
             raise OutOfTime(message) from error
-        if is_late:
-            raise OutOfTime(message)
 
     def seconds_left(self) -> tuple[float, str] | None:
         """Until the next limit, and what is said when it is over; None if no limit is running."""
@@ -51,6 +47,6 @@ class Clock:
         return min(known) if known else None
 
 
-def _left(limit: asyncio.Timeout, unlimited: float) -> float:
+def _left(limit: time_limit, unlimited: float) -> float:
     ends = limit.when()
     return unlimited if ends is None else ends - time.monotonic()

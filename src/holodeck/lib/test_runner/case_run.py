@@ -76,6 +76,8 @@ class CaseRun:
 
     came_to: Conclusion = field(default_factory=Conclusion)
     """How the conversation ended, and what the judge made of it."""
+    _is_done: bool = field(default=False, init=False)
+    """Whether it came to its end, be it too late as somebody held the event loop."""
 
     @property
     def is_hopeless(self) -> bool:
@@ -105,6 +107,7 @@ class CaseRun:
                 async with time_limit(self.time_limit_s) as limit:
                     with calls_within(self.case.timeout):
                         await self._steps()
+                    self._is_done = True
             except TimeoutError as error:
                 self.failure = "timeout"
                 if not limit.expired():
@@ -126,6 +129,9 @@ class CaseRun:
 
     def _note_time(self, words: str) -> None:
         """Time ran out; whether that is the agent's error depends on who was waited for."""
+        agents_s = sum(run.agent_seconds or 0.0 for run in self.runs)
+        if self._is_done and agents_s < (self.time_limit_s or 0.0):
+            self.came_to = replace(self.came_to, ending=UNGRADED)
         late = self.came_to.out_of_time(words)
         if late is None:
             self.broken.append(words)

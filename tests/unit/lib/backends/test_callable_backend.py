@@ -1,6 +1,7 @@
 import asyncio
 import contextvars
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -341,6 +342,15 @@ async def test_a_hanging_function_is_left_behind():
     with pytest.raises(BackendError, match=r"^no answer within 0\.05 s$"):
         await asked(lambda _: go_on.wait(30), execution=quick)
     go_on.set()
+
+
+async def test_an_answer_is_too_late_also_where_it_could_not_be_cut_short():
+    async def blocks(_):
+        time.sleep(0.01)
+        return "late"
+
+    with pytest.raises(BackendError, match=r"^no answer within 0\.001 s$"):
+        await asked(blocks, execution=ExecutionConfig(llm_timeout=0.001))
 
 
 async def test_a_closed_conversation_answers_no_more():

@@ -9,6 +9,7 @@ from support.played import USER, an_agent, report_of, says
 HANGS = """\
 import asyncio
 import threading
+import time
 
 
 async def forever(*_):
@@ -21,6 +22,11 @@ def blocks(state):
 
 async def answers(response):
     await asyncio.Event().wait()
+
+
+async def holds_the_loop(response):
+    time.sleep(0.35)
+    return 1.0
 """
 METRIC = [{"metric": "late:answers", "threshold": 0.5}]
 
@@ -59,6 +65,15 @@ async def test_a_check_that_never_ends_is_not_the_agents_error(run_late, case, w
 
     assert result.outcome is Outcome.METRIC_ERROR
     assert result.reasons() == [f"the case took longer than 0.3 s: {what}"]
+
+
+async def test_a_metric_that_holds_the_loop_until_time_is_over_is_not_the_agents_error(run_late):
+    metric = [{"metric": "late:holds_the_loop", "threshold": 0.5}]
+
+    result = await run_late(input="hi", evaluations=metric)
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert result.reasons() == ["the case took longer than 0.3 s: not every metric was done"]
 
 
 async def test_what_the_agent_did_wrong_outranks_a_metric_that_never_ends(run_late):
