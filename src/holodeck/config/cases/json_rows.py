@@ -54,4 +54,6 @@ def _number(text: str) -> float:
     return found
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_mapping, parse_constant=_constant, parse_float=_number)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_mapping, parse_constant=_constant, parse_float=_number
+)

@@ -1,6 +1,5 @@
 """Time limits that fire, also where somebody blocks the event loop meanwhile."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
