@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from holodeck.config.cases.json_rows import json_document, json_lines
 from holodeck.config.cases.rows import Rows, as_node
@@ -20,7 +20,9 @@ from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierMessage, Messages, TranscriptFile
 
 SUFFIXES = (".json", ".jsonl", ".yaml", ".yml")
-_HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(Messages)
+_HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(
+    Messages, config=ConfigDict(defer_build=True)
+)
 
 
 def history_of(agent: Agent, index: int) -> Sequence[EarlierMessage]:

@@ -201,7 +201,7 @@ def _unknown_metric(node: Node) -> str:
     )
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
-        return "'type': " + _not_a_choice(short(str(kind)), ", ".join(f"'{one}'" for one in _TYPES))
+        return "'type': " + _not_a_choice(_shape(kind), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', say"
     for family, known in _FAMILIES.items():
@@ -211,6 +211,13 @@ def _unknown_metric(node: Node) -> str:
     hint = f"; did you mean {near[0]!r}?" if near else ";"
     names = ", ".join(BUILT_IN)
     return f"'metric': {short(name)} is not known{hint} known: {names}, or 'module:callable'"
+
+
+def _shape(value: Any) -> str:
+    """A value that should have been text."""
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return short(str(value))
 
 
 _TYPES = ("standard", *BY_TYPE)

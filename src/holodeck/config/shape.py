@@ -1,11 +1,8 @@
 """Which keys a place of the configuration knows, read off the models."""
 
-import typing
-from collections.abc import Iterator
-from typing import Any
-
 from pydantic import BaseModel
 
+from holodeck.models.base import models_in
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE
 
 
@@ -38,11 +35,3 @@ def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]
         for found in models_in(field.annotation)
     }
     return below or models
-
-
-def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models named anywhere in an annotation."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    for argument in typing.get_args(annotation):
-        yield from models_in(argument)

@@ -13,6 +13,7 @@ from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.locator import Kept, Locator, Path_
 from holodeck.models.observability import ObservabilityConfig
+from holodeck.models.on_demand import OnDemand
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
@@ -97,17 +98,17 @@ class Agent(Model):
     `module:attribute`, or an HTTP mapping."""
     response_format: dict[str, Json] | NonBlank | None = None
     """A JSON schema for the answer, or the path of a JSON file that holds one."""
-    tools: Annotated[list[ToolUnion], Field(max_length=50)] | None = None
+    tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
     """What the agent may call."""
     evaluations: EvaluationConfig | None = None
     """Metrics of every case that has none of its own."""
     test_cases: list[TestCaseModel] | None = None
     """What is said to the agent, and what is expected of it."""
-    execution: ExecutionConfig | None = None
+    execution: OnDemand[ExecutionConfig] | None = None
     """Settings of the run."""
-    prices: PriceTable | None = None
+    prices: OnDemand[PriceTable] | None = None
     """What the models cost; completed by the `prices` of the configuration files."""
-    observability: ObservabilityConfig | None = None
+    observability: OnDemand[ObservabilityConfig] | None = None
     """Traces of the run."""
 
     _base_dir: Path | None = PrivateAttr(default=None)

@@ -85,6 +85,14 @@ def _kinds(annotation: Any) -> Iterator[Any]:
         yield annotation
 
 
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models named anywhere in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from models_in(argument)
+
+
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """What stands below each field of a model and the models it derives from."""
     found: dict[str, str] = {}

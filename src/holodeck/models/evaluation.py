@@ -16,6 +16,7 @@ from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMet
 from holodeck.models.judge_metric import JudgeMetric
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import MetricSettings
+from holodeck.models.on_demand import OnDemand
 
 
 class EvaluationMetric(MetricSettings):
@@ -257,27 +258,27 @@ def _part(data: Any, key: str) -> Any:
 
 
 Metric = Annotated[
-    Annotated[F1ScoreMetric, Tag("f1_score")]
-    | Annotated[BLEUMetric, Tag("bleu")]
-    | Annotated[ROUGEMetric, Tag("rouge")]
-    | Annotated[METEORMetric, Tag("meteor")]
-    | Annotated[SemanticSimilarityMetric, Tag("semantic_similarity")]
-    | Annotated[ExactMatchMetric, Tag("exact_match")]
-    | Annotated[ContainsMetric, Tag("contains")]
-    | Annotated[NotContainsMetric, Tag("not_contains")]
-    | Annotated[PassFailMetric, Tag("passfail")]
-    | Annotated[RegexMetric, Tag("regex")]
-    | Annotated[JsonSchemaMetric, Tag("json_schema")]
-    | Annotated[NumericMetric, Tag("numeric")]
-    | Annotated[LatencyMetric, Tag("latency")]
-    | Annotated[CustomMetric, Tag("custom")]
-    | Annotated[GEvalMetric, Tag("geval")]
-    | Annotated[RAGMetric, Tag("rag")]
-    | Annotated[DeepEvalMetric, Tag("deepeval")]
-    | Annotated[AzureMetric, Tag("azure")]
-    | Annotated[AzureSafetyMetric, Tag("safety")]
-    | Annotated[JudgeMetric, Tag("judge")]
-    | Annotated[CodeMetric, Tag("code")],
+    Annotated[OnDemand[F1ScoreMetric], Tag("f1_score")]
+    | Annotated[OnDemand[BLEUMetric], Tag("bleu")]
+    | Annotated[OnDemand[ROUGEMetric], Tag("rouge")]
+    | Annotated[OnDemand[METEORMetric], Tag("meteor")]
+    | Annotated[OnDemand[SemanticSimilarityMetric], Tag("semantic_similarity")]
+    | Annotated[OnDemand[ExactMatchMetric], Tag("exact_match")]
+    | Annotated[OnDemand[ContainsMetric], Tag("contains")]
+    | Annotated[OnDemand[NotContainsMetric], Tag("not_contains")]
+    | Annotated[OnDemand[PassFailMetric], Tag("passfail")]
+    | Annotated[OnDemand[RegexMetric], Tag("regex")]
+    | Annotated[OnDemand[JsonSchemaMetric], Tag("json_schema")]
+    | Annotated[OnDemand[NumericMetric], Tag("numeric")]
+    | Annotated[OnDemand[LatencyMetric], Tag("latency")]
+    | Annotated[OnDemand[CustomMetric], Tag("custom")]
+    | Annotated[OnDemand[GEvalMetric], Tag("geval")]
+    | Annotated[OnDemand[RAGMetric], Tag("rag")]
+    | Annotated[OnDemand[DeepEvalMetric], Tag("deepeval")]
+    | Annotated[OnDemand[AzureMetric], Tag("azure")]
+    | Annotated[OnDemand[AzureSafetyMetric], Tag("safety")]
+    | Annotated[OnDemand[JudgeMetric], Tag("judge")]
+    | Annotated[OnDemand[CodeMetric], Tag("code")],
     Discriminator(_tag),
 ]
 

@@ -6,6 +6,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.evaluation import Metric
+from holodeck.models.on_demand import OnDemand
 from holodeck.models.scorers import Scorer
 
 MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
@@ -79,7 +80,7 @@ def _as_matcher(value: Json) -> ArgMatcher:
 class Expectations(Model):
     """What is expected of an answer."""
 
-    expected_tools: list[NonBlank | ExpectedTool] | None = None
+    expected_tools: list[OnDemand[NonBlank | ExpectedTool]] | None = None
     """Tools that must be called; [] means that no tool may be called; absent: not looked at."""
     forbidden_tools: list[NonBlank] | None = None
     """Tools that must not be called (exact names)."""

@@ -89,7 +89,7 @@ class EarlierMessage(Model):
     def _is_no_instruction(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        if data.get("role") in {"system", "developer"}:
+        if data.get("role") in ("system", "developer"):  # a set would not take a list
             raise ValueError(
                 f"'role': found {data['role']!r}, but 'instructions' is what the agent is told;"
                 f" remove the message, or write 'leave_out: [{data['role']}]' beside 'file'"

@@ -21,9 +21,6 @@ class Price(Model):
     """For a million tokens written."""
 
 
-_FREE = Price(input=0, output=0)
-
-
 class PriceTable(Model):
     """What models cost. Those of `provider: local` cost nothing unless it says otherwise."""
 
@@ -48,7 +45,7 @@ class PriceTable(Model):
         fitting = [one for one in self.models if _fits(one, model, name)]
         if fitting:
             return self.models[max(fitting, key=len)]
-        return _FREE if provider == "local" else None
+        return Price(input=0, output=0) if provider == "local" else None
 
 
 def _fits(pattern: str, *names: str) -> bool:

@@ -17,6 +17,7 @@ from holodeck.models.expectations import (
     NumberMatcher,
 )
 from holodeck.models.history import History
+from holodeck.models.on_demand import OnDemand
 from holodeck.models.script import StepModel, Word, kind_of, said_by_user, value_of, why_wrong
 
 __all__ = [
@@ -85,7 +86,7 @@ class SaidModel(Model):
 class TurnModel(Expectations, SaidModel):
     """What the user says in one turn of a conversation, and what is expected of the answer."""
 
-    files: Annotated[list[FileInput], Field(max_length=10)] | None = None
+    files: Annotated[list[OnDemand[FileInput]], Field(max_length=10)] | None = None
     """Files whose text goes to the agent before the input."""
 
 
@@ -160,21 +161,23 @@ class TestCaseModel(TurnModel, NamedModel):
     """What answers of the judge of criteria and of the simulated user are kept under."""
     input: NonBlank = ""
     """What the user says; a case has this, `turns`, `script` or `simulate`."""
-    history: History | None = None
+    history: OnDemand[History] | None = None
     """What was said before: the case goes on from there, and no earlier answer is graded as one of
     this run."""
     evaluations: list[Metric] | None = None
     """Metrics of this case, instead of (not besides) the global ones."""
-    turns: Annotated[list[TurnModel], Field(min_length=1)] | None = None
+    turns: Annotated[list[OnDemand[TurnModel]], Field(min_length=1)] | None = None
     """What the user says turn by turn, in one conversation; the case's own expectations and metrics
     are about the last answer and the whole conversation."""
-    script: Annotated[list[Word | StepModel], Field(min_length=1)] | None = None
+    script: Annotated[list[OnDemand[Word | StepModel]], Field(min_length=1)] | None = None
     """Steps of a conversation; where nothing concludes it, `criteria` or the other checks do."""
-    simulate: Simulation | None = None
+    simulate: OnDemand[Simulation] | None = None
     """A user played by a model, until the judge or the user ends the conversation."""
     situation: NonBlank | None = None
     """What the conversation is about, for the judge and the simulated user; it demands nothing."""
-    criteria: Annotated[list[NonBlank | CriterionSettings], Field(min_length=1)] | None = None
+    criteria: (
+        Annotated[list[OnDemand[NonBlank | CriterionSettings]], Field(min_length=1)] | None
+    ) = None
     """What a judge decides about the whole conversation, tool calls and results included."""
     min_turns: Annotated[int, Field(ge=1)] | None = None
     """Turns of a simulated conversation before the judge may end it."""

@@ -10,6 +10,7 @@ from holodeck.models.base import Count, Json, Model
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
+from holodeck.models.on_demand import OnDemand
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
@@ -115,17 +116,17 @@ class TurnResult(Model):
     """What the user said."""
     outcome: Outcome | None = None
     """None where the conversation broke off before the turn was graded."""
-    processed_files: list[ProcessedFileInput] = []
+    processed_files: list[OnDemand[ProcessedFileInput]] = []
     agent_response: str | None = None
     """None where the agent gave no answer."""
     tool_invocations: list[ToolInvocation] = []
-    expected_tools: list[str | ExpectedTool] | None = None
+    expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
     tool_checks: list[ToolCheck] = []
     metric_results: list[MetricResult] = []
     ground_truth: str | None = None
     agent_time_ms: int | None = None
     errors: list[str] = []
-    attempts: list[Attempt] = []
+    attempts: list[OnDemand[Attempt]] = []
     token_usage: TokenUsage | None = None
 
     @property
@@ -187,14 +188,14 @@ class TestResult(Model):
     test_id: str | None = None
     suite: str | None = None
     tags: list[str] = []
-    history: list[EarlierMessage] = []
+    history: list[OnDemand[EarlierMessage]] = []
     """What was said before the case."""
     test_input: str
-    processed_files: list[ProcessedFileInput] = []
+    processed_files: list[OnDemand[ProcessedFileInput]] = []
     agent_response: str | None = None
     tool_calls: list[str] = []
     tool_invocations: list[ToolInvocation] = []
-    expected_tools: list[str | ExpectedTool] | None = None
+    expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
     tools_matched: bool | None = None
     tool_checks: list[ToolCheck] = []
     metric_results: list[MetricResult] = []
@@ -204,17 +205,17 @@ class TestResult(Model):
     execution_time_ms: int
     agent_time_ms: int | None = None
     errors: list[str] = []
-    attempts: list[Attempt] = []
+    attempts: list[OnDemand[Attempt]] = []
     timestamp: str
     token_usage: TokenUsage | None = None
-    cost: Cost | None = None
+    cost: OnDemand[Cost] | None = None
     """None where the configuration has no `prices`."""
-    turns: list[TurnResult] = []
+    turns: list[OnDemand[TurnResult]] = []
     """The turns of a conversation, as far as it came; empty for a case of one input."""
     tries: list["TestResult"] = []
     """What came of earlier tries of the case, the first one first; their times are part of
     `execution_time_ms`, their tokens and judges are their own."""
-    repeats: Repeats | None = None
+    repeats: OnDemand[Repeats] | None = None
     """None for a case that is not repeated."""
     skipped_by: SkipKind | None = None
     """What kept the case from being run; None for one that was."""
@@ -222,13 +223,13 @@ class TestResult(Model):
     """Why the case was not run; None for one that was."""
     messages: list[Json] = []
     """Everything that was said, as OpenAI has messages; empty where `turns` tell all of it."""
-    criteria: list[CriterionRow] = []
+    criteria: list[OnDemand[CriterionRow]] = []
     """What the judge made of the criteria."""
-    ending: ConversationEnd | None = None
+    ending: OnDemand[ConversationEnd] | None = None
     """How a simulated conversation ended, and what kept its judge from judging."""
-    judge_cost: ModelCost | None = None
+    judge_cost: OnDemand[ModelCost] | None = None
     """Of judging the criteria."""
-    simulator_cost: ModelCost | None = None
+    simulator_cost: OnDemand[ModelCost] | None = None
     """Of playing the user."""
 
     @property
@@ -342,7 +343,7 @@ class ReportSummary(Model):
     where each of them ran all its repetitions and every one was decided."""
     pass_all_k: dict[int, float] = {}
     """k → the chance that all of k runs of a case pass (pass^k), likewise."""
-    cost: Cost | None = None
+    cost: OnDemand[Cost] | None = None
     """Of all tests; None where the configuration has no `prices`."""
     simulator_calls: Count = 0
     simulator_usage: TokenUsage = TokenUsage()
@@ -378,7 +379,7 @@ class TestReport(Model):
     """What made it give up, in a word."""
     planned_tests: Count | None = None
     """How many cases the run set out to run."""
-    selection: Selection | None = None
+    selection: OnDemand[Selection] | None = None
     """What was chosen of the cases; None if the run set out to run them all."""
     notes: list[str] = []
     """What a reader must know to trust the verdicts."""

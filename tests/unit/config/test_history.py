@@ -67,11 +67,12 @@ def test_messages_are_read_as_chat_completions_have_them(tmp_path):
          "the JSON holds no mapping"),
         ([ASKED, f"{{role: assistant, tool_calls: [{CALL}, {CALL}]}}"], "two calls have the same"),
         (["{role: user, content: [{type: image_url}]}", SAID], "found 'image_url'; wanted 'text'"),
+        (["{role: [user], content: a}", SAID], "history[0].role: found a list of 1; wanted 'user'"),
     ],
     ids=[
         "says nothing", "unknown role", "unknown key", "instructions", "ends with user",
         "result without call", "result of no call", "call without result", "user calls",
-        "arguments", "list of arguments", "same id", "image",
+        "arguments", "list of arguments", "same id", "image", "list of roles",
     ],
 )  # fmt: skip
 def test_a_history_that_cannot_have_been_is_refused_at_its_place(tmp_path, messages, message):

@@ -84,6 +84,10 @@ CASE = "test_cases:\n  - input: hi\n    "
             "agent.yaml:6:19: test_cases[0].evaluations[0]: 'metric' is missing;",
         ),
         (
+            CASE + "evaluations: [{type: {judge: yes}, metric: bleu}]",
+            "agent.yaml:6:19: test_cases[0].evaluations[0]: 'type': found a mapping; wanted 'standard', 'geval',",
+        ),
+        (
             CASE + "evaluations: [{metric: contains, pattern: x}]",
             "agent.yaml:6:38: test_cases[0].evaluations[0].pattern: unknown key; known here:",
         ),
