@@ -43,6 +43,9 @@ class ModelCost(Model):
     model: str | None = None
     """The model; None where there were several, or none answered."""
     calls: Count = 0
+    """Requests that were sent, whatever came of them."""
+    failed: Count = 0
+    """Those of the calls that were not answered."""
     tokens: TokenUsage = TokenUsage()
     kept: Count = 0
     """Answers that were kept from an earlier run and not asked for."""

@@ -83,6 +83,9 @@ class MetricResult(Model):
     model_used: str | None = None
     """The model that judged."""
     judge_calls: Count = 0
+    """Requests that were sent, whatever came of them."""
+    judge_failed: Count = 0
+    """Those of the calls that were not answered."""
     judge_tokens: TokenUsage | None = None
     judge_ms: int | None = None
     """How long asking the judge took, without the wait for a slot."""

@@ -12,6 +12,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from holodeck.lib.chat.asking import note_request
 from holodeck.lib.chat.completion import Completion, completion_of
 from holodeck.lib.chat.connection import Connections, proxy_header
 from holodeck.lib.chat.endpoint import Endpoint
@@ -113,6 +114,7 @@ class ChatClient:
         limiter = self._limiters.of(self._endpoint.name, self._kind)
         async with limiter.slot() as slot:
             trail.waited_s += slot.waited_s
+            note_request()
             try:
                 with span(self._span, self._labels, kind="client") as current:
                     return await self._asked(request, limiter, current)

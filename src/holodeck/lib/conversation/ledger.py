@@ -24,12 +24,14 @@ class Ledger:
         self._times: defaultdict[int, float] = defaultdict(float)
         self._usage: dict[str, TokenUsage] = {}
         self._calls: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
         self._kept: Counter[str] = Counter()
 
     def note(self, index: int, role: AgentRole, seconds: float, tally: Tally) -> None:
         """Count one call of a party."""
         self._times[index] += seconds
         self._calls[role.value] += tally.total_calls()
+        self._failed[role.value] += tally.total_failed()
         self._kept[role.value] += tally.kept
         self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + tally.total()
 
@@ -51,11 +53,16 @@ class Ledger:
             "agent_time": sum(self._times[at] for at in agents)
             if agents_took is None
             else agents_took,
-            "model_calls": {role: count for role, count in self._calls.items() if count},
-            "kept_answers": {role: count for role, count in self._kept.items() if count},
+            "model_calls": _some(self._calls),
+            "failed_calls": _some(self._failed),
+            "kept_answers": _some(self._kept),
             "token_usage": {**self._usage, **result.token_usage},
             "thread_id": self.thread_id,
             "scenario_run_id": self.scenario_run_id,
             "batch_run_id": self._batch_run_id,
         }
         return result.model_copy(update=known)
+
+
+def _some(counts: Counter[str]) -> dict[str, int]:
+    return {role: count for role, count in counts.items() if count}

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.chat.model import ChatModel, Question
+from holodeck.lib.chat.asking import asked
+from holodeck.lib.chat.model import ChatModel, Question, Said
 from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
 from holodeck.lib.conversation.spending import note_usage
 from holodeck.lib.conversation.transcript import indented, shortened
 from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.models.token_usage import TokenUsage
 
 TRIES = 2
 BUDGET = 12_000
@@ -98,19 +100,18 @@ class SimulatedUser:
             return []
         if self._persona.opening is not None and len(answers) == len(said):
             return self._persona.opening
-        asked = self._question(input.messages, input.scenario_state.description)
+        question = self._question(input.messages, input.scenario_state.description)
         for _ in range(TRIES):
-            heard = await self._heard(asked, answers)
+            heard = await self._heard(question, answers)
             if heard is not None and heard.is_done and answers:
                 return EndConversation(heard.message or None, "the user is done")
             if heard is not None and heard.message:
                 return heard.message
-            asked = [*asked, {"role": "user", "content": AGAIN}]
+            question = [*question, {"role": "user", "content": AGAIN}]
         return EndConversation(reason="the user had nothing to say")
 
-    async def _heard(self, asked: list[Message], answers: Sequence[str]) -> Heard | None:
-        said = await self._model.answer(Question(asked, schema=SCHEMA))
-        note_usage(said.usage)
+    async def _heard(self, question: list[Message], answers: Sequence[str]) -> Heard | None:
+        said = await asked(self._model, Question(question, schema=SCHEMA), _note)
         heard = _read(said.text)
         is_echo = heard is not None and heard.message and heard.message in answers[-1:]
         return None if is_echo else heard
@@ -137,6 +138,11 @@ class SimulatedUser:
             {"role": "system", "content": self._instructions},
             {"role": "user", "content": "\n\n".join(part for part in parts if part)},
         ]
+
+
+def _note(calls: int, said: Said | None) -> None:
+    usage = TokenUsage.zero() if said is None else said.usage
+    note_usage(usage, calls=calls, failed=calls - (said is not None))
 
 
 def without_reasoning(text: str) -> str:

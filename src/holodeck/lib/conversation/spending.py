@@ -15,6 +15,8 @@ class Tally:
 
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
     calls: int = 0
+    failed: int = 0
+    """Those of the calls that were not answered."""
     spent: Spent = field(default_factory=Spent)
     """What models that judge noted themselves."""
     kept: int = 0
@@ -25,22 +27,27 @@ class Tally:
         return self.usage + self.spent.usage
 
     def total_calls(self) -> int:
-        """How many answers of models these were."""
+        """How many requests to models these were."""
         return self.calls + self.spent.calls
+
+    def total_failed(self) -> int:
+        """How many of them were not answered."""
+        return self.failed + self.spent.failed
 
 
 _tally: ContextVar[Tally | None] = ContextVar("holodeck_conversation_spending", default=None)
 
 
-def note_usage(usage: TokenUsage) -> None:
-    """Count an answer of a model, and its tokens, for whoever is being called.
+def note_usage(usage: TokenUsage, *, calls: int = 1, failed: int = 0) -> None:
+    """Count the requests to a model and the tokens of its answer, for whoever is being called.
 
     Outside of a conversation they count nowhere.
     """
     tally = _tally.get()
     if tally is not None:
         tally.usage += usage
-        tally.calls += 1
+        tally.calls += calls
+        tally.failed += failed
 
 
 def note_kept() -> None:

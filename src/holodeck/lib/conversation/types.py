@@ -104,7 +104,9 @@ class ScenarioResult(BaseModel):
     token_usage: dict[str, TokenUsage] = {}
     """Tokens by role (`User`, `Agent`, `Judge`), of those who tell."""
     model_calls: dict[str, int] = {}
-    """Answers of models by role, of those who tell."""
+    """Requests to models by role, of those who tell."""
+    failed_calls: dict[str, int] = {}
+    """Those of them that were not answered."""
     kept_answers: dict[str, int] = {}
     """Answers by role that were kept from an earlier run and not asked for."""
     thread_id: str | None = None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
+from holodeck.lib.chat.asking import Note, asked
 from holodeck.lib.chat.model import ChatModel, Question, Said
 from holodeck.lib.text import one_line
 from holodeck.models.token_usage import TokenUsage
@@ -31,18 +32,23 @@ class Spent:
     """What judging has cost: counted apart from what the agent costs."""
 
     calls: int = 0
+    """Requests that were sent, whatever came of them."""
+    failed: int = 0
+    """Those of the calls that were not answered."""
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
     seconds: float = 0.0
     """Of asking, without the wait for a slot."""
     judge: str | None = None
     """The model that was asked."""
 
-    def add(self, judge: str, said: Said, seconds: float) -> None:
-        """Count one answer."""
-        self.calls += 1
-        self.usage += said.usage
-        self.seconds += max(0.0, seconds - said.waited_s)
-        self.judge = judge
+    def add(self, judge: str, calls: int, said: Said | None, seconds: float) -> None:
+        """Count the calls that one question took, and its answer if there was one."""
+        self.calls += calls
+        self.failed += calls - (said is not None)
+        self.judge = judge if calls else self.judge
+        if said is not None:
+            self.usage += said.usage
+            self.seconds += max(0.0, seconds - said.waited_s)
 
 
 _spent: ContextVar[Spent | None] = ContextVar("holodeck_judging", default=None)
@@ -124,19 +130,25 @@ class Judge:
     async def _said(self, question: Question) -> Said:
         if self._refusal is not None:
             raise EvaluationError(self._refusal)
-        started = time.perf_counter()
         try:
-            said = await self._model.answer(question)
+            said = await asked(self._model, question, self._noting())
         except ConfigError:
             raise
         except HoloDeckError as error:
             self._note_refusal(error)
             raise EvaluationError(f"the judge {self.name}: {error}") from error
         self._refusals = 0
-        spent = _spent.get()
-        if spent is not None:
-            spent.add(self.name, said, time.perf_counter() - started)
         return said
+
+    def _noting(self) -> Note:
+        """Counts a question that is put now, for whoever counts."""
+        spent, started = _spent.get(), time.perf_counter()
+
+        def note(calls: int, said: Said | None) -> None:
+            if spent is not None:
+                spent.add(self.name, calls, said, time.perf_counter() - started)
+
+        return note
 
     def _note_refusal(self, error: HoloDeckError) -> None:
         """A judge that is refused for good, again and again, is not asked any more."""

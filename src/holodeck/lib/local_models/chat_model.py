@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from holodeck.lib.chat.asking import note_request
 from holodeck.lib.chat.completion import chances_in
 from holodeck.lib.chat.model import Question, Said
 from holodeck.lib.limiter import Limiters
@@ -45,6 +46,7 @@ class LocalChatModel:
         model = await in_thread(self._load, name="holodeck-model")
         # The model answers one after the other; waiting for one's turn is nobody's slowness.
         async with self._turns.of(self.name).slot() as slot:
+            note_request()
             completion = await model.acomplete(self._request(question), self._time_limit)
         choice, usage = completion["choices"][0], completion["usage"]
         return Said(

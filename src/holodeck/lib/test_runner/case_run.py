@@ -21,7 +21,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.case_events import CaseEvents
 from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
-from holodeck.lib.test_runner.criteria import UNGRADED, UNJUDGED, Conclusion
+from holodeck.lib.test_runner.criteria import UNGRADED, Conclusion
 from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
@@ -243,8 +243,7 @@ class CaseRun:
     async def _judge(self, turns: Iterable[TurnResult]) -> None:
         if self.checks.criteria is not None:
             said = [*as_heard(self.history), *messages_of(turns)]
-            self.came_to = Conclusion(UNJUDGED)
-            self.came_to = await self.checks.criteria.decided(said)
+            self.came_to = await self.checks.criteria.decided(said, self._keep)
 
     async def _grade_end(self, seen: Answered) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)

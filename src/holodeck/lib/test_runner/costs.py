@@ -116,7 +116,7 @@ def judge_charges(result: TestResult) -> Iterator[Charge]:
     """What the judges are to be paid for, of metrics and of criteria, in every single run."""
     for run in result.single_runs:
         for row in run.rows:
-            if row.judge_calls:
+            if row.judge_calls > row.judge_failed:
                 model = row.model_used or "unknown"
                 yield Charge(model, told(row.judge_tokens), f"the judge {model}")
         yield from _of_model(run.judge_cost, "the judge of 'criteria'")
@@ -129,7 +129,7 @@ def simulator_charges(result: TestResult) -> Iterator[Charge]:
 
 
 def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
-    if cost is not None and cost.calls:
+    if cost is not None and cost.calls > cost.failed:
         yield Charge(cost.model or "unknown", told(cost.tokens), who)
 
 

@@ -1,14 +1,15 @@
 """The criteria of a case: who judges them, and the rows that come of it."""
 
+import asyncio
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.keeping import Keeper, KeptJudge
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.spending import tallied
+from holodeck.lib.conversation.spending import Tally, tallied
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.turn_run import in_words
@@ -148,24 +149,35 @@ class CaseCriteria:
         """Whether there is anything to decide at the end; else there are checkpoints only."""
         return bool(self._texts)
 
-    async def decided(self, messages: Sequence[Message]) -> Conclusion:
-        """The final verdict on a whole conversation."""
+    async def decided(
+        self, messages: Sequence[Message], keep: Callable[[Conclusion], None] = lambda _: None
+    ) -> Conclusion:
+        """The final verdict on a whole conversation.
+
+        `keep` is told what it came to should the judge not be waited for any more.
+        """
         ending, found = None, None
         with tallied() as tally:
             try:
                 found = await self._judging.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
+            except asyncio.CancelledError:
+                keep(Conclusion(UNJUDGED, judge_cost=self._cost(tally)))
+                raise
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 ending = judge_broke(error)
-        cost = ModelCost(
+        return Conclusion(ending, self.rows_of(found or []), judge_cost=self._cost(tally))
+
+    def _cost(self, tally: Tally) -> ModelCost:
+        return ModelCost(
             model=self.judge_name,
             calls=tally.total_calls(),
+            failed=tally.total_failed(),
             tokens=tally.total(),
             kept=tally.kept,
         )
-        return Conclusion(ending, self.rows_of(found or []), judge_cost=cost)
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
         """The judge's words as they are reported; what a checkpoint asks for is required."""

@@ -246,6 +246,7 @@ def _with_costs(row: MetricResult, spent: Spent) -> MetricResult:
     costs = {
         "model_used": spent.judge,
         "judge_calls": spent.calls,
+        "judge_failed": spent.failed,
         "judge_tokens": spent.usage,
         "judge_ms": round(spent.seconds * 1000),
     }

@@ -116,14 +116,17 @@ class Play:
         is_content = ending is not None and ending.passed and ending.code != BY_HAND
         if self.criteria is None or not self.criteria.are_about_the_whole or not is_content:
             return conclusion
-        keep(replace(conclusion, ending=UNJUDGED))
-        judged = await self.criteria.decided(result.messages)
-        return replace(
-            conclusion,
-            ending=judged.ending or conclusion.ending,
-            criteria=[*conclusion.criteria, *judged.criteria],
-            judge_cost=_both(conclusion.judge_cost, judged.judge_cost),
-        )
+
+        def with_judgement(judged: Conclusion) -> Conclusion:
+            return replace(
+                conclusion,
+                ending=judged.ending or ending,
+                criteria=[*conclusion.criteria, *judged.criteria],
+                judge_cost=_both(conclusion.judge_cost, judged.judge_cost),
+            )
+
+        late = lambda judged: keep(with_judgement(judged))  # noqa: E731
+        return with_judgement(await self.criteria.decided(result.messages, late))
 
     def _parties(self, agent: AgentParty) -> list[Party]:
         user: Party = Silent()
@@ -163,7 +166,8 @@ class Play:
         name = user if role is AgentRole.USER else judge
         tokens = result.token_usage.get(role.value, TokenUsage.zero())
         kept = result.kept_answers.get(role.value, 0)
-        cost = ModelCost(model=name, calls=calls, tokens=tokens, kept=kept)
+        failed = result.failed_calls.get(role.value, 0)
+        cost = ModelCost(model=name, calls=calls, failed=failed, tokens=tokens, kept=kept)
         return cost if calls or kept else None
 
 
@@ -187,6 +191,7 @@ def _both(one: ModelCost | None, other: ModelCost | None) -> ModelCost | None:
     return ModelCost(
         model=other.model,
         calls=one.calls + other.calls,
+        failed=one.failed + other.failed,
         tokens=one.tokens + other.tokens,
         kept=one.kept + other.kept,
     )

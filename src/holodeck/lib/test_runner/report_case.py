@@ -4,7 +4,11 @@ from collections.abc import Iterator
 
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
-from holodeck.lib.test_runner.report_conversation import conclusion_section, transcript_section
+from holodeck.lib.test_runner.report_conversation import (
+    calls_in_words,
+    conclusion_section,
+    transcript_section,
+)
 from holodeck.lib.test_runner.report_history import history_section
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -277,7 +281,8 @@ def _score(row: MetricResult) -> str:
 
 def _judge_cells(row: MetricResult) -> tuple[str, ...]:
     tokens = "–" if row.judge_tokens is None else str(row.judge_tokens.total_tokens)
-    return str(row.judge_calls), tokens, _milliseconds(row.judge_ms)
+    calls = calls_in_words(row.judge_calls, row.judge_failed)
+    return calls, tokens, _milliseconds(row.judge_ms)
 
 
 def _metric_status(row: MetricResult) -> str:

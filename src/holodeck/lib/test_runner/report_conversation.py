@@ -50,4 +50,10 @@ def _status(row: CriterionRow) -> str:
 def _cost(who: str, cost: ModelCost) -> str:
     tokens = cost.tokens.total_tokens
     kept = f", {cost.kept} answers kept from an earlier run" if cost.kept else ""
-    return f"- **{who}:** {inline(cost.model or '–')}, {cost.calls} calls{kept}, {tokens} tokens"
+    calls = calls_in_words(cost.calls, cost.failed)
+    return f"- **{who}:** {inline(cost.model or '–')}, {calls} calls{kept}, {tokens} tokens"
+
+
+def calls_in_words(calls: int, failed: int) -> str:
+    """How many calls there were, and how many of them got no answer."""
+    return f"{calls} ({failed} not answered)" if failed else str(calls)

@@ -270,7 +270,8 @@ async def test_a_judge_or_user_who_takes_too_long_is_not_the_agents_error(run_la
 async def test_what_a_simulated_user_cost_until_time_ran_out_is_counted(run_late):
     result = await run_late(**OPENED)
 
-    assert (len(result.turns), result.simulator_cost.calls) == (2, 1)
+    cost = result.simulator_cost
+    assert (len(result.turns), cost.calls, cost.failed) == (2, 2, 1)
 
 
 async def test_an_answer_cannot_pass_for_the_result_of_a_tool_or_for_a_criterion(run, fake_openai):
