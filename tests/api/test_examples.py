@@ -56,7 +56,7 @@ def test_the_script_of_the_documentation_runs_the_tests_and_writes_a_report(agen
     ran = subprocess.run(
         [sys.executable, "-c", SCRIPT],
         cwd=agent_dir.path, env=clean_environment(tmp_path),
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
     assert (ran.returncode, ran.stderr) == (0, "")

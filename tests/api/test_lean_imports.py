@@ -63,7 +63,7 @@ def run(program, home):
     """What a fresh Python prints."""
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
-        env=clean_environment(home), capture_output=True, text=True, timeout=60, check=False,
+        env=clean_environment(home), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     return ran.stdout

@@ -170,7 +170,7 @@ print(sorted(heavy & set(sys.modules)))
 def test_importing_it_imports_no_provider(tmp_path):
     ran = subprocess.run(
         [sys.executable, "-W", "error", "-c", IMPORTED],
-        env=clean_environment(tmp_path), capture_output=True, text=True, timeout=60, check=False,
+        env=clean_environment(tmp_path), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
     assert ran.stdout == "[]\n", ran.stderr
@@ -706,7 +706,7 @@ asyncio.new_event_loop().run_until_complete(cell())
 def test_a_run_can_be_interrupted_and_the_runner_used_again(program, tmp_path):
     ran = subprocess.run(
         [sys.executable, "-c", program],
-        env=clean_environment(tmp_path), capture_output=True, text=True, timeout=60, check=False,
+        env=clean_environment(tmp_path), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
 
     assert (ran.stdout, ran.stderr) == ("True\n", "")

@@ -427,7 +427,7 @@ def test_nothing_is_written_printed_or_sent_elsewhere(server, tmp_path):
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
 

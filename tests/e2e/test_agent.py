@@ -93,7 +93,7 @@ def run(tmp_path_factory):
             execution={"retry_delay": 0.01, "max_retries": 2, "parallel_test_cases": 4},
         )
         ran = folder.run(
-            "test", "--timeout", "3", "--output", "report.md", "--output", "report.json"
+            "test", "--timeout", "8", "--output", "report.md", "--output", "report.json"
         )
         yield ran, folder, server.requests
 
@@ -174,7 +174,7 @@ def test_the_wait_that_a_server_asks_for_is_kept(results):
         ("stays overloaded", ["503", "the server is on fire", "after 3 tries"], 3),
         ("is refused", ["400", "that is no model of ours"], 1),
         ("sends no JSON", ["not a chat completion", "after 3 tries"], 3),
-        ("hangs", ["timeout after 3s"], 1),
+        ("hangs", ["timeout after 8s"], 1),
     ],
 )
 def test_an_agent_that_cannot_be_run_is_an_error_with_its_reason(run, results, name, said, tries):

@@ -33,24 +33,23 @@ def test_an_agent_that_hangs_raises_or_says_nothing_takes_no_other_along(bot_dir
     write_bot(
         test_cases=[
             case("raises", "raise over the limit", contains="hello"),
-            case("hangs", "sleep 30", contains="hello"),
+            case("hangs", "sleep 600", contains="hello"),
             case("says nothing", "nothing", contains="hello"),
             case("is fine", "hello", contains="hello"),
         ]
     )
 
-    ran = bot_dir.run("test", "--timeout", "0.5", "-o", "r.json")
+    ran = bot_dir.run("test", "--timeout", "1", "-o", "r.json")
     results = results_in(bot_dir.path / "r.json")
 
     assert_plain(ran)
     assert (ran.code, ran.stderr) == (3, "")
-    assert ran.seconds < 10
     assert {name: one["outcome"] for name, one in results.items()} == {
         "raises": "agent_error", "hangs": "agent_error", "says nothing": "failed",
         "is fine": "passed",
     }  # fmt: skip
     assert results["raises"]["errors"] == ["RuntimeError: over the limit"]
-    assert "0.5" in results["hangs"]["errors"][0]
+    assert "within 1 s" in results["hangs"]["errors"][0]
 
 
 def test_an_agent_behind_a_url_is_asked_and_read_as_the_mapping_says(agent_dir):

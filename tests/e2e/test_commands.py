@@ -101,7 +101,9 @@ async def answer(message):
     global now, peak
     now += 1
     peak = max(peak, now)
-    await asyncio.sleep(0.1)
+    while peak < LEVEL:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # for more than there may be
     now -= 1
     return f"peak {peak}"
 """
@@ -112,7 +114,7 @@ def test_the_nearest_setting_wins(bot_dir, write_bot, level):
     """How many cases run at once is told by the agent itself; each level says one more."""
     home = bot_dir.path.parent / f"{bot_dir.path.name}-home"
     (home / ".holodeck").mkdir(parents=True)
-    bot_dir.write("bot.py", SPY)
+    bot_dir.write("bot.py", SPY.replace("LEVEL", str(level)))
     cases = [case(f"case {n}", "hello") for n in range(6)]
     cases[-1] = case("last", "hello", contains=f"peak {level}")
     own = {"parallel_test_cases": 5} if level >= 5 else None
@@ -131,7 +133,7 @@ def test_the_nearest_setting_wins(bot_dir, write_bot, level):
 def test_results_stand_in_the_order_of_the_file_however_they_came(bot_dir, write_bot):
     write_bot(
         test_cases=[
-            case("slow", "sleep 0.4", contains="sleep"), case("quick", "hello", contains="hello"),
+            case("slow", "sleep 2", contains="sleep"), case("quick", "hello", contains="hello"),
         ]
     )  # fmt: skip
 

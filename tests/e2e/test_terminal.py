@@ -108,6 +108,6 @@ def test_a_failing_test_shows_its_reason_while_the_next_one_runs(bot_dir, write_
         run.read_until("did not find 'goodbye'; got 'hello'")
         run.read_until("Test 2/2: Running... slow")
         run.interrupt()
-        ran = run.finish(timeout=10)
+        ran = run.finish()
 
     assert ran.code == 130

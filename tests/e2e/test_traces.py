@@ -93,6 +93,5 @@ def test_a_collector_that_is_not_there_costs_a_warning_and_no_result(bot_dir, wr
 
     assert_plain(ran)
     assert ran.code == 0
-    assert ran.seconds < 15
     assert "127.0.0.1" in ran.stderr or "traces" in ran.stderr
     assert "Test Results: 1/1 passed" in ran.stdout

@@ -30,7 +30,7 @@ FAILING = {
     "name": "parrot",
     "description": "repeats what it hears",
     "backend": "bot:answer",
-    "execution": {"max_retries": 0, "llm_timeout": 5, "parallel_test_cases": 2},
+    "execution": {"max_retries": 0, "llm_timeout": 60, "parallel_test_cases": 2},
     "evaluations": {"metrics": METRICS[:2]},
     "test_cases": [
         {

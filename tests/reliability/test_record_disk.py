@@ -22,7 +22,7 @@ def run_limited(fleet, blocks, *args):
     """A run none of whose files grows beyond so many blocks of 512 bytes."""
     return subprocess.run(
         ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *COMMAND, "test", "-j", "20", *args],
-        cwd=fleet.path, env=clean_environment(home_for(fleet.path)), timeout=60,
+        cwd=fleet.path, env=clean_environment(home_for(fleet.path)), timeout=180,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 

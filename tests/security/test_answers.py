@@ -82,7 +82,7 @@ async def run_with(tmp_path, first, *, cases=3, max_retries=0, **fields):
     with FakeOpenAI(answer) as server:
         agent = agent_for(server, tmp_path, cases, tools=tools, **fields)
         config = settings(ExecutionConfig(max_retries=max_retries))
-        report = await asyncio.wait_for(run_cases(agent, tmp_path, config), timeout=60)
+        report = await asyncio.wait_for(run_cases(agent, tmp_path, config), timeout=180)
         return report, server.requests
 
 

@@ -23,7 +23,7 @@ def an_agent(*cases, **fields):
 
 def executor_of(tmp_path, agent, backend, *, parallel=1, settings=None, **rest):
     """An executor that runs so many cases at once; `settings` are those of the run."""
-    limits = {"parallel_test_cases": parallel, "file_timeout": 10} | (settings or {})
+    limits = {"parallel_test_cases": parallel, "file_timeout": 120} | (settings or {})
     return TestExecutor(
         str(tmp_path / "agent.yaml"),
         agent_config=agent,

@@ -32,7 +32,7 @@ class Bounded:
     megabytes: float
 
 
-def run_bounded(*args: str, cwd: Path, megabytes: int = 2000, timeout: float = 60) -> Bounded:
+def run_bounded(*args: str, cwd: Path, megabytes: int = 2000, timeout: float = 180) -> Bounded:
     """Run `holodeck args...` with no more address space than that."""
     ran = subprocess.run(
         [

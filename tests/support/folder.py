@@ -48,7 +48,7 @@ class AgentFolder:
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return path
 
-    def run(self, *args: str | Path, env: Environment | None = None, timeout: float = 60.0) -> Ran:
+    def run(self, *args: str | Path, env: Environment | None = None, timeout: float = 180.0) -> Ran:
         """Run `holodeck args...` in the folder."""
         return run_cli(*args, cwd=self.path, env=env, timeout=timeout)
 

@@ -23,7 +23,7 @@ def run(args, cwd, out, err):
     os.chdir(cwd)
     os.dup2(out, 1)
     os.dup2(err, 2)
-    signal.alarm(120)
+    signal.alarm(180)
     resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31))
     sys.argv[1:] = args
     try:

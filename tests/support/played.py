@@ -13,7 +13,7 @@ JUDGE, USER = "# Criteria", "what the user writes next"
 """What the prompts of the judge and of the simulated user hold."""
 
 
-LIMITS = {"parallel_test_cases": 1, "file_timeout": 10}
+LIMITS = {"parallel_test_cases": 1, "file_timeout": 120}
 
 
 def says(message, done=False):

@@ -1,9 +1,9 @@
 """The helpers that run the command line, tried on a stand-in for it."""
 
 import os
+import select
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ if what == "ask":
 elif what == "wait":
     try:
         print("waiting", flush=True)
-        time.sleep(60)
+        time.sleep(600)
     except KeyboardInterrupt:
         print("interrupted")
         sys.exit(130)
@@ -64,7 +64,6 @@ def test_a_run_gives_code_and_both_streams(here, env):
     assert ran.code == 7
     assert ran.stdout == f"out ['test', '{here}/x.yaml'] False False\n"
     assert ran.stderr == "err\n"
-    assert 0 < ran.seconds < 30
     assert list(here.iterdir()) == []
 
 
@@ -73,8 +72,10 @@ def test_a_run_can_be_given_input(here, env):
 
 
 def test_a_run_that_does_not_end_fails_the_test_with_its_output(here, env):
-    with pytest.raises(AssertionError, match=r"still running after 0.5 s\nwaiting"):
-        run_cli("wait", cwd=here, env=env, timeout=0.5)
+    with start_cli("wait", cwd=here, env=env) as run:
+        select.select([run.process.stdout], [], [])
+        with pytest.raises(AssertionError, match=r"still running after 0.1 s\nwaiting"):
+            run.finish(timeout=0.1)
 
 
 def test_a_run_can_be_interrupted(here, env, signal_handling):
@@ -87,12 +88,10 @@ def test_a_run_can_be_interrupted(here, env, signal_handling):
 
 
 def test_a_run_left_running_is_ended(here, env):
-    started = time.monotonic()
     with start_cli("wait", cwd=here, env=env) as run:
         pass
 
     assert run.process.returncode == -9
-    assert time.monotonic() - started < 5
 
 
 def test_a_run_in_a_terminal_sees_its_size_and_shows_its_screen(here, env):

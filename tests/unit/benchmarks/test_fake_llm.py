@@ -41,7 +41,7 @@ def test_a_request_with_tools_gets_a_call_first_and_then_the_answer(url):
 
 
 def test_what_is_above_the_limit_is_refused_and_counted(url):
-    configure(url, latency_ms=300, most_at_once=2)
+    configure(url, latency_ms=1000, most_at_once=2)
 
     def status(_):
         try:
@@ -60,11 +60,11 @@ def test_what_is_above_the_limit_is_refused_and_counted(url):
 
 
 def test_what_is_configured_counts_from_zero_and_forgets_the_last_mode(url):
-    configure(url, latency_ms=300, most_at_once=1)
+    configure(url, latency_ms=60_000, most_at_once=1)
     configure(url)
 
     started = time.monotonic()
     ask(url, [{"role": "user", "content": "hello"}])
 
-    assert time.monotonic() - started < 0.3
+    assert time.monotonic() - started < 30
     assert (stats(url)["requests"], stats(url)["bleed"]) == (1, 0)

@@ -10,13 +10,12 @@ import pytest
 
 RUN = Path(__file__).parents[3] / "benchmarks" / "run.py"
 STAND_IN = """
-import json, re, sys, time, urllib.request
+import json, re, sys, urllib.request
 if sys.argv[1].startswith("--"):
     sys.exit(0)
 text = open("agent.yaml").read()
 url = re.search(r'endpoint: "([^"]+)"', text)[1] + "/chat/completions"
 said = {asked}
-time.sleep({sleep})
 for one in said:
     body = json.dumps({{"model": "m", "messages": [{{"role": "user", "content": one}}]}})
     with urllib.request.urlopen(url, body.encode()) as answer:
@@ -30,9 +29,9 @@ INPUTS = 're.findall("input: (.*)", text)'
 
 @pytest.fixture
 def bench(tmp_path):
-    def run(*flags, asked=INPUTS, passed="len(said)", code=0, sleep=0):
+    def run(*flags, asked=INPUTS, passed="len(said)", code=0):
         script = tmp_path / "stand_in.py"
-        script.write_text(STAND_IN.format(asked=asked, passed=passed, code=code, sleep=sleep))
+        script.write_text(STAND_IN.format(asked=asked, passed=passed, code=code))
         command = shlex.join([sys.executable, "-S", str(script)])
         usual = ["--peers", "none", "--backend", "chat", "--runs", "1", "--most-others", "99"]
         return subprocess.run(
@@ -40,7 +39,7 @@ def bench(tmp_path):
             check=False,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
         )
 
     return run
@@ -49,7 +48,7 @@ def bench(tmp_path):
 def test_a_goal_that_is_met_is_shown_with_what_it_is_made_of(bench, tmp_path):
     told = tmp_path / "results.json"
 
-    ran = bench("--only", "S2", "--slack", "5", "--json", str(told))
+    ran = bench("--only", "S2", "--slack", "1000", "--json", str(told))
 
     assert ran.returncode == 0, ran.stderr
     table = json.loads(told.read_text())
@@ -61,7 +60,7 @@ def test_a_goal_that_is_met_is_shown_with_what_it_is_made_of(bench, tmp_path):
 
 
 def test_too_slow_a_run_misses_its_goal_and_fails_the_check(bench):
-    ran = bench("--only", "S2", sleep=1.5)
+    ran = bench("--only", "S2", "--slack", "0.001")
 
     assert ran.returncode == 1
     assert "MISSED" in ran.stdout

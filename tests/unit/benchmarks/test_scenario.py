@@ -48,7 +48,7 @@ def test_the_program_that_both_run_runs(tmp_path):
     environment = clean_environment(tmp_path) | {"PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [sys.executable, "-P", str(benchmark.PROBE), benchmark.OURS, "one"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=60,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=True, timeout=180,
     )  # fmt: skip
 
     assert json.loads(done.stdout)["s"] > 0

@@ -18,7 +18,7 @@ def answer(text):
     if text == "exit":
         sys.exit(0)
     if text == "wait":
-        time.sleep(60)
+        time.sleep(600)
     if text == "secret":
         return f"the key is {os.environ['MY_API_KEY']}"
     if text == "log":
@@ -233,7 +233,7 @@ def test_on_a_terminal_the_finished_lines_are_what_stays(folder):
 def test_on_a_terminal_a_running_test_is_shown_and_cleared_by_ctrl_c(folder):
     with start_in_pty("test", cwd=folder(GOOD, case("wait")), env={"NO_COLOR": "1"}) as run:
         run.read_until("Test 1/2: ✓ says hello")
-        run.read_until("Test 2/2: Running... says wait (0 s)")
+        run.read_until("Test 2/2: Running... says wait (")
         run.interrupt()
         ran = run.finish()
 
@@ -247,7 +247,7 @@ def test_a_reader_that_leaves_does_not_change_the_verdict(folder):
     where = folder(BAD)
     with start_cli("test", "-o", "r.json", cwd=where) as run:
         run.process.stdout.close()
-        run.process.wait(60)
+        run.process.wait(180)
         errors = run.process.stderr.read()
 
     assert (run.process.returncode, errors) == (1, b"")

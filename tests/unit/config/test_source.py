@@ -122,7 +122,7 @@ def test_a_bomb_of_aliases_costs_nothing(tmp_path, place):
         [sys.executable, "-c", textwrap.dedent(CHILD), str(path)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )

@@ -70,6 +70,9 @@ async def test_silence_is_enough_to_grow_where_so_many_were_asked_for(quiet_s, c
     if complaints:
         limiter.overloaded(begun[0])
 
+    async with asyncio.timeout(60):
+        while limiter.peak < peak:  # noqa: ASYNC110 - only time makes it grow
+            await asyncio.sleep(0.001)
     await asyncio.sleep(0.05)
 
     assert limiter.peak == peak
@@ -133,8 +136,7 @@ async def test_a_pause_that_the_endpoint_asks_for_is_kept():
     async with limiter.slot() as after:
         waited = loop.time() - started
 
-    assert waited >= 0.09
-    assert after.waited_s == pytest.approx(waited, abs=0.02)
+    assert 0.09 <= after.waited_s <= waited
 
 
 async def test_a_cancelled_wait_leaves_no_trace():
@@ -183,13 +185,13 @@ async def test_waiting_for_a_slot_does_not_count_into_a_time_limit():
     limiter = Limiter("x", most=1, first=1)
 
     async def use():
-        async with time_limit(0.15), limiter.slot() as slot:
+        async with time_limit(1), limiter.slot() as slot:
             await asyncio.sleep(0.1)
             return slot.waited_s
 
-    waits = await asyncio.gather(*[use() for _ in range(4)])
+    waits = await asyncio.gather(*[use() for _ in range(12)])
 
-    assert waits[3] > 0.25
+    assert waits[-1] > 1
 
 
 async def test_work_in_a_slot_counts_into_a_time_limit():

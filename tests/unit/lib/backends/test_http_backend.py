@@ -215,17 +215,17 @@ async def test_an_answer_that_is_too_large_is_not_read_to_the_end(server, ask):
 async def test_a_try_that_takes_too_long_is_tried_again(server, ask):
     server.reply(fault="hang").reply(json={"response": "hello"})
 
-    result = await ask(execution=ExecutionConfig(max_retries=1, retry_delay=0, attempt_timeout=0.2))
+    result = await ask(execution=ExecutionConfig(max_retries=1, retry_delay=0, attempt_timeout=1))
 
     assert result.response == "hello"
-    assert result.attempts[0].error == "no answer within 0.2 s"
+    assert result.attempts[0].error == "no answer within 1 s"
 
 
 async def test_the_time_limit_covers_all_tries_and_tells_them(server, ask):
     server.reply(status=503).otherwise(fault="hang")
 
-    with pytest.raises(BackendTimeoutError, match=r"no answer within 0\.3 s") as raised:
-        await ask(execution=ExecutionConfig(max_retries=3, retry_delay=0, llm_timeout=0.3))
+    with pytest.raises(BackendTimeoutError, match=r"no answer within 1 s") as raised:
+        await ask(execution=ExecutionConfig(max_retries=3, retry_delay=0, llm_timeout=1))
     assert [tried.number for tried in raised.value.attempts] == [1]
 
 

@@ -282,23 +282,21 @@ async def test_the_executor_raises_what_an_agent_raises():
 
 
 class Hanging(scenario.AgentAdapter):
+    def __init__(self, hang):
+        self.hang = hang
+
     async def call(self, input):
-        await asyncio.sleep(30)
-        return "late"
+        await self.hang.later()
 
 
 @pytest.mark.parametrize(
     ("limit", "told"),
-    [({"call_timeout": 0.05}, r"Hanging\.call took"), ({"timeout": 0.05}, r"case 'case' took")],
+    [({"call_timeout": 0.5}, r"Hanging\.call took"), ({"timeout": 0.5}, r"case 'case' took")],
     ids=["call", "case"],
 )
-async def test_time_limits_fire(limit, told):
-    started = time.monotonic()
-
+async def test_time_limits_fire(limit, told, hang):
     with pytest.raises(BackendTimeoutError, match=told):
-        await executor(a_user(), Hanging(), **limit).run()
-
-    assert time.monotonic() - started < 2
+        await executor(a_user(), Hanging(hang), **limit).run()
 
 
 async def test_an_agent_that_blocks_past_its_limit_is_too_late():
@@ -360,17 +358,15 @@ async def test_listeners_are_told_of_verdicts_and_errors():
     assert (events[-1].status, events[-1].result.error) == ("ERROR", "LookupError: lost")
 
 
-async def test_a_listener_that_fails_or_hangs_harms_nobody(caplog):
+async def test_a_listener_that_fails_or_hangs_harms_nobody(caplog, hang):
     def fails(event):
         raise LookupError("deaf")
 
     talk = executor(an_agent(), script=[scenario.agent(), scenario.succeed()], event_bus=fails)
-    talk.events.subscribe(lambda _: time.sleep(3))
-    started = time.monotonic()
+    talk.events.subscribe(hang)
 
     assert (await talk.run()).success
 
-    assert time.monotonic() - started < 2.5
     assert "a listener failed at RunStarted" in caplog.text
 
 

@@ -242,7 +242,7 @@ async def test_a_run_that_is_given_up_leaves_an_event_that_ends_it():
 
 async def until(is_so):
     """Wait for a thread to have done it."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110 - a thread sets no event of a loop
             await asyncio.sleep(0.001)
 

@@ -1,5 +1,4 @@
 import asyncio
-import time
 from typing import Any, ClassVar
 
 import pytest
@@ -120,15 +119,12 @@ async def test_a_metric_that_takes_too_long_is_an_error_with_its_limit():
         await evaluate(Scripted(hang, timeout=0.05))
 
 
-async def test_a_blocked_thread_does_not_hold_up_the_limit():
+async def test_a_blocked_thread_does_not_hold_up_the_limit(hang):
     async def block() -> dict[str, Any]:
-        return await in_thread(lambda: time.sleep(2) or {})
+        return await in_thread(lambda: hang() or {})
 
-    started = time.monotonic()
     with pytest.raises(EvaluationError, match="timed out"):
         await evaluate(Scripted(block, timeout=0.1))
-
-    assert time.monotonic() - started < 1
 
 
 async def test_the_limit_covers_all_tries():

@@ -1,10 +1,10 @@
 import asyncio
-import time
 
 import pytest
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.regex_metric import RegexEvaluator
+from support.pace import bounded_work
 
 
 @pytest.mark.parametrize(
@@ -47,25 +47,18 @@ def test_a_pattern_that_cannot_be_read_is_a_configuration_error(pattern):
 async def test_a_pattern_that_explodes_is_an_error_within_its_limit(pattern, size):
     evaluator = RegexEvaluator(pattern=pattern, time_limit_ms=200)
 
-    started = time.monotonic()
-    with pytest.raises(EvaluationError, match=r"took longer than 0\.2 s"):
+    with bounded_work(), pytest.raises(EvaluationError, match=r"took longer than 0\.2 s"):
         await evaluator.evaluate(response="a" * size + "!")
-
-    assert time.monotonic() - started < 1.5
 
 
 async def test_an_exploding_pattern_does_not_hold_up_others():
     evaluator = RegexEvaluator(pattern="(a|aa)+$", time_limit_ms=500)
-    beats: list[float] = []
+    evaluating = asyncio.create_task(evaluator.evaluate(response="a" * 5000 + "!"))
+    turns = 0
+    while not evaluating.done():
+        await asyncio.sleep(0)
+        turns += 1
 
-    async def beat() -> None:
-        while True:
-            beats.append(time.monotonic())
-            await asyncio.sleep(0.01)
-
-    beating = asyncio.create_task(beat())
     with pytest.raises(EvaluationError):
-        await evaluator.evaluate(response="a" * 5000 + "!")
-    beating.cancel()
-
-    assert len(beats) > 10
+        await evaluating
+    assert turns > 1

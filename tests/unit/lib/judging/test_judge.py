@@ -18,7 +18,7 @@ SCHEMA = {
 }
 GOOD = '{"reason": "fine", "score": 4}'
 ASKED = [{"role": "user", "content": "How good is it?"}]
-QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=2)
+QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 
 
 @pytest.fixture

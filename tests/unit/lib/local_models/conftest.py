@@ -42,7 +42,7 @@ class Hub:
                 middle = len(hub.body) // 2
                 self.wfile.write(hub.body[:middle])
                 hub.asked.set()
-                hub.may_go_on.wait(30)
+                hub.may_go_on.wait(180)
                 self.wfile.write(hub.body[middle:])
 
             def log_message(self, *args):

@@ -172,7 +172,7 @@ def test_a_program_that_ends_while_a_thread_asks_ends_in_peace(tmp_path):
 
     ran = subprocess.run(
         [sys.executable, "-c", program, str(write_tiny(tmp_path / "tiny.gguf"))],
-        capture_output=True, timeout=60, check=False,
+        capture_output=True, timeout=180, check=False,
     )  # fmt: skip
 
     assert ran.returncode == 0, ran.stderr

@@ -233,11 +233,11 @@ def test_two_processes_that_pull_at_once_download_once(cache, hub, hub_model):
     hub.may_go_on.clear()
 
     with start_pull(cache, hub, hub_model) as first:
-        assert hub.asked.wait(20)
+        assert hub.asked.wait(180)
         with start_pull(cache, hub, hub_model) as second:
             assert "Waiting for another process: pulling tiny" in second.stderr.readline()
             hub.may_go_on.set()
-            assert first.communicate(timeout=20)[0] == second.communicate(timeout=20)[0]
+            assert first.communicate(timeout=180)[0] == second.communicate(timeout=180)[0]
     assert (first.returncode, second.returncode, len(hub.paths)) == (0, 0, 1)
 
 
@@ -245,9 +245,9 @@ def test_two_processes_that_pull_at_once_download_once(cache, hub, hub_model):
 def test_an_ended_pull_leaves_no_file_and_the_next_one_works(cache, hub, hub_model, store, how):
     hub.may_go_on.clear()
     with start_pull(cache, hub, hub_model) as pulling:
-        assert hub.asked.wait(20)
+        assert hub.asked.wait(180)
         pulling.send_signal(how)
-        pulling.communicate(timeout=20)
+        pulling.communicate(timeout=180)
     hub.may_go_on.set()
 
     assert store.path_of("tiny") is None

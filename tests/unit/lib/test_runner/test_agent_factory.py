@@ -37,7 +37,7 @@ def build(tmp_path, fake_openai):
             | (model or {}),
             "instructions": {"inline": "Be helpful."},
         } | fields
-        limits = ExecutionConfig(**({"llm_timeout": 10, "retry_delay": 0.01} | (execution or {})))
+        limits = ExecutionConfig(**({"llm_timeout": 60, "retry_delay": 0.01} | (execution or {})))
         agent = Agent.model_validate(raw).placed_in(tmp_path)
         return AgentFactory(agent, execution_config=limits)
 
@@ -322,9 +322,9 @@ async def test_a_request_that_fails_after_a_tool_ran_does_not_run_the_tool_again
 async def test_the_whole_call_is_limited_and_what_was_seen_is_kept(build, fake_openai):
     fake_openai.reply(tool_calls=[("get_weather", {"city": "Paris"})])
     fake_openai.otherwise(fault="hang")
-    factory = build(tools=WITH_TOOL, execution={"llm_timeout": 0.5})
+    factory = build(tools=WITH_TOOL, execution={"llm_timeout": 2})
 
-    with pytest.raises(AgentFactoryError, match=r"timeout after 0\.5s") as raised:
+    with pytest.raises(AgentFactoryError, match=r"timeout after 2s") as raised:
         await factory.invoke_once("weather?")
     await factory.shutdown()
 
@@ -334,7 +334,7 @@ async def test_the_whole_call_is_limited_and_what_was_seen_is_kept(build, fake_o
 async def test_an_attempt_that_hangs_is_tried_again(build, fake_openai):
     fake_openai.reply(fault="hang")
     fake_openai.reply("fine")
-    factory = build(execution={"attempt_timeout": 0.3})
+    factory = build(execution={"attempt_timeout": 1})
 
     result = await factory.invoke_once("hi")
     await factory.shutdown()
@@ -412,7 +412,7 @@ async def test_a_run_made_by_hand_keeps_its_own_limits(build, fake_openai):
         agent=factory.agent,
         kernel=factory.kernel,
         kernel_arguments=factory.kernel_arguments,
-        timeout=5,
+        timeout=60,
         max_retries=1,
         retry_delay=0.01,
     )
@@ -458,13 +458,13 @@ async def test_calls_share_the_slots_of_their_endpoint_and_waiting_costs_no_time
     build, fake_openai
 ):
     fake_openai.otherwise("fine", latency_s=0.1)
-    factory = build(execution={"parallel_test_cases": 2, "llm_timeout": 0.35})
+    factory = build(execution={"parallel_test_cases": 2, "llm_timeout": 1})
 
-    results = await asyncio.gather(*[factory.invoke_once(f"{n}") for n in range(12)])
+    results = await asyncio.gather(*[factory.invoke_once(f"{n}") for n in range(24)])
     await factory.shutdown()
 
     assert fake_openai.peak_in_flight == 2
-    assert max(result.waited_ms for result in results) > 350
+    assert max(result.waited_ms for result in results) > 1000
 
 
 async def test_a_provider_that_allows_ten_at_once_is_not_overrun(build, fake_openai):

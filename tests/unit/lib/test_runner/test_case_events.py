@@ -143,7 +143,7 @@ async def test_a_message_is_in_the_file_before_the_agent_answers(tmp_path):
     path, seen = tmp_path / "events.jsonl", []
 
     async def look(_):
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while seen != ["run_started", "message"] and time.monotonic() < deadline:
             await asyncio.sleep(0)
             seen[:] = types_in(path)
@@ -185,15 +185,12 @@ async def test_a_listener_that_fails_harms_neither_the_run_nor_the_file(run, cap
     assert "a listener failed at RunStarted" in caplog.text
 
 
-async def test_a_listener_that_hangs_is_waited_for_once_and_not_in_every_case(run):
-    hangs, cases = threading.Event(), [ONE | {"name": f"n{at}"} for at in range(20)]
-    started = time.monotonic()
-    lines = await run(*cases, on_event=lambda _: hangs.wait(30))
-    took = time.monotonic() - started
-    hangs.set()
+async def test_a_listener_that_hangs_is_waited_for_once_and_not_in_every_case(run, hang):
+    cases = [ONE | {"name": f"n{at}"} for at in range(70)]
 
-    assert [one["type"] for one in lines].count("run_finished") == 20
-    assert took < 5
+    lines = await run(*cases, on_event=hang)  # which would fail if it took a second a case
+
+    assert [one["type"] for one in lines].count("run_finished") == 70
 
 
 async def test_a_function_hears_events(tmp_path):

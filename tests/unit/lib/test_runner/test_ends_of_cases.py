@@ -236,10 +236,10 @@ def run_late(tmp_path, fake_openai):
     """Runs a case in which the second answer of a model, or the first of a judge, never comes."""
 
     async def run_it(**case):
-        fake_openai.when(JUDGE, "", latency_s=60).when(USER, says("go on"), times=1)
-        fake_openai.when(USER, "", latency_s=60)
+        fake_openai.when(JUDGE, "", latency_s=600).when(USER, says("go on"), times=1)
+        fake_openai.when(USER, "", latency_s=600)
         agent = an_agent(fake_openai, {"name": "late", **case})
-        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=0.6)
+        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=1.5)
         return report.results[0]
 
     return run_it
@@ -264,7 +264,7 @@ async def test_a_judge_or_user_who_takes_too_long_is_not_the_agents_error(run_la
     result = await run_late(**case)
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons() == [f"the case took longer than 0.6 s: {who} has not answered"]
+    assert result.reasons() == [f"the case took longer than 1.5 s: {who} has not answered"]
 
 
 async def test_what_a_simulated_user_cost_until_time_ran_out_is_counted(run_late):

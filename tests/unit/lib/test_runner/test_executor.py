@@ -1,6 +1,7 @@
 """The executor over scripted agents: order, isolation, verdicts, callbacks, cancellation."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -380,17 +381,18 @@ async def test_shutting_down_twice_is_harmless(tmp_path):
 
 async def test_the_wait_for_a_slot_is_not_the_agents_time(tmp_path):
     async def answer(message):
-        await asyncio.sleep(0.05)
-        return ExecutionResult(response="OK", waited_ms=40)
+        await asyncio.sleep(0.2)
+        return ExecutionResult(response="OK", waited_ms=200)
 
-    agent = an_agent({"input": "go", "evaluations": [{"metric": "latency", "max_ms": 30}]})
+    executor = executor_of(tmp_path, an_agent({"input": "go"}), ScriptedBackend(answer))
+    started = time.perf_counter()
 
-    report = await executor_of(tmp_path, agent, ScriptedBackend(answer)).execute_tests()
+    report = await executor.execute_tests()
 
+    most_ms = (time.perf_counter() - started) * 1000 - 200
     [result] = report.results
-    assert result.passed
-    assert result.agent_time_ms < 30
-    assert result.execution_time_ms < 30
+    assert result.agent_time_ms <= most_ms
+    assert result.execution_time_ms <= most_ms
 
 
 async def test_calls_that_are_refused_for_good_end_the_run_with_one_message(tmp_path):
@@ -421,7 +423,7 @@ def limited(tmp_path, agent, backend, **limits):
     return TestExecutor(
         str(tmp_path / "agent.yaml"),
         agent_config=agent,
-        resolved_execution_config=ExecutionConfig(file_timeout=10, **limits),
+        resolved_execution_config=ExecutionConfig(file_timeout=120, **limits),
         backend=backend,
     )
 
@@ -432,12 +434,12 @@ async def test_a_case_that_takes_too_long_is_an_error_and_the_others_run(tmp_pat
         return "OK"
 
     cases = [{"input": name, "evaluations": [contains("OK")]} for name in ("slow", "fast")]
-    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), case_timeout=0.1)
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), case_timeout=0.5)
 
     report = await executor.execute_tests()
 
     slow, fast = report.results
-    assert slow.errors == ["the case took longer than 0.1 s"]
+    assert slow.errors == ["the case took longer than 0.5 s"]
     assert fast.passed
 
 
@@ -447,11 +449,11 @@ async def test_a_run_that_takes_too_long_keeps_what_it_has(tmp_path):
         return "OK"
 
     cases = [{"input": name, "evaluations": [contains("OK")]} for name in ("fast", "slow", "next")]
-    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), run_timeout=0.2)
+    executor = limited(tmp_path, an_agent(*cases), ScriptedBackend(answer), run_timeout=0.7)
 
     report = await executor.execute_tests()
 
-    told = "the run's time limit of 0.2 s is over"
+    told = "the run's time limit of 0.7 s is over"
     assert [result.outcome for result in report.results] == ["passed", "skipped", "skipped"]
     assert [result.skip_reason for result in report.results] == [None, told, told]
     assert report.stopped == f"{told}, so the other 2 cases are not run"

@@ -414,7 +414,7 @@ def test_a_script_that_decides_nothing_is_warned_of(fake_openai):
 MEETING = """\
 import threading
 
-both = threading.Barrier(2, timeout=10)
+both = threading.Barrier(2, timeout=60)
 
 
 def meets_the_other(state):

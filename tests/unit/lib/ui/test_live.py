@@ -47,7 +47,7 @@ class Screen:
     def wait_for(self, text, since=0):
         """How much had come when `text` was there."""
         with self._news:
-            assert self._news.wait_for(lambda: text.encode() in self.raw[since:], 10), self.raw
+            assert self._news.wait_for(lambda: text.encode() in self.raw[since:], 60), self.raw
             return len(self.raw)
 
     def close(self):
@@ -166,7 +166,7 @@ def test_off_a_terminal_a_still_run_shows_that_it_lives():
     out, err = io.StringIO(), Log()
     beat = "still running: 3 of 10 done, 60 s"
     with LiveLine(str, lambda: beat, out=out, err=err, heartbeat_every=0.02):
-        assert err.written.wait(10)
+        assert err.written.wait(60)
 
     assert err.getvalue().startswith(f"{beat}\n")
     assert out.getvalue() == ""

@@ -40,7 +40,7 @@ async def build(tmp_path, fake_openai):
             | (model or {}),
             "instructions": {"inline": "Be helpful."},
         } | fields
-        limits = ExecutionConfig(**({"llm_timeout": 10, "retry_delay": 0.01} | (execution or {})))
+        limits = ExecutionConfig(**({"llm_timeout": 60, "retry_delay": 0.01} | (execution or {})))
         built.append(chat_backend(Agent.model_validate(raw).placed_in(tmp_path), limits))
         return built[-1]
 
@@ -261,9 +261,9 @@ async def test_a_redirect_is_not_followed(build, fake_openai):
 async def test_the_whole_call_is_limited_and_what_was_seen_is_kept(build, fake_openai):
     fake_openai.reply(tool_calls=[PARIS])
     fake_openai.otherwise(fault="hang")
-    backend = build(tools=WITH_TOOL, execution={"llm_timeout": 0.5})
+    backend = build(tools=WITH_TOOL, execution={"llm_timeout": 2})
 
-    with pytest.raises(BackendTimeoutError, match=r"no answer within 0\.5 s") as raised:
+    with pytest.raises(BackendTimeoutError, match=r"no answer within 2 s") as raised:
         await backend.invoke_once("weather?")
 
     assert [call["name"] for call in raised.value.seen.tool_calls] == ["get_weather"]
@@ -273,7 +273,7 @@ async def test_an_attempt_that_hangs_is_tried_again(build, fake_openai):
     fake_openai.reply(fault="hang")
     fake_openai.reply("fine")
 
-    result = await build(execution={"attempt_timeout": 0.3}).invoke_once("hi")
+    result = await build(execution={"attempt_timeout": 1}).invoke_once("hi")
 
     assert result.response == "fine"
     assert result.attempts[0].error == "no answer in time"
@@ -323,12 +323,12 @@ async def test_calls_share_the_slots_of_their_endpoint_and_waiting_costs_no_time
     build, fake_openai
 ):
     fake_openai.otherwise("fine", latency_s=0.1)
-    backend = build(execution={"parallel_test_cases": 2, "llm_timeout": 0.35})
+    backend = build(execution={"parallel_test_cases": 2, "llm_timeout": 1})
 
-    results = await asyncio.gather(*[backend.invoke_once(f"{n}") for n in range(12)])
+    results = await asyncio.gather(*[backend.invoke_once(f"{n}") for n in range(24)])
 
     assert fake_openai.peak_in_flight == 2
-    assert max(result.waited_ms for result in results) > 350
+    assert max(result.waited_ms for result in results) > 1000
 
 
 async def test_a_provider_that_allows_ten_at_once_is_not_overrun(build, fake_openai):
@@ -428,7 +428,7 @@ def test_a_run_imports_neither_semantic_kernel_nor_what_else_is_heavy(tmp_path, 
     ran = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True,
-        timeout=60, check=False,
+        timeout=180, check=False,
     )  # fmt: skip
 
     assert ran.stderr.splitlines()[-1].endswith("[]"), ran.stderr

@@ -15,7 +15,7 @@ def run(script):
         [sys.executable, "-c", OPENED + script],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 0, done.stderr
