@@ -1,4 +1,4 @@
-"""A process that has imported the command and forks for each run of it.
+"""Processes that have imported the command, or pytest with our plugin, and fork for each run.
 
 Starting Python and importing an agent library takes seconds, whatever the command then does, and
 most tests are about what it does. A run here is a process of its own, with its own streams,
@@ -15,17 +15,46 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_SERVER = """
-import atexit, json, os, signal, sys, threading, time
-import holodeck.cli.judge, holodeck.cli.models, holodeck.cli.report, holodeck.cli.runs
-import holodeck.cli.score, holodeck.cli.test, holodeck.cli.test_run, holodeck.cli.validate
-import holodeck.config.check, holodeck.config.loader
-import holodeck.lib.test_runner.chat_agent, holodeck.lib.test_runner.executor
+_READY = """
+import atexit, gc, json, os, pkgutil, signal, sys, threading, time
+import holodeck, platformdirs
+from pydantic import BaseModel
+
+def ready(model):
+    "Models are built when they are first used: here, not in each fork again."
+    for one in model.__subclasses__():
+        if one.__module__.startswith("holodeck."):
+            one.model_rebuild()
+        ready(one)
+
+for module in pkgutil.walk_packages(holodeck.__path__, "holodeck."):
+    if not module.name.startswith(("holodeck.__main__", "holodeck.pytest_")):
+        __import__(module.name)
+ready(BaseModel)
+"""
+
+_COMMAND = """
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 import_openai_connectors()
 import holodeck.lib.backends.semantic_kernel.agent
 import holodeck.lib.backends.semantic_kernel.services
 from holodeck.__main__ import main
+"""
+
+_PYTEST = """
+import pytest
+import _pytest.cacheprovider, _pytest.junitxml, _pytest.legacypath, _pytest.logging
+import _pytest.skipping, difflib, faulthandler, pdb, unittest
+import holodeck.pytest_agent_file
+
+def main():
+    sys.path.insert(0, os.getcwd())  # as `python -m pytest` does
+    return pytest.main()
+"""
+
+_SERVER = """
+gc.collect()
+gc.freeze()
 
 def become(args, cwd, env, streams, seconds):
     os.setsid()
@@ -71,7 +100,8 @@ for line in sys.stdin:
 class Nursery:
     """The process that forks; started at its first use, ended with the tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, imports: str) -> None:
+        self._imports = imports
         self._process: subprocess.Popen[str] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -84,7 +114,7 @@ class Nursery:
         stdin: str | None,
         timeout: float,
     ) -> tuple[int, bytes, bytes]:
-        """Run `holodeck args...` to its end: its code and what it wrote."""
+        """Run the program with these arguments to its end: its code and what it wrote."""
         with tempfile.TemporaryDirectory() as name, self._one_at_a_time:
             streams = [Path(name, stream) for stream in ("in", "out", "err")]
             for stream in streams:
@@ -105,7 +135,7 @@ class Nursery:
 
     def _started(self) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _SERVER],
+            [sys.executable, "-P", "-c", _READY + self._imports + _SERVER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -116,4 +146,8 @@ class Nursery:
         return process
 
 
-NURSERY = Nursery()
+NURSERY = Nursery(_COMMAND)
+"""Of the command."""
+
+PYTESTS = Nursery(_PYTEST)
+"""Of pytest."""

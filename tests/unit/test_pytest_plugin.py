@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from support.own_pytest import run_pytest
+from support.own_pytest import run_pytest, run_pytest_from_nothing
 
 ROOT = Path(__file__).resolve().parents[2]
 SCENARIOS = """
@@ -126,7 +126,7 @@ def test_the_marker_selects(run, scenarios):
     assert "1 scenario: 1 passed; success rate 100%" in told
 
 
-def test_without_scenarios_there_is_no_section_and_nothing_is_imported(run, tmp_path):
+def test_without_scenarios_there_is_no_section_and_nothing_is_imported(tmp_path):
     (tmp_path / "test_other.py").write_text(
         "import sys\n"
         "def test_imports():\n"
@@ -135,7 +135,7 @@ def test_without_scenarios_there_is_no_section_and_nothing_is_imported(run, tmp_
         " 'holodeck.lib.conversation.witnesses', 'holodeck.pytest_plugin']\n"
         "    assert 'pydantic' not in sys.modules\n"
     )
-    told = run()
+    told = run_pytest_from_nothing(tmp_path)
 
     assert "1 passed" in told
     assert "= holodeck =" not in told
