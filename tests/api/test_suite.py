@@ -1047,6 +1047,33 @@ def test_other_yaml_in_a_folder_is_left_out_with_a_notice(scenarios, caplog):
     assert "agenticassure.yaml: left out" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["- hosts: all\n", "a: 1\n---\nb: 2\n", "a: !Ref b\n", "# nothing\n"],
+    ids=["list", "documents", "tag", "comment"],
+)
+def test_yaml_of_other_tools_in_a_folder_is_left_out_whatever_it_holds(scenarios, caplog, text):
+    (scenarios / "other.yaml").write_text(text)
+    (scenarios / "folder.yaml").mkdir()
+
+    suites = load_scenarios_from_dir(scenarios)
+
+    assert [suite.name for suite in suites] == ["customer-support"]
+    assert "other.yaml: left out" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["scenerios:\n  - {name: a, input: b}\n", "scenarios: [{name: a", ""],
+    ids=["misspelt", "open", "empty"],
+)
+def test_a_suite_is_not_lost_to_a_slip(scenarios, text):
+    (scenarios / "more.yaml").write_text(text)
+
+    with pytest.raises(ValueError, match=r"more\.yaml:"):
+        load_scenarios_from_dir(scenarios)
+
+
 def test_a_bad_file_in_a_folder_is_an_error_and_an_empty_folder_too(scenarios, tmp_path):
     (scenarios / "bad.yaml").write_text("scenarios:\n  - {name: a}")
 

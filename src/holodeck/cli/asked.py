@@ -16,7 +16,9 @@ from holodeck.cli.paths import Subject
 from holodeck.cli.resuming import resumed, selected_again
 from holodeck.cli.selecting import selected
 from holodeck.cli.test_run import TestRun
+from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.cases.suites import name_of_suite
+from holodeck.config.source import shown
 from holodeck.errors import ExitCode
 from holodeck.lib.records.shelf import Shelf
 from holodeck.lib.selection.request import Request
@@ -72,9 +74,20 @@ def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     agent, settings = read(subject, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
-    names = tuple(name_of_suite(Path(one)) for one in subject.suites)
+    names = tuple(name_of_suite(Path(one)) for one in _not_left_out(subject.suites))
     request = replace(asked.request, suites=names) if names else asked.request
     return Loaded(subject, agent, settings, request)
+
+
+def _not_left_out(suites: Sequence[str]) -> list[str]:
+    """The files without those that `--skip-invalid` leaves out. Raises ConfigError if all are."""
+    left_out = left_out_now()
+    if left_out is None or not left_out.errors:
+        return list(suites)
+    rest = [one for one in suites if shown(Path(one).absolute()) not in left_out.errors]
+    if suites and not rest:
+        raise next(iter(left_out.errors.values()))
+    return rest
 
 
 def carry_out(asked: Asked, one: Loaded, invocation: Invocation) -> int:

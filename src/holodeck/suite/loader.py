@@ -10,11 +10,13 @@ from pydantic import Field, ValidationError
 
 from holodeck import errors
 from holodeck.config.nodes import compose
+from holodeck.config.owners import may_hold_a_suite
 from holodeck.config.places import Places
 from holodeck.config.problems import config_error
 from holodeck.config.reading import read_bytes
 from holodeck.config.source import Source
 from holodeck.config.syntax import decode
+from holodeck.config.words import nearest_word
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder
 from holodeck.suite.scenario import Noun, Scenario, Suite, SuiteConfig
@@ -22,6 +24,7 @@ from holodeck.suite.scenario import Noun, Scenario, Suite, SuiteConfig
 logger = logging.getLogger(__name__)
 
 SUFFIXES = (".yaml", ".yml")
+_KEYS = ("suite", "scenarios")
 
 
 class Header(Noun):
@@ -67,13 +70,25 @@ def load_scenarios_from_dir(directory: str | Path) -> list[Suite]:
 def _suite_files(folder: Path) -> Iterator[tuple[Path, Source]]:
     for path in sorted(folder.rglob("*.y*ml")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix not in SUFFIXES:
+        if hidden or path.suffix not in SUFFIXES or path.is_dir():
             continue
-        source = _source(path)
-        if {"scenarios", "suite"} & set(source.data()):
-            yield path, source
-        else:
+        source = _found(path)
+        if source is None:
             logger.warning("%s: left out, there is no 'scenarios:' in it", path)
+        else:
+            yield path, source
+
+
+def _found(path: Path) -> Source | None:
+    """A file that holds a suite, be its keys misspelt; None if it holds something else."""
+    try:
+        source = _source(path)
+    except ConfigError:
+        if path.is_file() and not may_hold_a_suite(path.read_bytes()):
+            return None
+        raise
+    is_one = any("did you mean" in nearest_word(str(key), _KEYS) for key in source.data())
+    return source if is_one else None
 
 
 def _source(path: Path) -> Source:

@@ -151,12 +151,14 @@ def suites(fleet):
 
 def test_a_folder_of_suites_means_them_and_the_agent_above_answers(suites):
     (suites / "notes.yaml").write_text("a: b\n")
+    (suites / "typo.yaml").write_text("scenerios: []\n")  # told of where it is read
 
     found = found_in([str(suites)])
 
     [subject] = found.subjects
     assert Path(subject.path).resolve() == suites.parent / "agent.yaml"
-    assert subject.suites == (str(suites / "loose.yaml"), str(suites / "named.yaml"))
+    names = ("loose.yaml", "named.yaml", "typo.yaml")
+    assert subject.suites == tuple(str(suites / one) for one in names)
     assert found.others == [str(suites / "notes.yaml")]
 
 

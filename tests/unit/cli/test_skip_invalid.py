@@ -44,5 +44,19 @@ def test_a_mistake_in_the_agent_file_is_never_left_out(folder):
     assert ran.code == 2
 
 
+def test_suites_that_are_named_are_left_out_too_as_long_as_one_is_right(folder):
+    (folder / "suites" / "typo.yaml").write_text("test_cases: [{inptu: x}]")
+    (folder / "agent.yaml").write_text(AGENT + "test_cases: [{input: other}]")
+
+    ran = run_cli("test", "suites", "--skip-invalid", cwd=folder)
+    wrong = run_cli("test", "suites/typo.yaml", "--skip-invalid", cwd=folder)
+
+    assert ran.code == 5
+    assert "1/1 passed" in ran.stdout
+    assert "Left out suites/typo.yaml (--skip-invalid)" in ran.stderr
+    assert wrong.code == 2
+    assert "suites/typo.yaml:1:15" in wrong.stderr
+
+
 def test_nothing_changes_where_all_is_well(folder):
     assert run_cli("test", "--skip-invalid", cwd=folder).code == 0

@@ -169,6 +169,10 @@ def test_a_mistake_about_suites_is_told_with_its_place(folder, more, message):
         ),
         ("test_cases:\n  - inpt: x", "a.yaml:2:5: test_cases[0].inpt: unknown key; did you mean"),
         ("test_cases: [", "a.yaml:2:1: a value is missing here"),
+        (
+            "test_cases: [{input: x}]\ntest_cases_file:\n",
+            "a.yaml:2:17: test_cases_file: found nothing; write where the cases are, or remove",
+        ),
         ('test_cases: [{input: "${GONE}"}]', "a.yaml:1:22: test_cases[0].input: "),
     ],
 )
@@ -176,6 +180,39 @@ def test_a_mistake_in_a_suite_file_is_told_in_that_file(folder, text, message):
     folder.write("a.yaml", text)
 
     assert message in refusal(folder, "suites: [{file: a.yaml}]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: 1\n---\nb: 2\n", "Bucket: !Ref x\n", "image: {{ .Values.image }}\n", "a: 1\na: 2\n"],
+    ids=["documents", "tag", "template", "twice"],
+)
+def test_yaml_of_another_tool_is_left_out_even_if_it_is_none_to_us(folder, caplog, text):
+    folder.write("suites/billing.yaml", BILLING)
+    folder.write("suites/other.yaml", text)
+
+    agent = load(folder, "suites: [{file: 'suites/*.yaml'}]")
+
+    assert len(agent.test_cases) == 2
+    assert "suites/other.yaml: left out, it holds no suite" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "scenarios: [",
+        "  test_cases:\n - {",
+        "scenario:\n- {",
+        "suite: {name: a}".encode("utf-16"),
+        "",
+    ],
+    ids=["open", "indented", "misspelt", "utf-16", "empty"],
+)
+def test_what_may_be_a_suite_is_told_of_if_it_cannot_be_read(folder, text):
+    folder.write("suites/billing.yaml", BILLING)
+    folder.write("suites/other.yaml", text)
+
+    assert "suites/other.yaml:" in refusal(folder, "suites: [{file: 'suites/*.yaml'}]")
 
 
 def test_a_mistake_beside_a_pattern_is_not_taken_for_foreign_yaml(folder):

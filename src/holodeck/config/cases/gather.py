@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.config.cases.files import Files, in_words
 from holodeck.config.cases.parameters import expanded
 from holodeck.config.cases.sharing import moved, shared
-from holodeck.config.cases.suites import Suite, suite_in, suites_of, validated
+from holodeck.config.cases.suites import NO_FILE, Suite, suite_in, suites_of, validated
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.config.source import Source
@@ -69,8 +69,7 @@ def gather(source: Source, files: Files, also: Sequence[str] = ()) -> Gathered:
 def _named(key: str, value: Any, source: Source) -> Any:
     """The value of a key that names cases; without one, tests would be left out unnoticed."""
     if value is None:
-        message = f"{key}: found nothing; write where the cases are, or remove the key"
-        raise ConfigError(source.place((key,)), message)
+        raise ConfigError(source.place((key,)), f"{key}: {NO_FILE}")
     return value
 
 
@@ -82,7 +81,7 @@ def _suites(written: Any, source: Source, files: Files, also: Sequence[str]) -> 
             yield suite
     for name in also:
         suite = suite_in(name, Origin(source, ()), files)
-        if suite.origin.source.name not in read:
+        if suite is not None and suite.origin.source.name not in read:
             yield suite
 
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 from holodeck.config.cases.files import YAML, Case, Files, in_words
 from holodeck.config.cases.scenarios import as_case
 from holodeck.config.cases.skipping import left_out_now
+from holodeck.config.owners import may_hold_a_suite
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
@@ -26,6 +27,7 @@ HOLDS = ("test_cases", "test_cases_file", "scenarios")
 """Keys of a file that holds a suite; `suite` alone is one without cases."""
 
 WITHOUT_CASES = "a suite without test cases; write 'test_cases'"
+NO_FILE = "found nothing; write where the cases are, or remove the key"
 
 
 @dataclass(frozen=True)
@@ -53,10 +55,13 @@ def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
             yield from _of_files(suite.file, at.below("file"), files)
 
 
-def suite_in(name: str, origin: Origin, files: Files) -> Suite:
-    """The suite in a file, named as seen from the agent's folder. Raises ConfigError."""
+def suite_in(name: str, origin: Origin, files: Files) -> Suite | None:
+    """The suite in a file, named as seen from the agent's folder; None if it is left out.
+
+    Raises ConfigError.
+    """
     path = files.find(name, files.folder, origin)
-    return _of_file(_source(path, files), path, files)
+    return None if _is_left_out(path) else _of_file(_source(path, files), path, files)
 
 
 def name_of_suite(path: Path) -> str:
@@ -104,9 +109,9 @@ def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
         if _is_left_out(path):
             found += 1
             continue
-        source = _source(path, files)
-        if is_pattern and not _holds_a_suite(source):
-            logger.warning("%s: left out, it holds no suite", source.name)
+        source = _found_by_pattern(path, files) if is_pattern else _source(path, files)
+        if source is None:
+            logger.warning("%s: left out, it holds no suite", shown(path))
             continue
         found += 1
         yield _of_file(source, path, files)
@@ -149,6 +154,19 @@ def _source(path: Path, files: Files) -> Source:
     return files.read_yaml(path)
 
 
+def _found_by_pattern(path: Path, files: Files) -> Source | None:
+    """A file that holds a suite; None if it holds something else. Raises ConfigError."""
+    try:
+        source = _source(path, files)
+    except ConfigError:
+        if path.suffix in YAML and path.is_file() and not may_hold_a_suite(path.read_bytes()):
+            return None
+        raise
+    if source.root.value is None and not path.read_bytes().strip():
+        raise ConfigError(f"{source.name}:1:1", "the file is empty; write a suite, or remove it")
+    return source if _holds_a_suite(source) else None
+
+
 def _holds_a_suite(source: Source) -> bool:
     """Whether it holds one; a file that only nearly says so does, to be told what is wrong."""
     if not isinstance(source.root.value, dict):
@@ -186,7 +204,10 @@ def _cases(
     cases: list[Case] = [
         (case, origin.below("test_cases", index)) for index, case in enumerate(listed)
     ]
+    named = origin.below("test_cases_file")
+    if suite.test_cases_file is None and "test_cases_file" in written:
+        raise ConfigError(in_words(named), NO_FILE)
     if suite.test_cases_file is not None:
         data = data_file(suite.test_cases_file)
-        cases += files.cases(data, start, origin.below("test_cases_file"))
+        cases += files.cases(data, start, named)
     return cases
