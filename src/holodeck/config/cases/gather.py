@@ -80,9 +80,9 @@ def _suites(written: Any, source: Source, files: Files, also: Sequence[str]) -> 
             read.add(suite.origin.source.name)
             yield suite
     for name in also:
-        suite = suite_in(name, Origin(source, ()), files)
-        if suite is not None and suite.origin.source.name not in read:
-            yield suite
+        loose = suite_in(name, Origin(source, ()), files)
+        if loose is not None and loose.origin.source.name not in read:
+            yield loose
 
 
 def _unique(suites: Iterator[Suite]) -> Iterator[Suite]:
