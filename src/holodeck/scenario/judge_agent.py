@@ -4,7 +4,11 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.criteria_judge import PROMPTS, CriteriaJudge
+from holodeck.lib.conversation.criteria_judge import (
+    PROMPTS,
+    CriteriaJudge,
+    refuse_other_criteria,
+)
 from holodeck.lib.conversation.keeping import facts_of
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import is_list_of_criteria
@@ -71,7 +75,9 @@ class JudgeAgent(AgentAdapter):
         if has_nothing_to_watch and input.scenario_state.has_checkpoints:
             return []
         answer = await self._decided(input)
-        if isinstance(answer, ScenarioResult):  # a kept one has the messages of its own run
+        if isinstance(answer, ScenarioResult):
+            refuse_other_criteria(answer.criteria, input.judgment_criteria or self.criteria or [])
+            # One that was kept has the messages of its own run.
             return answer.model_copy(update={"messages": input.messages})
         return answer
 

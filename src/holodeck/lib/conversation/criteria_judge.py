@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from holodeck.errors import ConfigError
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.transcript import BUDGET, found, paragraphs_of, shortened
@@ -215,6 +216,17 @@ def _of_checkpoint(row: CriterionResult) -> CriterionResult:
 
 def _deciding(rows: Sequence[CriterionResult], optional: Collection[str]) -> list[CriterionResult]:
     return [row for row in rows if row.criterion not in optional]
+
+
+def refuse_other_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:
+    """Raise ConfigError for a kept verdict that is not about the criteria, each of them once."""
+    told = [row.criterion for row in rows]
+    if told != list(criteria):
+        raise ConfigError(
+            "judge",
+            f"the verdict that was kept is about {told}, not about {list(criteria)}; delete its"
+            " file, and the judge is asked anew",
+        )
 
 
 def verdict(

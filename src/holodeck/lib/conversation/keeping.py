@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from holodeck.lib.conversation.criteria_judge import PROMPTS as JUDGE_PROMPTS
-from holodeck.lib.conversation.criteria_judge import CriteriaJudge
+from holodeck.lib.conversation.criteria_judge import CriteriaJudge, refuse_other_criteria
 from holodeck.lib.conversation.facts import Facts
 from holodeck.lib.conversation.recordings import Recordings
 from holodeck.lib.conversation.roles import Message
@@ -142,4 +142,6 @@ class KeptJudge(CriteriaJudge):
         )
         ask = partial(super().rows, messages, situation, criteria, is_final=is_final)
         rows: list[CriterionResult] | None = await kept.answer(ask)
+        if rows is not None or is_final:
+            refuse_other_criteria(rows or (), criteria)
         return rows

@@ -399,3 +399,16 @@ async def test_other_criteria_models_and_prompts_ask_anew(run_models, fake_opena
     await run_models(**change)
 
     assert len(fake_openai.requests) > asked
+
+
+async def test_a_kept_verdict_on_other_criteria_is_refused(run_models, tmp_path):
+    await run_models()
+    [path] = (tmp_path / "k").glob("*JudgeAgent*")
+    kept = json.loads(path.read_text())
+    kept["value"]["value"] |= {"criteria": [], "passed_criteria": []}
+    path.write_text(json.dumps(kept))
+
+    result = await run_models()
+
+    assert result.status == "error"
+    assert "the verdict that was kept is about []" in result.error

@@ -132,6 +132,21 @@ async def test_the_mode_says_who_is_asked_again(run, agent, fake_openai, mode, a
     assert len(fake_openai.requests) - asked == again
 
 
+@pytest.mark.parametrize("times", [0, 2], ids=["nothing", "twice"])
+async def test_a_kept_verdict_on_other_criteria_decides_nothing(run, agent, tmp_path, times):
+    contains = {"type": "standard", "metric": "contains", "value": "OK"}
+    case = {"input": "hi", "criteria": ["is kind"], "cache_key": "v1", "evaluations": [contains]}
+    await run(agent(case))
+    [path] = (tmp_path / "kept" / "v1").iterdir()
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "value": {"list": kept["value"]["list"] * times}}))
+
+    [result] = (await run(agent(case))).results
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert "the verdict that was kept is about" in result.errors[0]
+
+
 async def test_nothing_is_kept_without_a_key(run, agent, tmp_path):
     case = {key: value for key, value in SIMULATED.items() if key != "cache_key"}
     [result] = (await run(agent(case))).results
