@@ -351,6 +351,34 @@ def test_who_needs_a_model_says_how_to_name_one(agent, unconfigured):
         agent()
 
 
+@pytest.fixture
+def keyless(unconfigured, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    scenario.configure("openai/gpt-4.1-mini")
+    return [an_agent(), scenario.UserSimulatorAgent(), scenario.JudgeAgent(criteria=["Greets"])]
+
+
+async def test_a_script_that_asks_no_model_needs_no_key(keyless):
+    steps = [scenario.user("hi"), scenario.agent(), scenario.succeed()]
+
+    assert (await scenario.run("case", "", keyless, script=steps)).success
+
+
+@pytest.mark.parametrize(
+    ("steps", "told"),
+    [
+        ([scenario.user()], r"step 1 \(user\): UserSimulatorAgent"),
+        ([scenario.agent(), scenario.judge()], r"step 2 \(judge\): JudgeAgent"),
+    ],
+    ids=["user", "judge"],
+)
+async def test_a_model_without_a_key_is_told_where_it_is_asked(keyless, steps, told):
+    model = "model 'openai/gpt-4.1-mini': there is no API key for openai: set OPENAI_API_KEY"
+
+    with pytest.raises(ConfigError, match=f"case 'case', {told}: {model}"):
+        await scenario.run("case", "", keyless, script=steps)
+
+
 def test_an_unknown_provider_is_told_with_the_known_ones(unconfigured):
     with pytest.raises(ConfigError, match="'gemini' is not known; it is one of openai"):
         scenario.UserSimulatorAgent(model="gemini/pro")

@@ -60,8 +60,13 @@ class ScenarioConfig(BaseModel):
     """Seconds that one answer of anybody may take."""
 
     @classmethod
-    def configure(cls, **settings: Any) -> None:
-        """Set what holds for all scenarios from now on; the rest stays. Raises ConfigError."""
+    def configure(cls, *default_model: str | ModelConfig, **settings: Any) -> None:
+        """Set what holds for all scenarios from now on; the rest stays. Raises ConfigError.
+
+        The default model may be given without its name.
+        """
+        if default_model:
+            [settings["default_model"]] = default_model
         base = cls.default_config or cls()
         ScenarioConfig.default_config = base.merge(_read("scenario.configure", settings))
 

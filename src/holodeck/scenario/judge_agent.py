@@ -16,7 +16,7 @@ from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, Scenar
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, model_for
+from holodeck.scenario.models import Held, asked, model_for, unless_keyless
 
 
 class JudgeAgent(AgentAdapter):
@@ -61,8 +61,8 @@ class JudgeAgent(AgentAdapter):
             max_tokens=max_tokens,
         )
         judges = Judges()
-        self._judge = judges.of(llm)
-        self._model_facts = facts_of(llm)
+        self._judge = unless_keyless(judges.of, llm)
+        self._llm = llm
         self._held = Held(judges.close)
 
     def opened(self) -> AbstractAsyncContextManager[None]:
@@ -83,13 +83,14 @@ class JudgeAgent(AgentAdapter):
 
     @cache()
     async def _decided(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002
-        part = CriteriaJudge(self._judge, self.criteria, instructions=self.system_prompt)
+        judge = asked(self._judge, self._llm, "JudgeAgent")
+        part = CriteriaJudge(judge, self.criteria, instructions=self.system_prompt)
         return await part.call(input)
 
     def cache_facts(self) -> dict[str, object]:
         """What its verdicts depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
-        return {"model": self._model_facts, "prompts": own, "criteria": self.criteria}
+        return {"model": facts_of(self._llm), "prompts": own, "criteria": self.criteria}
 
 
 def _refuse_empty(criteria: Sequence[str]) -> None:

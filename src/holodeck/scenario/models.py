@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -10,8 +11,11 @@ from pydantic import ValidationError
 from holodeck.config.env import Environment
 from holodeck.config.providers import filled, missing_key
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.misuse import Misuse
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.scenario.config import ModelConfig, ScenarioConfig
+
+T = TypeVar("T")
 
 PROVIDERS = {
     **{one.value: one for one in ProviderEnum},
@@ -55,16 +59,29 @@ def llm_of(config: ModelConfig, who: str) -> LLMProvider:
     }
     given = {key: value for key, value in said.items() if value is not None}
     try:
-        llm = LLMProvider(**filled(given, Environment.beside()))
+        return LLMProvider(**filled(given, Environment.beside()))
     except ValidationError as error:
         wrong = error.errors()[0]
         place = ".".join(map(str, wrong["loc"]))
         message = f"model {config.model!r}: {place} {wrong['msg']}".strip()
         raise ConfigError(who, message) from error
-    missing = missing_key(llm)
-    if missing is not None:
-        raise ConfigError(who, f"model {config.model!r}: {missing.partition(', or')[0]}")
-    return llm
+
+
+def unless_keyless(make: Callable[[LLMProvider], T], llm: LLMProvider) -> T | None:
+    """What is made of a model; None if it has no key.
+
+    That is told by `asked`, and not sooner: a script may say all that the model would, and a
+    replay asks nobody.
+    """
+    return make(llm) if missing_key(llm) is None else None
+
+
+def asked(made: T | None, llm: LLMProvider, who: str) -> T:
+    """What was made of a model. Raises Misuse if it has no key."""
+    if made is None:
+        told = (missing_key(llm) or "").partition(", or")[0]
+        raise Misuse(who, f"model '{llm.provider.value}/{llm.name}': {told}")
+    return made
 
 
 def _split(config: ModelConfig, who: str) -> tuple[ProviderEnum, str]:

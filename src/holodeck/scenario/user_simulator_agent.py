@@ -11,7 +11,7 @@ from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.judging.connect import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, model_for
+from holodeck.scenario.models import Held, asked, model_for, unless_keyless
 
 
 class UserSimulatorAgent(AgentAdapter):
@@ -68,10 +68,9 @@ class UserSimulatorAgent(AgentAdapter):
             agent_first=agent_first,
             language=language,
         )
-        self._who, self._prompt, self._model_facts = who, system_prompt, facts_of(llm)
-        self._model = Judges().model(llm)
-        self._held = Held(self._model.close)
-        self._part = SimulatedUser(self._model, who, instructions=system_prompt)
+        self._who, self._prompt, self._llm = who, system_prompt, llm
+        self._model = unless_keyless(Judges().model, llm)
+        self._held = Held(self._close)
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """The connections of a run."""
@@ -80,9 +79,14 @@ class UserSimulatorAgent(AgentAdapter):
     @cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """The user's next message, or the end of the conversation."""
-        return await self._part.call(input)
+        model = asked(self._model, self._llm, "UserSimulatorAgent")
+        return await SimulatedUser(model, self._who, instructions=self._prompt).call(input)
 
     def cache_facts(self) -> dict[str, object]:
         """What its answers depend on."""
         own = PROMPTS if self._prompt is None else (self._prompt, *PROMPTS[1:])
-        return {"model": self._model_facts, "prompts": own, "persona": self._who}
+        return {"model": facts_of(self._llm), "prompts": own, "persona": self._who}
+
+    async def _close(self) -> None:
+        if self._model is not None:
+            await self._model.close()

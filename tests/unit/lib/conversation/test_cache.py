@@ -412,3 +412,28 @@ async def test_a_kept_verdict_on_other_criteria_is_refused(run_models, tmp_path)
 
     assert result.status == "error"
     assert "the verdict that was kept is about []" in result.error
+
+
+async def test_a_replay_needs_no_key(monkeypatch, fake_openai, tmp_path):
+    fake_openai.when("# Criteria", json.dumps({"c1": {"reasoning": "r", "status": "passed"}}))
+    fake_openai.otherwise(json.dumps({"message": "hello?", "done": False}))
+    monkeypatch.setenv("OPENAI_BASE_URL", fake_openai.url)
+    settings = {"cache_key": "k", "cache_dir": tmp_path, "verbose": False}
+    script = [scenario.user(), scenario.agent(), scenario.judge()]
+
+    async def run(mode):
+        parties = [
+            Doing(lambda _: "hi"),
+            scenario.UserSimulatorAgent(model="openai/m"),
+            scenario.JudgeAgent(criteria=["it greets"], model="openai/m"),
+        ]
+        return await scenario.run("c", "", parties, script=script, cache_mode=mode, **settings)
+
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    recorded = await run("record")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    replayed = await run("replay")
+
+    assert recorded.success
+    assert (replayed.success, words(replayed)) == (True, words(recorded))
+    assert len(fake_openai.requests) == 2
