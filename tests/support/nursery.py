@@ -15,6 +15,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from support import certificates
+
 _READY = """
 import atexit, gc, json, os, pkgutil, signal, sys, threading, time
 import holodeck, platformdirs
@@ -31,6 +33,7 @@ for module in pkgutil.walk_packages(holodeck.__path__, "holodeck."):
     if not module.name.startswith(("holodeck.__main__", "holodeck.pytest_")):
         __import__(module.name)
 ready(BaseModel)
+read_once()
 """
 
 _COMMAND = """
@@ -134,8 +137,9 @@ class Nursery:
         return int(process.stdout.readline())
 
     def _started(self) -> "subprocess.Popen[str]":
+        program = [Path(certificates.__file__).read_text(), _READY, self._imports, _SERVER]
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", _READY + self._imports + _SERVER],
+            [sys.executable, "-P", "-c", "".join(program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
