@@ -1,8 +1,6 @@
 import pytest
-import sacrebleu
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rouge_score.rouge_scorer import RougeScorer
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.nlp_metrics import (
@@ -16,6 +14,19 @@ from holodeck.lib.evaluators.nlp_metrics import (
 ALL = [F1ScoreEvaluator, BLEUEvaluator, ROUGEEvaluator, METEOREvaluator]
 REFERENCE = "The library opens at nine o'clock, and dogs are allowed inside."
 ANSWER = "Dogs are allowed in the library, which opens at 9 o'clock."
+
+
+@pytest.fixture
+def sacrebleu():
+    import sacrebleu  # here, not in every process that collects the tests
+
+    return sacrebleu
+
+
+def rouge_scorer(variants):
+    from rouge_score.rouge_scorer import RougeScorer  # imports nltk, which takes more than a second
+
+    return RougeScorer(variants, use_stemmer=True)
 
 
 async def score(evaluator, response, ground_truth=None):
@@ -56,14 +67,14 @@ async def test_scores_are_those_of_the_definition(evaluator, response, reference
     assert await score(evaluator, response, reference) == pytest.approx(expected)
 
 
-async def test_bleu_is_sacrebleus_sentence_bleu_over_100():
+async def test_bleu_is_sacrebleus_sentence_bleu_over_100(sacrebleu):
     expected = sacrebleu.sentence_bleu(ANSWER, [REFERENCE], smooth_method="exp").score / 100
 
     assert 0 < expected < 1
     assert await score(BLEUEvaluator(), ANSWER, REFERENCE) == pytest.approx(expected)
 
 
-async def test_rounding_noise_never_lifts_bleu_above_one():
+async def test_rounding_noise_never_lifts_bleu_above_one(sacrebleu):
     text = "The cat sat on the mat."
 
     assert sacrebleu.sentence_bleu(text, [text]).score > 100
@@ -72,7 +83,7 @@ async def test_rounding_noise_never_lifts_bleu_above_one():
 
 @pytest.mark.parametrize("variant", ["rouge1", "rouge2", "rougeL"])
 async def test_rouge_is_rouge_scores_f_measure_of_the_chosen_variant(variant):
-    expected = RougeScorer([variant], use_stemmer=True).score(REFERENCE, ANSWER)[variant].fmeasure
+    expected = rouge_scorer([variant]).score(REFERENCE, ANSWER)[variant].fmeasure
 
     result = await ROUGEEvaluator(variant=variant).evaluate(response=ANSWER, ground_truth=REFERENCE)
 
@@ -88,7 +99,7 @@ async def test_rouge_is_rouge_scores_f_measure_of_the_chosen_variant(variant):
 @settings(max_examples=20, deadline=None)
 def test_rouge_reads_ascii_text_as_rouge_score_does(words):
     text = " ".join(words)
-    theirs = RougeScorer(["rougeL"], use_stemmer=True)._tokenizer.tokenize(text)
+    theirs = rouge_scorer(["rougeL"])._tokenizer.tokenize(text)
 
     assert _StemmedWords().tokenize(text) == theirs
 
