@@ -514,6 +514,15 @@ def test_a_taken_name_needs_replace_and_the_same_class_does_not():
         register_scorer(Grumpy)
 
 
+@pytest.mark.parametrize("name", ["", " ", None, "a:b"], ids=["empty", "blank", "none", "colon"])
+def test_a_scorer_has_a_name_that_scenarios_can_say(name):
+    scorer = Grumpy()
+    scorer.name = name
+
+    with pytest.raises(ConfigError, match="wanted text without colons"):
+        register_scorer(scorer)
+
+
 def test_a_scorer_that_returns_something_else_is_an_error_row(desk):
     class Loose:
         name = "loose"
@@ -834,6 +843,29 @@ def test_durations_are_by_the_clock_and_working_them_out_again_changes_nothing()
     assert 100 <= result.total_duration_ms <= most_ms
     assert result == once
     assert 100 <= result.sum_duration_ms <= result.total_duration_ms
+
+
+def test_a_rate_counts_what_passed_and_not_what_was_scored():
+    suite = a_suite("a", "b", "c", "d")
+    suite.scenarios[0].expected_output = "something else"
+
+    run = Runner(lambda question: question).run_suite(suite)
+
+    assert (run.pass_rate, run.aggregate_score) == (0.75, 0.75)
+    assert [one.passed for one in run.scenario_results] == [False, True, True, True]
+
+
+def test_an_adapter_that_fills_one_result_again_and_again_changes_no_earlier_one():
+    answer = AgentResult(output="")
+
+    class Reusing:
+        def run(self, input, context=None):
+            answer.output = input
+            return answer
+
+    run = Runner(Reusing()).run_suite(a_suite("a", "b"))
+
+    assert [one.agent_result.output for one in run.scenario_results] == ["a", "b"]
 
 
 def test_errors_count_in_rate_and_score(desk):

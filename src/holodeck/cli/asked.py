@@ -19,7 +19,8 @@ from holodeck.cli.test_run import TestRun
 from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.cases.suites import name_of_suite
 from holodeck.config.source import shown
-from holodeck.errors import ExitCode
+from holodeck.config.words import nearest_word
+from holodeck.errors import ExitCode, NothingSelected
 from holodeck.lib.records.shelf import Shelf
 from holodeck.lib.selection.request import Request
 from holodeck.lib.ui.live import put
@@ -75,8 +76,19 @@ def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
     names = tuple(name_of_suite(Path(one)) for one in _not_left_out(subject.suites))
-    request = replace(asked.request, suites=names) if names else asked.request
-    return Loaded(subject, agent, settings, request)
+    return Loaded(subject, agent, settings, _within(names, asked.request))
+
+
+def _within(suites: tuple[str, ...], request: Request) -> Request:
+    """The request about these suites, or about those of them that it names itself.
+
+    Raises NothingSelected for one that is not among them.
+    """
+    for one in request.suites if suites else ():
+        if one not in suites:
+            near = nearest_word(one, suites)
+            raise NothingSelected(f"--suite: the files hold no suite {one!r}{near}")
+    return replace(request, suites=request.suites or suites)
 
 
 def _not_left_out(suites: Sequence[str]) -> list[str]:

@@ -73,7 +73,8 @@ def _agent_above(path: str) -> str:
     raise ConfigError(
         path,
         f"holds a suite, and neither its folder nor one above has an {DEFAULT_AGENT_FILE};"
-        " name the agent with --agent FILE",
+        " write one with a 'name' and a 'backend' such as 'module:Class', or name it with"
+        " --agent FILE",
     )
 
 

@@ -30,8 +30,6 @@ _WORST_FIRST = (
 
 def answer_all(asked: Asked, found: Found, invocation: Invocation) -> int:
     """Do what was asked with each agent that was found; the worst exit code of all."""
-    if any(one.suites for one in found.subjects) and asked.request.suites:
-        raise click.UsageError("a file of a suite is all of that suite; leave out --suite")
     if found.others:
         click.echo(invocation.clean(_left_alone(found.others)), err=True)
     if len(found.subjects) == 1:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,7 @@ from holodeck.config.shape import known_keys
 from holodeck.config.source import Path_, dotted
 from holodeck.errors import ConfigError
 from holodeck.models.agent import TWINS
+from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 
@@ -186,12 +188,27 @@ _OF_A_CRITERION = {"text", "required"}
 
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
+    setting = _settings_by_flag().get(key)
+    if setting in known:
+        return f"unknown key; did you mean {setting!r}?"
     near = difflib.get_close_matches(key, known, n=1)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"
     if " " in key or set(known) == _OF_A_CRITERION:  # a mapping may stand where a text was meant
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+@cache
+def _settings_by_flag() -> dict[str, str]:
+    """The word of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
+    return {
+        flag.lstrip("-").replace("-", "_"): name
+        for name, field in ExecutionConfig.model_fields.items()
+        for setting in field.metadata
+        if isinstance(setting, Setting)
+        for flag in setting.flags
+    }
 
 
 def _unknown_metric(node: Node) -> str:

@@ -103,7 +103,9 @@ def _entry_of(adapter: object) -> Entry:
 
 
 def _read(value: object) -> AgentResult:
-    return value if isinstance(value, AgentResult) else _converted(as_result(value))
+    if isinstance(value, AgentResult):
+        return value.model_copy()  # an adapter may fill the same object again for the next answer
+    return _converted(as_result(value))
 
 
 def _converted(answer: ExecutionResult) -> AgentResult:

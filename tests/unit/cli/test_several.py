@@ -205,15 +205,23 @@ def test_several_suites_of_an_agent_are_one_run(suites):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["loose.yaml", "--suite", "x"], "a file of a suite is all of that suite"),
         (["../agent.yaml", "--agent", "../agent.yaml"], "no PATH is such a file"),
     ],
-    ids=["suite", "agent"],
+    ids=["agent"],
 )
 def test_options_that_do_not_go_with_files_of_suites_are_refused(suites, args, said):
     ran = run_cli("test", *args, cwd=suites)
 
     assert (ran.code, said in ran.stderr) == (2, True)
+
+
+def test_one_suite_of_a_folder_is_chosen_by_its_name_and_must_be_there(suites):
+    one = run_cli("test", ".", "--suite", "loose suite", "--list", cwd=suites)
+    other = run_cli("test", "named.yaml", "--suite", "loose suit", cwd=suites)
+
+    assert (one.code, "loose a" in one.stdout, "named a" in one.stdout) == (0, True, False)
+    assert other.code == 5
+    assert "--suite: the files hold no suite 'loose suit'; known: named suite" in other.stderr
 
 
 def test_a_suite_without_an_agent_near_it_is_told(tmp_path):
@@ -222,4 +230,4 @@ def test_a_suite_without_an_agent_near_it_is_told(tmp_path):
     ran = run_cli("test", "lone.yaml", cwd=tmp_path)
 
     assert ran.code == 2
-    assert "name the agent with --agent FILE" in ran.stderr
+    assert "or name it with --agent FILE" in ran.stderr

@@ -118,6 +118,8 @@ def test_a_placeholder_that_nothing_fills_is_a_warning(folder, case, told):
         ("[{c: 1}, {d: 1}]", "test_cases[0].parameters[1]: has other names than the first"),
         ("{c: [1]}, ground_truth: '{{c.name}}'", "ground_truth: '{{c.name}}' is no placeholder"),
         ("{c: [1]}, ground_truth: '{{ c d }}'", "ground_truth: '{{ c d }}' is no placeholder"),
+        ("{c: [1]}, ground_truth: '{{c | upper}}'", "'{{c | upper}}' is no placeholder"),
+        ("{c: [1]}, ground_truth: '{{$c}}'", "ground_truth: '{{$c}}' is no placeholder"),
         ("{c: [1]}, ground_truth: 'is {{c} it'", "ground_truth: '{{c}' is no placeholder"),
         ("[1]", "test_cases[0].parameters[0]: wanted a mapping of names to values"),
     ],

@@ -103,6 +103,14 @@ CASE = "test_cases:\n  - input: hi\n    "
             ),
         ),
         (
+            "execution: {timeout: 5}",
+            "agent.yaml:4:13: execution.timeout: unknown key; did you mean 'llm_timeout'?",
+        ),
+        (
+            "execution: {parallel: 4}",
+            "agent.yaml:4:13: execution.parallel: unknown key; did you mean 'parallel_test_cases'?",
+        ),
+        (
             "execution: {llm_timout: 5}",
             "agent.yaml:4:13: execution.llm_timout: unknown key; did you mean 'llm_timeout'?",
         ),

@@ -16,7 +16,7 @@ from holodeck.errors import ConfigError
 MOST_CASES = 10_000
 """Of one case; a product grows faster than people think."""
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
-_MEANT = re.compile(r"\{\{\s*[\w.\[\] -]*\}?\}")
+_MEANT = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
 """What somebody may take for a placeholder, be it none."""
 NAMED = ("name", "id")
 """Keys that tell the cases apart."""
@@ -63,7 +63,8 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
 def _product(written: Mapping[str, Any], origin: Origin) -> list[dict[str, Value]]:
     for name, values in written.items():
         if not isinstance(values, list) or not values:
-            raise _error(origin.below(name), f"wanted a list of values, such as [{values}]")
+            example = "a, b" if isinstance(values, list | dict) or values is None else values
+            raise _error(origin.below(name), f"wanted a list of values, such as [{example}]")
     count = prod(map(len, written.values()))
     if count > MOST_CASES:
         raise _error(origin, f"make {count:,} cases; at most {MOST_CASES:,} are allowed")

@@ -46,10 +46,12 @@ def register_scorer(scorer: Scorer, replace: bool = False) -> None:
 
     A name that is taken by another kind of scorer needs `replace`. Raises ConfigError.
     """
-    if inspect.isclass(scorer) or not isinstance(scorer, Scorer):
+    if inspect.isclass(scorer) or not isinstance(scorer, Scorer) or not callable(scorer.score):
         raise ConfigError(
             WHERE, f"found {scorer!r}; wanted an object with 'name' and 'score(scenario, result)'"
         )
+    if not isinstance(scorer.name, str) or not scorer.name.strip() or ":" in scorer.name:
+        raise ConfigError(WHERE, f"'name' is {scorer.name!r}; wanted text without colons")
     if scorer.name in list_scorers() and not (replace or _is_same_kind(scorer)):
         raise ConfigError(WHERE, f"{scorer.name!r} is taken; write replace=True to replace it")
     _registered[scorer.name] = scorer
