@@ -126,7 +126,7 @@ def test_block_lists_of_ten_thousand_levels_are_refused():
     assert f"nested more than {MAX_DEPTH} levels" in refusal("a:\n  " + "- " * 10_000 + "x")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=60))
 def test_any_text_loads_or_is_refused_with_a_config_error(text):
     try:

@@ -96,7 +96,7 @@ async def test_rouge_is_rouge_scores_f_measure_of_the_chosen_variant(variant):
         st.sampled_from(["the", "cats", "Sitting", "on_mats", "42", "o'clock"]), min_size=1
     )
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_rouge_reads_ascii_text_as_rouge_score_does(words):
     text = " ".join(words)
     theirs = rouge_scorer(["rougeL"])._tokenizer.tokenize(text)
@@ -176,7 +176,7 @@ TEXT = st.text(alphabet="ab cdé.,!\n1", max_size=30)
 
 @pytest.mark.parametrize("make", ALL)
 @given(response=TEXT, reference=TEXT.filter(lambda text: any(map(str.isalnum, text))))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_score_lies_between_zero_and_one(make, response, reference):
     try:
         overlap = make()._best(response, [reference])
@@ -187,7 +187,7 @@ def test_a_score_lies_between_zero_and_one(make, response, reference):
 
 
 @given(one=TEXT, other=TEXT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_f1_does_not_depend_on_which_is_the_reference(one, other):
     try:
         there = F1ScoreEvaluator()._best(one, [other])["score"]

@@ -71,9 +71,9 @@ LATE = {
 
 @pytest.mark.parametrize("case", LATE.values(), ids=LATE)
 async def test_a_judge_that_is_not_waited_for_any_more_was_asked(run, fake_openai, case):
-    fake_openai.otherwise("", latency_s=60)
+    fake_openai.otherwise("", latency_s=600)
 
-    report = await run({"case_timeout": 0.4}, case)
+    report = await run({"case_timeout": 1.5}, case)
 
     [result] = report.results
     assert result.outcome is Outcome.METRIC_ERROR

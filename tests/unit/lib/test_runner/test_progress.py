@@ -2,6 +2,7 @@
 
 import functools
 import io
+import re
 import sys
 
 import pytest
@@ -174,12 +175,12 @@ def test_the_live_line_says_what_runs_and_how_many_more():
 
     assert progress.get_live_line() == ""
     progress.start_test("first")
-    assert progress.get_live_line() == "⠋ Test 1/5: Running... first (0 s)"
+    assert re.fullmatch(r"⠋ Test 1/5: Running... first \(\d+ s\)", progress.get_live_line())
     progress.start_test("greets")
     progress.start_test("third")
-    assert progress.get_live_line().endswith("first (0 s) and 2 more")
+    assert re.search(r"first \(\d+ s\) and 2 more$", progress.get_live_line())
     progress.update(a_result())
-    assert progress.get_live_line().endswith("first (0 s) and 1 more")
+    assert re.search(r"first \(\d+ s\) and 1 more$", progress.get_live_line())
 
 
 @on_pipe

@@ -82,7 +82,7 @@ def test_no_text_changes_the_shape_of_the_report(payload):
     assert skeleton(report) == skeleton(plain)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.text(
         st.sampled_from("`|\\<>[]()!#*_~-=+&;:@$/.\n\r\t 1ax\x1b\u2028"), min_size=1, max_size=30
