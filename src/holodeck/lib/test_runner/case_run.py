@@ -145,12 +145,15 @@ class CaseRun:
         if self.play is not None:
             async with self._session() as session:
                 party = AgentParty(session, self._take_turn, self.history)
-                self.came_to = await self.play.run(
-                    party, self.checks.of_steps, self.observer, self._attend, self._keep
-                )
+                try:
+                    self.came_to = await self.play.run(
+                        party, self.checks.of_steps, self.observer, self._attend, self._keep
+                    )
+                finally:  # also where nobody waits any more, with what is checked until then
+                    under_way = [run.result() for run in self.runs[len(party.turns) :]]
+                    self.turns = [played_turn(turn) for turn in [*party.turns, *under_way]]
             if party.broken_by is not None:
                 self._note(party.broken_by)
-            self.turns = [played_turn(turn) for turn in party.turns]
             await self._grade_play()
         elif self.case.turns is not None:
             await self._converse(self.case.turns)
@@ -224,7 +227,9 @@ class CaseRun:
             return
         held, before = [run.result() for run in self.runs], as_turns(self.history)
         self.turns = await self._graded(
-            graded_turns(self.case, held, self.checks.of_turns, self.observer, before)
+            graded_turns(
+                self.case, held, self.checks.of_turns, self.observer, before, self._keep_turns
+            )
         )
         await self._grade_whole()
         await self._judge(self.turns)
@@ -247,7 +252,14 @@ class CaseRun:
 
     async def _grade_end(self, seen: Answered) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)
-        self.rows = await self._graded(grade(self.checks.at_end, observation))
+        grading = grade(self.checks.at_end, observation, self._keep_rows)
+        self.rows = await self._graded(grading)
+
+    def _keep_rows(self, rows: list[MetricResult]) -> None:
+        self.rows = rows
+
+    def _keep_turns(self, turns: list[TurnResult]) -> None:
+        self.turns = turns
 
     async def _graded(self, grading: Awaitable[T]) -> T:
         """What grading gives; if time runs out meanwhile, the agent is not to blame."""

@@ -1,6 +1,8 @@
 """Grade a conversation, be it just held or recorded: each turn, then the whole."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, MutableSequence, Sequence
+from functools import partial
 from itertools import accumulate
 
 from holodeck.lib.evaluators.base import Turn
@@ -9,7 +11,7 @@ from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.test_result import Outcome, TurnResult
+from holodeck.models.test_result import MetricResult, Outcome, TurnResult
 
 
 async def graded_turns(
@@ -18,16 +20,24 @@ async def graded_turns(
     checks: Sequence[Sequence[Check]],
     observer: Observer,
     before: tuple[Turn, ...] = (),
+    keep: Callable[[list[TurnResult]], None] = lambda _: None,
 ) -> list[TurnResult]:
     """The turns of the case with rows and verdicts; each is graded by what was said until then.
 
-    `before` is what was said before the first of them.
+    `before` is what was said before the first of them. `keep` is told the turns as far as they are
+    graded should they not be waited for any more.
     """
     said = list(accumulate(map(said_in, turns), initial=before))[1:]
-    return [
-        await _graded(asked, turn, own, observer, until, case.name)
-        for asked, turn, own, until in zip(case.turns or (), turns, checks, said, strict=True)
-    ]
+    graded = list(turns)
+    parts = zip(case.turns or (), turns, checks, said, strict=True)
+    try:
+        for at, (asked, turn, own, until) in enumerate(parts):
+            fill = partial(graded.__setitem__, at)
+            fill(await _graded(asked, turn, own, observer, until, case.name, fill))
+    except asyncio.CancelledError:
+        keep(graded)
+        raise
+    return graded
 
 
 def played_turn(turn: TurnResult) -> TurnResult:
@@ -39,16 +49,26 @@ def played_turn(turn: TurnResult) -> TurnResult:
 
 async def checked_turn(
     asked: TurnModel,
-    turns: Sequence[TurnResult],
+    turns: MutableSequence[TurnResult],
     checks: Sequence[Check],
     observer: Observer,
     name: str | None,
     before: tuple[Turn, ...] = (),
-) -> tuple[TurnResult, Outcome]:
-    """The last of the turns with what one more check finds, and how that check ended."""
+) -> Outcome:
+    """How one more check of the last of the turns ended; what it finds is added to that turn."""
     last = turns[-1]
     until = (*before, *(one for turn in turns for one in said_in(turn)))
-    found = await _graded(asked, last, checks, observer, until, name)
+
+    def add(found: TurnResult) -> None:
+        turns[-1] = _with_check(last, found, checks)
+
+    found = await _graded(asked, last, checks, observer, until, name, add)
+    add(found)
+    return verdict([], found.tool_checks, found.metric_results, checks)
+
+
+def _with_check(last: TurnResult, found: TurnResult, checks: Sequence[Check]) -> TurnResult:
+    """The turn with what a check has found besides what is known of it."""
     of_check = verdict([], found.tool_checks, found.metric_results, checks)
     known = [last.outcome] if last.outcome is not None else []
     update = {
@@ -58,7 +78,7 @@ async def checked_turn(
         "ground_truth": found.ground_truth or last.ground_truth,
         "outcome": together([*known, of_check]),
     }
-    return last.model_copy(update=update), of_check
+    return last.model_copy(update=update)
 
 
 def whole(turns: Sequence[TurnResult], before: tuple[Turn, ...] = ()) -> Answered:
@@ -86,6 +106,7 @@ async def _graded(
     observer: Observer,
     until: tuple[Turn, ...],
     name: str | None,
+    keep: Callable[[TurnResult], None],
 ) -> TurnResult:
     seen = Answered(
         turn.agent_response or "",
@@ -95,12 +116,16 @@ async def _graded(
         until,
     )
     tool_checks = check_tools(asked, turn.tool_invocations)
-    rows = await grade(checks, observer.observation(asked, seen, name))
-    update = {
-        "expected_tools": asked.expected_tools,
-        "tool_checks": tool_checks,
-        "metric_results": rows,
-        "ground_truth": asked.ground_truth,
-        "outcome": verdict(turn.errors, tool_checks, rows, checks),
-    }
-    return turn.model_copy(update=update)
+
+    def with_rows(rows: list[MetricResult]) -> TurnResult:
+        update = {
+            "expected_tools": asked.expected_tools,
+            "tool_checks": tool_checks,
+            "metric_results": rows,
+            "ground_truth": asked.ground_truth,
+            "outcome": verdict(turn.errors, tool_checks, rows, checks),
+        }
+        return turn.model_copy(update=update)
+
+    observation = observer.observation(asked, seen, name)
+    return with_rows(await grade(checks, observation, lambda rows: keep(with_rows(rows))))

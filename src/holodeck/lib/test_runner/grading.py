@@ -4,8 +4,9 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -21,6 +22,7 @@ from holodeck.lib.test_runner.bench import Bench
 from holodeck.lib.test_runner.criteria import CaseCriteria
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.lib.test_runner.keeping import Keeping
+from holodeck.lib.threads import is_cancelled
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.metric import MetricKind
@@ -28,6 +30,8 @@ from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult
 
 logger = logging.getLogger(__name__)
+
+NOT_DONE = "it was not done when the case had to end"
 
 
 @dataclass(frozen=True)
@@ -214,16 +218,39 @@ def _free_name(label: str, taken: set[str]) -> str:
     return name
 
 
-async def grade(checks: Sequence[Check], observation: Observation) -> list[MetricResult]:
-    """One row for each check, in their order; they are computed at the same time."""
-    if len(checks) <= 1:
-        return [await _grade_one(check, observation) for check in checks]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_grade_one(check, observation)) for check in checks]
-    return [task.result() for task in tasks]
+Rows = Callable[[list[MetricResult]], None]
 
 
-async def _grade_one(check: Check, observation: Observation) -> MetricResult:
+async def grade(
+    checks: Sequence[Check], observation: Observation, keep: Rows = lambda _: None
+) -> list[MetricResult]:
+    """One row for each check, in their order; they are computed at the same time.
+
+    `keep` is told the rows there are should they not be waited for any more: those of checks that
+    were not done are errors.
+    """
+    rows: dict[int, MetricResult] = {}
+
+    async def fill(at: int, check: Check) -> None:
+        await _grade_one(check, observation, partial(rows.__setitem__, at))
+
+    try:
+        if len(checks) == 1:
+            await fill(0, checks[0])
+        else:
+            async with asyncio.TaskGroup() as group:
+                for at, check in enumerate(checks):
+                    group.create_task(fill(at, check))
+    except asyncio.CancelledError:
+        keep([rows.get(at) or _cut_off(check, NOT_DONE) for at, check in enumerate(checks)])
+        raise
+    return [rows[at] for at in range(len(checks))]
+
+
+async def _grade_one(
+    check: Check, observation: Observation, tell: Callable[[MetricResult], None]
+) -> None:
+    """Tell the row of a check, also where it is cancelled."""
     started = time.perf_counter()
     with span(names.check(check.name)) as current, counted(Spent()) as spent:
         try:
@@ -231,12 +258,18 @@ async def _grade_one(check: Check, observation: Observation) -> MetricResult:
             started = time.perf_counter()  # loading a library is not the metric's time
             found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
             row = _row(check, found, started)
+        except asyncio.CancelledError:
+            why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
+            tell(_with_costs(_cut_off(check, why, started), spent))
+            if is_cancelled():
+                raise
+            return
         except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
             logger.debug("metric %s: %s", check.name, traceback.format_exc())
             row = _error_row(check, error, started)
         row = _with_costs(row, spent)
         _tell(current, row)
-    return row
+        tell(row)
 
 
 def _with_costs(row: MetricResult, spent: Spent) -> MetricResult:
@@ -312,6 +345,12 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
         error=str(error) if known else f"{type(error).__name__}: {error}",
         evaluation_time_ms=_ms_since(started),
     )
+
+
+def _cut_off(check: Check, why: str, started: float | None = None) -> MetricResult:
+    """The row of a check that was not finished."""
+    begun = time.perf_counter() if started is None else started
+    return _error_row(check, EvaluationError(why), begun)
 
 
 def _tell(current: Span, row: MetricResult) -> None:

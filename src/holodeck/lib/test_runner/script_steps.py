@@ -89,9 +89,7 @@ class Steps:
             )
         asked = asked_of(check, turns[-1].input)
         checks, before = self.checks.get(at, ()), as_turns(self.agent.history)
-        turns[-1], outcome = await checked_turn(
-            asked, turns, checks, self.observer, self.case.name, before
-        )
+        outcome = await checked_turn(asked, turns, checks, self.observer, self.case.name, before)
         if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
             return None
         return ScenarioResult(

@@ -9,6 +9,8 @@ from support.played import USER, an_agent, report_of, says
 HANGS = """\
 import asyncio
 import threading
+
+from support.time_is_over import end_the_case
 import time
 
 
@@ -24,6 +26,19 @@ async def answers(response):
     await asyncio.Event().wait()
 
 
+async def ends_the_case(response):
+    end_the_case()
+    await asyncio.Event().wait()
+
+
+async def step_that_ends_the_case(state):
+    await ends_the_case("")
+
+
+async def cancels_itself(response):
+    raise asyncio.CancelledError
+
+
 async def holds_the_loop(response):
     time.sleep(1.1)
     return 1.0
@@ -35,9 +50,9 @@ METRIC = [{"metric": "late:answers", "threshold": 0.5}]
 def run_late(tmp_path, fake_openai):
     (tmp_path / "late.py").write_text(HANGS)
 
-    async def run_it(**case):
+    async def run_it(seconds=1, **case):
         agent = an_agent(fake_openai, {"name": "late", **case}).placed_in(tmp_path)
-        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=1)
+        report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=seconds)
         return report.results[0]
 
     return run_it
@@ -64,7 +79,7 @@ async def test_a_check_that_never_ends_is_not_the_agents_error(run_late, case, w
     result = await run_late(**case)
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons() == [f"the case took longer than 1 s: {what}"]
+    assert result.reasons()[0] == f"the case took longer than 1 s: {what}"
 
 
 async def test_a_metric_that_holds_the_loop_until_time_is_over_is_not_the_agents_error(run_late):
@@ -74,6 +89,72 @@ async def test_a_metric_that_holds_the_loop_until_time_is_over_is_not_the_agents
 
     assert result.outcome is Outcome.METRIC_ERROR
     assert result.reasons() == ["the case took longer than 1 s: not every metric was done"]
+
+
+HOUR = 3600
+NOT_DONE = "it was not done when the case had to end"
+GOOD = [{"metric": "contains", "value": "OK"}]
+TWO = [*GOOD, {"metric": "late:ends_the_case", "threshold": 0.5}]
+
+
+def rows_of(part):
+    return [(row.passed, row.error) for row in part.metric_results]
+
+
+async def test_what_was_computed_before_the_time_was_over_is_kept(run_late):
+    result = await run_late(HOUR, input="hi", evaluations=TWO)
+
+    assert rows_of(result) == [(True, None), (False, NOT_DONE)]
+    assert result.reasons() == [
+        "the case took longer than 3600 s: not every metric was done",
+        f"ends_the_case: {NOT_DONE}",
+    ]
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert result.agent_response == "OK: hi"
+
+
+async def test_what_was_computed_of_turns_before_the_time_was_over_is_kept(run_late):
+    turns = [
+        {"input": "a", "evaluations": GOOD},
+        {"input": "b", "evaluations": TWO},
+        {"input": "c", "evaluations": GOOD},
+    ]
+
+    result = await run_late(HOUR, turns=turns)
+
+    first, second, third = result.turns
+    assert rows_of(first) == [(True, None)]
+    assert rows_of(second) == [(True, None), (False, NOT_DONE)]
+    assert (third.input, rows_of(third)) == ("c", [])
+    assert result.outcome is Outcome.METRIC_ERROR
+
+
+LATE_STEPS = {
+    "check": ({"check": {"evaluations": TWO}}, [(True, None), (False, NOT_DONE)]),
+    "call": ({"call": "late:step_that_ends_the_case"}, []),
+}
+
+
+@pytest.mark.parametrize(("step", "rows"), LATE_STEPS.values(), ids=LATE_STEPS)
+async def test_what_steps_found_before_the_time_was_over_is_kept(run_late, step, rows):
+    steps = [{"user": "hi"}, "agent", {"check": {"evaluations": GOOD}}, step, "succeed"]
+
+    result = await run_late(HOUR, script=steps)
+
+    [turn] = result.turns
+    assert rows_of(turn) == [(True, None), *rows]
+    assert result.outcome is Outcome.METRIC_ERROR
+
+
+CANCELLING = [{"metric": "late:cancels_itself", "threshold": 0.5}, *GOOD]
+
+
+@pytest.mark.parametrize("metrics", [CANCELLING[:1], CANCELLING], ids=["alone", "beside another"])
+async def test_a_metric_that_cancels_itself_is_an_error_and_no_end_of_the_run(run_late, metrics):
+    result = await run_late(HOUR, input="hi", evaluations=metrics)
+
+    assert result.metric_results[0].error == "the metric cancelled itself"
+    assert all(row.passed for row in result.metric_results[1:])
 
 
 async def test_what_the_agent_did_wrong_outranks_a_metric_that_never_ends(run_late):
