@@ -5,6 +5,9 @@ from typing import Literal
 from holodeck.models.base import Count, Model
 from holodeck.models.token_usage import TokenUsage
 
+INTERRUPTED = "interrupted"
+"""The code of a case that was cut off by Ctrl-C, say, while something was still computed."""
+
 
 class CriterionRow(Model):
     """The judge's word on one criterion."""
@@ -35,6 +38,11 @@ class ConversationEnd(Model):
     """False where the ending itself fails the case; None where it decides nothing."""
     broke: bool = False
     """Whether it ended because something other than the agent broke, so nothing was decided."""
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the run was interrupted while the case was graded; it is run again then."""
+        return self.code == INTERRUPTED
 
 
 class ModelCost(Model):

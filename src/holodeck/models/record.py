@@ -65,7 +65,7 @@ class CaseFinished(Model):
 
 
 class CaseSkipped(Model):
-    """A line per case that was not run, and why; whoever resumes the run runs it."""
+    """A line per case that was not run, or not to its end; whoever resumes the run runs it."""
 
     event: Literal["case_skipped"] = "case_skipped"
     schema_version: Literal[1] = 1

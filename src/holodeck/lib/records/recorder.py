@@ -102,7 +102,8 @@ class Recorder:
 
     def add(self, index: int, result: "TestResult") -> None:
         """Write the result of the case at that place in the file."""
-        if result.skip_reason is not None:
+        is_cut_off = result.ending is not None and result.ending.is_interrupted
+        if result.skip_reason is not None or is_cut_off:
             self._journal.append(line_of(CaseSkipped(index=index, result=result)))
         else:
             self._journal.append(line_of(self._finished(index, result)))

@@ -1,5 +1,6 @@
 """One test case from its files to its verdict."""
 
+import asyncio
 import logging
 import time
 import traceback
@@ -74,6 +75,8 @@ class CaseRun:
     failure: RetryKind | None = None
     """What that was, where another try may help."""
 
+    cut_off: TestResult | None = None
+    """What the case had come to when it was cancelled, if any metric was computed by then."""
     came_to: Conclusion = field(default_factory=Conclusion)
     """How the conversation ended, and what the judge made of it."""
     _is_done: bool = field(default=False, init=False)
@@ -108,6 +111,9 @@ class CaseRun:
                     with calls_within(self.case.timeout):
                         await self._steps()
                     self._is_done = True
+            except asyncio.CancelledError:
+                self._note_interruption(_ms(time.perf_counter() - started))
+                raise
             except TimeoutError as error:
                 self.failure = "timeout"
                 if not limit.expired():
@@ -137,6 +143,15 @@ class CaseRun:
             self.broken.append(words)
         else:
             self.came_to = late
+
+    def _note_interruption(self, elapsed_ms: int) -> None:
+        """Keep what was computed, if anything was, and nothing but more of that was to come."""
+        came_to = self.came_to.cut_off
+        if came_to is None:
+            return
+        self.came_to = came_to
+        result = self._as_result(elapsed_ms)
+        self.cut_off = result if result.rows else None
 
     def _keep(self, until_now: Conclusion) -> None:
         self.came_to = until_now

@@ -9,6 +9,7 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.repeats import bar_of, repeated
 from holodeck.lib.test_runner.tries import Ran, tried
 from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestResult
 
 Start = Callable[[int, TestCaseModel], CaseRun]
 """Makes the run of the case at a place in the file."""
@@ -24,6 +25,8 @@ class CaseRunner:
     """
 
     def __init__(self, start: Start, most_at_once: int, retry_delay: float) -> None:
+        self.cut_off: dict[int, TestResult] = {}
+        """What the cases that were cancelled while they were graded had come to."""
         self._start = start
         self._slots = asyncio.Semaphore(most_at_once)
         self._waits = RetryConfig(base_delay=retry_delay)
@@ -48,5 +51,10 @@ class CaseRunner:
 
     async def _once(self, index: int, case: TestCaseModel) -> Ran:
         run = self._start(index, case)
-        result = await run.result()
+        try:
+            result = await run.result()
+        except asyncio.CancelledError:
+            if run.cut_off is not None and case.repeat is None:
+                self.cut_off[index] = run.cut_off
+            raise
         return Ran(result, run.failure_in(result), run.is_hopeless)

@@ -14,7 +14,12 @@ from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, 
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.models.conversation import CriterionSettings
-from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.conversation_result import (
+    INTERRUPTED,
+    ConversationEnd,
+    CriterionRow,
+    ModelCost,
+)
 from holodeck.models.test_result import Outcome
 
 logger = logging.getLogger(__name__)
@@ -62,6 +67,14 @@ class Conclusion:
             return None
         reasoning = f"{words}: {self.ending.reasoning}"
         return replace(self, ending=self.ending.model_copy(update={"reasoning": reasoning}))
+
+    @property
+    def cut_off(self) -> "Conclusion | None":
+        """The same, of a case that is interrupted while metrics or models are waited for."""
+        late = self.out_of_time("interrupted")
+        if late is None or late.ending is None:
+            return None
+        return replace(late, ending=late.ending.model_copy(update={"code": INTERRUPTED}))
 
     @property
     def errors(self) -> list[str]:

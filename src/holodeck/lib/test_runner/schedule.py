@@ -55,6 +55,10 @@ class Schedule:
                     group.create_task(self._work(waiting))
             if self._budget.refused is not None:
                 self._standing.give_up(Stop("budget", self._budget.refused))
+        except asyncio.CancelledError:  # of the whole run, by Ctrl-C say
+            for index, result in self._runner.cut_off.items():
+                self._standing.keep(index, priced(result, self._agent))
+            raise
         except BaseExceptionGroup as errors:
             first = _first(errors)
             if not isinstance(first, Stopped):
