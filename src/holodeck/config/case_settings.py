@@ -87,8 +87,8 @@ def _check(agent: Agent, index: int, case: TestCaseModel) -> None:
 def _overruled(settings: ExecutionConfig) -> list[str]:
     """Keys of cases that give way to the command line, which holds for the run instead."""
     said = settings.is_from_command_line
-    is_patient = said("fail_fast") and not settings.fail_fast
-    return [*(["timeout"] if said("llm_timeout") else []), *(["fail_fast"] if is_patient else [])]
+    flags = {"timeout": "llm_timeout", "fail_fast": "fail_fast"}
+    return [key for key, setting in flags.items() if said(setting)]
 
 
 def _without(case: TestCaseModel, keys: list[str]) -> TestCaseModel:

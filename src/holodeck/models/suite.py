@@ -44,7 +44,8 @@ class SuiteConfig(Model):
     retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
     """What a case is run again after."""
     fail_fast: bool | None = None
-    """Whether no further case of the suite begins once one did not pass."""
+    """Whether no further case of the suite begins once one did not pass; false: nor does the run
+    end, whatever `execution` says."""
     repeat: Repetitions | None = None
     """How often a case is run."""
     min_pass: PassesNeeded | None = None

@@ -152,8 +152,8 @@ class TestCaseModel(TurnModel, NamedModel):
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
     """How often the case is run again after what `retry_on` names, instead of what the run says."""
     fail_fast: bool | None = None
-    """Whether no further case of its suite begins if this one does not pass; `--no-fail-fast`
-    overrules it."""
+    """Whether no further case of its suite begins if this one does not pass; false: nor does the
+    run end, whatever `execution` says. `-x` and `--no-fail-fast` overrule it."""
     retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
     """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
     later is flaky."""

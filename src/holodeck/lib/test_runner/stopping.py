@@ -41,6 +41,7 @@ class Brakes:
 
     def __init__(self, settings: ExecutionConfig) -> None:
         self._most_failures = most_failures(settings)
+        self._fails_fast = settings.fail_fast is True
         self._failures = 0
         self._closed: dict[str | None, Stop] = {}
         self._refusals = 0
@@ -58,7 +59,8 @@ class Brakes:
         if self._refusals >= MOST_REFUSALS:
             refused = f"{result.errors[0]}; {MOST_REFUSALS} calls in a row were refused"
             raise Stopped(Stop("refused", refused))
-        self._failures += not result.passed
+        is_spared = self._fails_fast and case.fail_fast is False
+        self._failures += not (result.passed or is_spared)
         if self._failures == self._most_failures:
             raise Stopped(Stop("fail_fast", self._too_many(result)))
         if case.fail_fast and not result.passed:

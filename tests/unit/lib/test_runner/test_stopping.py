@@ -143,10 +143,29 @@ async def test_a_suite_that_fails_fast_leaves_the_others_alone(tmp_path):
     assert exit_code(report) is ExitCode.TEST_FAILED
 
 
-@pytest.mark.parametrize(("flag", "holds"), [({"fail_fast": False}, None), ({}, True)])
-def test_the_command_line_can_turn_off_that_suites_fail_fast(flag, holds):
-    layers = [Layer(ExecutionConfig(**flag), "command line")]
+async def test_a_suite_that_does_not_fail_fast_is_spared_where_the_run_does(tmp_path):
+    backend = ScriptedBackend({"a": "no", "b": "OK", "c": "no", "d": "OK"})
+    check = {"evaluations": [contains("OK")]}
+    cases = [
+        {"input": "a", "suite": "one", "fail_fast": False} | check,
+        {"input": "b", "suite": "one", "fail_fast": False} | check,
+        {"name": "c", "input": "c"} | check,
+        {"input": "d"} | check,
+    ]
 
-    agent = with_case_settings(an_agent({"input": "a", "fail_fast": True}), resolve(layers, {}))
+    ends = {"fail_fast": True}
+    executor = executor_of(tmp_path, an_agent(*cases), backend, settings=ends)
+    report = await executor.execute_tests()
 
-    assert agent.test_cases[0].fail_fast is holds
+    assert [str(one.outcome) for one in report.results] == ["failed", "passed", "failed", "skipped"]
+    assert report.stopped_by == "fail_fast"
+
+
+@pytest.mark.parametrize("flag", [True, False, None], ids=["on", "off", "unsaid"])
+@pytest.mark.parametrize("own", [True, False], ids=["fast", "patient"])
+def test_the_command_line_overrules_what_suites_say_of_failing_fast(flag, own):
+    layers = [Layer(ExecutionConfig(fail_fast=flag), "command line")]
+
+    agent = with_case_settings(an_agent({"input": "a", "fail_fast": own}), resolve(layers, {}))
+
+    assert agent.test_cases[0].fail_fast is (own if flag is None else None)
