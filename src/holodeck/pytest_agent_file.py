@@ -54,7 +54,15 @@ class Subject:
 
 
 class AgentFile(pytest.File):
-    """An agent.yaml."""
+    """An agent.yaml.
+
+    Args:
+        is_named: Whether it is named on the command line, so that it has to hold cases.
+    """
+
+    def __init__(self, *, is_named: bool, **given: Any) -> None:
+        super().__init__(**given)
+        self._is_named = is_named
 
     def collect(self) -> Iterator["CasesOfSuite | AgentCase"]:
         try:
@@ -68,7 +76,7 @@ class AgentFile(pytest.File):
             self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
         for finding in findings:
             self.warn(pytest.PytestWarning(str(finding)))
-        if not subject.agent.test_cases and self.session.isinitpath(self.path):
+        if not subject.agent.test_cases and self._is_named:
             raise self.CollectError(f"{self.path.name}: it has no test cases")
         yield from self._cases(subject)
 

@@ -6,6 +6,7 @@ Nothing heavy is imported before a scenario, an agent or a suite is really run.
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
@@ -131,30 +132,48 @@ def _debugging(config: pytest.Config) -> Callable[[], None]:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix not in {".yaml", ".yml"} or not _is_wanted(file_path, parent):
+    if file_path.suffix not in {".yaml", ".yml"}:
+        return None
+    is_named = _is_named(file_path, parent.session)
+    if not _is_wanted(file_path, parent.config, is_named=is_named):
         return None
     # Imported here because most test runs have no such file.
     from holodeck.config.owners import holds_a_suite  # noqa: PLC0415
     from holodeck.pytest_agent_file import AgentFile, SuiteFile  # noqa: PLC0415
 
     kind = SuiteFile if holds_a_suite(file_path) else AgentFile
-    file: pytest.Collector = kind.from_parent(parent, path=file_path)
+    file: pytest.Collector = kind.from_parent(parent, path=file_path, is_named=is_named)
     return file
 
 
-def _is_wanted(path: Path, parent: pytest.Collector) -> bool:
+def _is_wanted(path: Path, config: pytest.Config, *, is_named: bool) -> bool:
     """Whether the file is named on the command line, or by a pattern of the configuration.
 
     Elsewhere, an agent.yaml may be anything; running it could cost money.
     """
-    patterns = parent.config.getini("holodeck_files")
+    patterns = config.getini("holodeck_files")
     if any(fnmatch.fnmatch(path.name, one) or path.match(one) for one in patterns):
         return True
-    if not parent.session.isinitpath(path):
+    if not is_named:
         return False
     if path.name == "agent.yaml" or path.stem.endswith(".suite"):
         return True
     return _HAS_CASES.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+
+
+def _is_named(path: Path, session: pytest.Session) -> bool:
+    """Whether the file is named on the command line, be it beside a folder that holds it.
+
+    Of such a file pytest forgets that it was named.
+    """
+    config = session.config
+    names = (Path(config.invocation_params.dir, one.partition("::")[0]) for one in config.args)
+    return session.isinitpath(path) or path in map(_absolute, names)
+
+
+def _absolute(path: Path) -> Path:
+    """The path as pytest has it: without `..`, links as they are."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
 
 
 @pytest.hookimpl(wrapper=True)

@@ -91,3 +91,20 @@ def test_a_named_file_of_cases_that_gives_no_test_is_an_error(tmp_path, text, wa
 
     assert wanted in told
     assert "1 error" in told
+
+
+@pytest.mark.parametrize(
+    "named", [(".", "bot.yaml"), ("bot.yaml::loud", ".")], ids=["after its folder", "one case"]
+)
+def test_a_file_that_is_named_beside_its_folder_is_run_as_well(tmp_path, named):
+    evaluations = "evaluations: [{metric: contains, value: HELLO}]"
+    case = f"{{name: loud, input: hello, {evaluations}}}"
+    (tmp_path / "bot.yaml").write_text(
+        f'name: bot\nbackend: "bot:answer"\ntest_cases:\n  - {case}\n'
+    )
+    (tmp_path / "bot.py").write_text("def answer(text):\n    return text\n")
+    (tmp_path / "test_other.py").write_text("def test_other():\n    pass\n")
+
+    told = run_pytest(tmp_path, *named)
+
+    assert "1 failed, 1 passed" in told

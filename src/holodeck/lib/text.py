@@ -40,6 +40,11 @@ def _spelled(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
+def whole(text: str) -> str:
+    """`text` with `?` for every half of a pair, such as of a cut emoji, which nobody can encode."""
+    return text.encode(errors="replace").decode()
+
+
 def shorten(text: str, limit: int) -> str:
     """At most `limit` characters of `text`; `…` stands where something was left out."""
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"

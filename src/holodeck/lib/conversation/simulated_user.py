@@ -13,6 +13,7 @@ from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
 from holodeck.lib.conversation.spending import note_usage
 from holodeck.lib.conversation.transcript import indented, shortened
 from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.lib.text import whole
 from holodeck.models.token_usage import TokenUsage
 
 TRIES = 2
@@ -170,4 +171,4 @@ def _read(text: str) -> Heard | None:
 def _plain(text: str, *, is_done: bool) -> Heard | None:
     if _OTHERS_NAME.match(text):
         return None
-    return Heard(_OWN_NAME.sub("", text).strip(), is_done)
+    return Heard(whole(_OWN_NAME.sub("", text)).strip(), is_done)

@@ -12,7 +12,7 @@ from typing import Any
 from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
 from holodeck.lib.chat.asking import Note, asked
 from holodeck.lib.chat.model import ChatModel, Question, Said
-from holodeck.lib.text import one_line
+from holodeck.lib.text import one_line, whole
 from holodeck.models.token_usage import TokenUsage
 
 logger = logging.getLogger(__name__)
@@ -181,7 +181,7 @@ def _parsed(said: Said) -> Any:
 
 def _told_once(pairs: list[tuple[str, Any]]) -> JsonObject:
     """The object; one that says two things of the same has said neither."""
-    told = dict(pairs)
+    told = {name: whole(one) if isinstance(one, str) else one for name, one in pairs}
     if len(told) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

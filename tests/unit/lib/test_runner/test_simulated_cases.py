@@ -372,6 +372,17 @@ async def test_a_conversation_that_broke_off_is_not_graded_again(run_one, fake_o
     assert graded.ungraded == ("sim",)
 
 
+async def test_half_an_emoji_of_a_model_breaks_nothing(run_one, fake_openai):
+    fake_openai.when(USER, says("cut \ud83d")).when(JUDGE, words("passed", why="seen \udc4d"))
+
+    result = await run_one(simulated("Greets"))
+
+    assert result.outcome is Outcome.PASSED
+    assert result.turns[0].input == "cut ?"
+    assert result.criteria[0].reasoning == "seen ?"
+    assert result.judge_cost.calls == 1
+
+
 async def test_the_report_shows_the_transcript_with_the_verdicts(tmp_path, fake_openai):
     fake_openai.when(USER, says("<b>hi</b>\n```\n# x"), times=1).when(USER, says("bye", done=True))
     fake_openai.when("final verdict", words("passed", "failed", why="</details> | `x`"))
