@@ -17,7 +17,7 @@ import pytest
 
 from fakes import clean_environment
 from support.cli import readable
-from support.nursery import NURSERY
+from support.nursery import NURSERY, PYTESTS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -25,8 +25,13 @@ BLOCK = re.compile(
     r"(?:^<!-- (?P<what>file|run): (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-PLAIN = re.compile(r"holodeck (?!.*--watch)(?:[\w ./:,=+%-]|'[^']*'|\"[^\"$`]*\")*(?:\s#.*)?")
-"""A line that calls holodeck and asks nothing of the shell."""
+FORKED = {"holodeck": NURSERY, "pytest": PYTESTS}
+"""Programs for which no new Python has to start."""
+PLAIN = re.compile(
+    r"(?P<call>(?:holodeck|pytest)\b(?!.*--watch)(?:[\w ./:,=+%-]|'[^']*'|\"[^\"$`]*\")*)"
+    r"(?:\|(?P<reader>[^|].*)|\s#.*)?"
+)
+"""A line that calls one of them and asks nothing of the shell but to read what it says."""
 NEEDS_THE_REST = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
 """A line that means something only with those around it."""
 NOT_RUN = {"README.md": 2, "docs/architecture.md": 1}
@@ -64,7 +69,8 @@ def run(block, folder):
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     # the code and the plugin of this checkout, whatever is installed
     environment["PYTHONPATH"] = str(ROOT / "src")
-    environment["PYTEST_ADDOPTS"] = "-p no:deepeval -p no:holodeck -p holodeck.pytest_plugin"
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    environment["PYTEST_ADDOPTS"] = "-p holodeck.pytest_plugin -p pytest_asyncio.plugin"
     expected = int(block.how.removeprefix("exit ")) if block.how.startswith("exit") else 0
     for command in commands_of(block):
         code, said = done(command, folder, environment)
@@ -74,30 +80,36 @@ def run(block, folder):
 
 
 def commands_of(block):
-    """What is run one after the other: lines that a shell need not see together, else all as one.
-
-    A list is the arguments of one holodeck, for which no new Python has to start.
-    """
+    """What is run one by one: lines that a shell need not see together, else all as one."""
     if block.how == "python":
         return [("python", block.text)]
     if NEEDS_THE_REST.search(block.text):
         return [("sh", block.text)]
     lines = [line for line in block.text.splitlines() if line.partition("#")[0].strip()]
-    return [
-        shlex.split(line, comments=True)[1:] if PLAIN.fullmatch(line) else ("sh", line)
-        for line in lines
-    ]
+    return [("plain" if PLAIN.fullmatch(line) else "sh", line) for line in lines]
 
 
 def done(command, folder, environment):
     """The exit code of a command and all that it wrote."""
-    if isinstance(command, list):
-        code, *streams = NURSERY.run(command, cwd=folder, env=environment, stdin=None, timeout=120)
-        return code, "\n".join(map(readable, streams))
     how, text = command
+    if how == "plain":
+        return forked(PLAIN.fullmatch(text), folder, environment)
     argv = [sys.executable, "-c", text] if how == "python" else ["sh", "-ec", text]
+    return ended(argv, folder, environment)
+
+
+def forked(line, folder, environment):
+    program, *args = shlex.split(line["call"])
+    code, *streams = FORKED[program].run(args, cwd=folder, env=environment, stdin=None, timeout=120)
+    said, complained = map(readable, streams)
+    if line["reader"]:
+        code, said = ended(["sh", "-ec", line["reader"]], folder, environment, said)
+    return code, f"{said}\n{complained}"
+
+
+def ended(argv, folder, environment, given=None):
     ran = subprocess.run(
-        argv, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        argv, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=False
     )
     return ran.returncode, f"{ran.stdout}\n{ran.stderr}"
 

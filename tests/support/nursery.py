@@ -45,14 +45,10 @@ from holodeck.__main__ import main
 """
 
 _PYTEST = """
-import pytest
 import _pytest.cacheprovider, _pytest.junitxml, _pytest.legacypath, _pytest.logging
 import _pytest.skipping, difflib, faulthandler, pdb, unittest
 import holodeck.pytest_agent_file
-
-def main():
-    sys.path.insert(0, os.getcwd())  # as `python -m pytest` does
-    return pytest.main()
+from pytest import main
 """
 
 _SERVER = """
