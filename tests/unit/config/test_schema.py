@@ -14,8 +14,20 @@ ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
 
 
-def faults(document):
-    return [error.json_path for error in Draft7Validator(agent_schema()).iter_errors(document)]
+@pytest.fixture(scope="module")
+def schema():
+    """Built once: that takes a second."""
+    return agent_schema()
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return reference_text()
+
+
+@pytest.fixture
+def faults(schema):
+    return lambda document: [e.json_path for e in Draft7Validator(schema).iter_errors(document)]
 
 
 @pytest.mark.parametrize(
@@ -29,11 +41,11 @@ def test_what_is_committed_is_up_to_date(name, text):
     assert committed == text(), "run scripts/docs"
 
 
-def test_the_schema_is_a_schema():
-    Draft7Validator.check_schema(agent_schema())
+def test_the_schema_is_a_schema(schema):
+    Draft7Validator.check_schema(schema)
 
 
-def test_the_schema_accepts_the_example():
+def test_the_schema_accepts_the_example(faults):
     example = ROOT / "agent.yaml.example"
     if not example.exists():
         pytest.skip("there is no example yet")
@@ -52,13 +64,12 @@ def test_the_schema_accepts_the_example():
         ({"evaluations": {"metrics": [{"metric": "contains", "vlue": 1}]}}, "$.evaluations"),
     ],
 )
-def test_the_schema_refuses_what_the_models_refuse(more, place):
+def test_the_schema_refuses_what_the_models_refuse(faults, more, place):
     assert faults(MINIMAL) == []
     assert faults({**MINIMAL, **more}) == [place]
 
 
-def test_every_key_has_a_meaning():
-    schema = agent_schema()
+def test_every_key_has_a_meaning(schema):
     silent = [
         f"{name}.{key}"
         for name, definition in {"": schema, **schema["definitions"]}.items()
@@ -69,30 +80,29 @@ def test_every_key_has_a_meaning():
     assert silent == []
 
 
-def test_the_schema_says_what_the_settings_say():
-    properties = agent_schema()["definitions"]["ExecutionConfig"]["properties"]
+def test_the_schema_says_what_the_settings_say(schema):
+    properties = schema["definitions"]["ExecutionConfig"]["properties"]
 
     assert {key: value["description"] for key, value in properties.items()} == {
         one.field: one.setting.help for one in settings().values()
     }
 
 
-def test_the_reference_names_every_setting_and_variable():
-    text = reference_text()
-
+def test_the_reference_names_every_setting_and_variable(reference):
     for one in settings().values():
-        assert f"`{one.field}` | {', '.join(f'`{flag}`' for flag in one.setting.flags)} |" in text
-        assert f"`{one.variable}`" in text
+        assert (
+            f"`{one.field}` | {', '.join(f'`{flag}`' for flag in one.setting.flags)} |" in reference
+        )
+        assert f"`{one.variable}`" in reference
     for name in OTHER_VARIABLES:
-        assert f"`{name}`" in text
+        assert f"`{name}`" in reference
 
 
-def test_links_of_the_reference_lead_to_headings():
-    text = reference_text()
-    headings = {line.lstrip("# ") for line in text.splitlines() if line.startswith("#")}
+def test_links_of_the_reference_lead_to_headings(reference):
+    headings = {line.lstrip("# ") for line in reference.splitlines() if line.startswith("#")}
     anchors = {
         "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c in "-_")
         for heading in headings
     }
 
-    assert {part.partition(")")[0] for part in text.split("](#")[1:]} <= anchors
+    assert {part.partition(")")[0] for part in reference.split("](#")[1:]} <= anchors
