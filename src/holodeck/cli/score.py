@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from holodeck.models.agent import Agent
 
 _MOST_NAMES = 10
+_SAME = ("suite", "name", "input", "history", "script")
 
 
 @click.command()
@@ -85,7 +86,7 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
     for what, names in (
         ("cases have no recorded answer", graded.ungraded),
         (
-            "recorded answers have no case with the same suite, name, input, history and script",
+            f"recorded answers have no case with the same {', '.join(_SAME)} and context",
             graded.unused,
         ),
     ):

@@ -1,14 +1,16 @@
 """Which recorded answer belongs to which of the present cases."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run import Run
+from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.earlier import histories_of, words_of
 from holodeck.models.agent import Agent
+from holodeck.models.base import Json
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
 
@@ -23,6 +25,8 @@ class Question(NamedTuple):
     said: str
     before: tuple[str, ...]
     script: str = ""
+    context: str = ""
+    """What the agent was told besides; empty where it was told nothing."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,9 @@ def asked(agent: Agent, run: Run, redact: Redact) -> list[Asked]:
     """The cases of the agent; `redact` is what the record of the run went through."""
     histories = histories_of(agent)
     scripts = dict[int, str]() if _scripts_in(run) is None else _scripts_of(agent, redact)
-    planned = fingerprint_of(agent).cases
-    cases = enumerate(zip(agent.test_cases or [], planned, strict=True))
+    fingerprint = fingerprint_of(agent)
+    contexts = {} if _contexts_in(run) is None else _contexts_of(fingerprint.config, redact)
+    cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
     found = []
     for at, (case, plan) in cases:
         question = Question(
@@ -58,6 +63,7 @@ def asked(agent: Agent, run: Run, redact: Redact) -> list[Asked]:
             redact(case.said),
             tuple(map(redact, words_of(histories.get(at, ())))),
             scripts.get(at, ""),
+            contexts.get(at, ""),
         )
         found.append(Asked(case, question, plan.hash))
     return found
@@ -73,6 +79,37 @@ def _scripts_of(agent: Agent, redact: Redact) -> dict[int, str]:
     return {at: redact(json.dumps(one["script"])) for at, one in scripts.items()}
 
 
+def _contexts_of(config: Mapping[str, Any], redact: Redact) -> dict[int, str]:
+    """The context of each case that has one, as a record has it."""
+    return {
+        at: _canonical(one["context"], redact)
+        for at, one in enumerate(config.get("test_cases") or [])
+        if "context" in one
+    }
+
+
+def _contexts_in(run: Run) -> dict[int, str] | None:
+    """The context of each case that has one, as it was recorded; None where that is not known."""
+    cases = None if run.started is None else run.started.config.get("test_cases")
+    if not isinstance(cases, list):
+        return None
+    contexts = [one.get("context") if isinstance(one, dict) else None for one in cases]
+    return {at: _canonical(one, str) for at, one in enumerate(contexts) if one is not None}
+
+
+def _canonical(context: Json, redact: Redact) -> str:
+    """A context as text, the same for what a record cannot tell from it."""
+    return json.dumps(Redactor().redact_report(_clean(context, redact)), sort_keys=True)
+
+
+def _clean(value: Json, redact: Redact) -> Json:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact(key): _clean(one, redact) for key, one in value.items()}
+    return [_clean(one, redact) for one in value] if isinstance(value, list) else value
+
+
 def _scripts_in(run: Run) -> dict[int, str] | None:
     """The script of each case that has one, as it was recorded; None where that is not known."""
     cases = None if run.started is None else run.started.config.get("test_cases")
@@ -85,7 +122,7 @@ def _scripts_in(run: Run) -> dict[int, str] | None:
 def answers_in(run: Run) -> dict[Question, list[Answer]]:
     """The recorded answers by what was asked."""
     cases = run.started.cases if run.started else []
-    scripts = _scripts_in(run) or {}
+    scripts, contexts = _scripts_in(run) or {}, _contexts_in(run) or {}
     found: dict[Question, list[Answer]] = {}
     for place, one in run.finished.items():
         question = Question(
@@ -94,6 +131,7 @@ def answers_in(run: Run) -> dict[Question, list[Answer]]:
             one.result.test_input,
             tuple(words_of(one.result.history)),
             scripts.get(place, ""),
+            contexts.get(place, ""),
         )
         planned = cases[place].hash if place < len(cases) else None
         found.setdefault(question, []).append(Answer(one.result, planned))
@@ -104,7 +142,7 @@ def given(cases: Sequence[Asked], left: dict[Question, list[Answer]]) -> dict[in
     """The answer of each case by its place; they are taken out of those that are `left`.
 
     Of several to the same question, that of the unchanged case comes first, then that of its id:
-    the agent may have been told more than the question, a context say.
+    of a record whose configuration cannot be read, nobody knows in which context it was given.
     """
     found: dict[int, TestResult] = {}
     for is_meant in (_is_of_the_same, _has_the_id, _may_be_of):

@@ -45,10 +45,10 @@ class Rescored:
 async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     """The recorded answers under the present expectations and metrics.
 
-    An answer belongs to the case with the same suite, name, input, history and script. Times are
-    those of the record. A result whose agent could not be run stays as it is. `redact` is what the
-    record went through. Of a run that had chosen among the cases, the others are not asked for.
-    Raises ConfigError for metrics that are wrong.
+    An answer belongs to the case with the same suite, name, input, history, script and context.
+    Times are those of the record. A result whose agent could not be run stays as it is. `redact` is
+    what the record went through. Of a run that had chosen among the cases, the others are not asked
+    for. Raises ConfigError for metrics that are wrong.
     """
     agent, selection = _as_chosen(agent, run, redact)
     gradebook = Gradebook(agent)

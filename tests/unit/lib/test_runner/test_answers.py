@@ -1,5 +1,6 @@
 """Which recorded answer a case is graded by when a run is graded again."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from fakes import ScriptedBackend
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run import Run
+from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.record import CaseFinished, RunStarted
 from support.agents import an_agent, contains, executor_of
@@ -15,18 +17,27 @@ ONE = {"suite": "one", "name": "t", "input": "Who?", "evaluations": [contains("f
 TWO = {"suite": "two", "name": "t", "input": "Who?", "evaluations": [contains("first")]}
 
 
-async def recorded(tmp_path, *cases):
+class Told(ScriptedBackend):
+    """Takes the context of a case."""
+
+    def in_context(self, context):
+        return self
+
+
+async def recorded(tmp_path, *cases, redactor=Redactor()):  # noqa: B008 - holds nothing
     """A run in which the first case was answered with `first`, the second with `second`."""
     answers = iter(["first", "second"])
     agent = an_agent(*cases)
-    backend = ScriptedBackend(lambda _: next(answers))
+    backend = Told(lambda _: next(answers))
+    fingerprint = fingerprint_of(agent)
     report = await executor_of(tmp_path, agent, backend).execute_tests()
     started = RunStarted(
         id="x",
         started="2026-01-01T00:00:00+00:00",
         agent_name=agent.name,
         agent_config_path="agent.yaml",
-        cases=list(fingerprint_of(agent).cases),
+        cases=list(fingerprint.cases),
+        config=redactor.redact_report(fingerprint.config),
     )
     finished = {
         at: CaseFinished(index=at, hash="x", result=one) for at, one in enumerate(report.results)
@@ -88,3 +99,47 @@ async def test_a_report_of_what_was_graded_again_has_the_present_tags(tmp_path):
     found = await rescore(an_agent(ONE | {"tags": ["new"]}), run)
 
     assert found.report.results[0].tags == ["new"]
+
+
+def in_context(**context):
+    return {"name": "t", "input": "Who?", "context": context, "evaluations": [contains("first")]}
+
+
+@pytest.mark.parametrize(
+    "now",
+    [in_context(user="b"), {"name": "t", "input": "Who?", "evaluations": [contains("first")]}],
+    ids=["another", "none"],
+)
+async def test_an_answer_given_in_one_context_grades_no_case_with_another(tmp_path, now):
+    run = await recorded(tmp_path, in_context(user="a"))
+
+    found = await rescore(an_agent(now), run)
+
+    assert (found.report.results, found.ungraded, found.unused) == ([], ("t",), ("t",))
+
+
+async def test_cases_of_the_same_words_keep_the_answers_of_their_contexts(tmp_path):
+    unnamed = [in_context(user=name) | {"name": None} for name in "ab"]
+    run = await recorded(tmp_path, *unnamed)
+    now = [one | {"tags": ["new"]} for one in reversed(unnamed)]
+
+    assert [answer for _, answer in await graded(run, *now)] == ["second", "first"]
+
+
+async def test_what_a_record_hides_of_a_context_does_not_part_it_from_its_case(tmp_path):
+    told = {"user": "a", "is_new": None, "ids": [1, {"key": "hidden-value"}], "password": "short"}
+    redactor = Redactor(["hidden-value"])
+    run = await recorded(tmp_path, in_context(**told), redactor=redactor)
+    now = an_agent(in_context(**dict(reversed(told.items()))))
+
+    found = await rescore(now, run, redactor.redact)
+
+    assert "hidden-value" not in str(run.started.config)
+    assert [one.agent_response for one in found.report.results] == ["first"]
+
+
+async def test_a_record_that_does_not_tell_its_contexts_is_graded_as_ever(tmp_path):
+    run = await recorded(tmp_path, in_context(user="a"))
+    unknown = replace(run, started=run.started.model_copy(update={"config": {}}))
+
+    assert len(await graded(unknown, in_context(user="b"))) == 1
