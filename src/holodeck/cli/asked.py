@@ -13,15 +13,13 @@ from holodeck.cli.loading import check_before_run, read
 from holodeck.cli.looking import Look, listing, planned
 from holodeck.cli.outputs import Target
 from holodeck.cli.paths import Subject
-from holodeck.cli.resuming import resumed, selected_again
+from holodeck.cli.resuming import resumed, run_named, selected_again
 from holodeck.cli.selecting import selected
 from holodeck.cli.test_run import TestRun
 from holodeck.config.cases.skipping import left_out_now
-from holodeck.config.cases.suites import name_of_suite
 from holodeck.config.source import shown
 from holodeck.config.words import nearest_word
 from holodeck.errors import ExitCode, NothingSelected
-from holodeck.lib.records.shelf import Shelf
 from holodeck.lib.selection.request import Request
 from holodeck.lib.ui.live import put
 from holodeck.models.agent import Agent
@@ -75,8 +73,17 @@ def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     agent, settings = read(subject, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
+    return Loaded(subject, agent, settings, _request_for(asked, subject))
+
+
+def _request_for(asked: Asked, subject: Subject) -> Request:
+    """What is asked of the subject; files of suites are these suites."""
+    if not subject.suites:
+        return asked.request
+    from holodeck.config.cases.suites import name_of_suite
+
     names = tuple(name_of_suite(Path(one)) for one in _not_left_out(subject.suites))
-    return Loaded(subject, agent, settings, _within(names, asked.request))
+    return _within(names, asked.request)
 
 
 def _within(suites: tuple[str, ...], request: Request) -> Request:
@@ -122,7 +129,7 @@ def chosen(one: Loaded, invocation: Invocation) -> tuple[Agent, Selection | None
 
 
 def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
-    before = None if asked.resume is None else Shelf(one.agent.base_dir).read(asked.resume)
+    before = None if asked.resume is None else run_named(asked.resume, one.agent.base_dir)
     if before is not None and not asked.request.args():
         agent, selection = selected_again(one.agent, before)
     else:

@@ -7,6 +7,7 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from holodeck.lib.records.run import Run
     from holodeck.models.agent import Agent
@@ -21,6 +22,13 @@ class Resumed:
     id: str
     results: "Mapping[int, TestResult]"
     """By place in the present file."""
+
+
+def run_named(name: str, folder: "Path") -> "Run":
+    """The recorded run of an agent in `folder`. Raises ConfigError."""
+    from holodeck.lib.records.shelf import Shelf
+
+    return Shelf(folder).read(name)
 
 
 def selected_again(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | None]":

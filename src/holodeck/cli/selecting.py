@@ -135,10 +135,10 @@ def selected(
     agent: "Agent", request: "Request", agent_config: str, invocation: Invocation
 ) -> "tuple[Agent, Selection | None]":
     """The agent with the chosen cases, and what was chosen; None if nothing was asked for."""
-    from holodeck.lib.selection.choose import choose
-
     if not request.args():
         return agent, None
+    from holodeck.lib.selection.choose import choose
+
     past = None
     if request.asks_the_past:
         whole = request.shard is not None

@@ -63,7 +63,7 @@ class TestRun:
             executor.carried_over = self.earlier.results
         executor.selection = self.selection
         self.recorder = self._recorder()
-        executor.events.run_id = self.recorder.id if self.recorder else None
+        executor.run_id = self.recorder.id if self.recorder else None
         try:
             report = self._watched(executor, progress)
         except Exception as error:

@@ -3,8 +3,7 @@
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from holodeck.config.cases.parameters import PLACEHOLDER
-from holodeck.config.check_memory import check_history, check_lines, check_memory
+from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.python_files import check_target
@@ -57,13 +56,11 @@ def check_case(
         _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
     if case.context is not None:
         _check_context(agent, (*path, "context"), findings)
-    if case.turns is not None and len(case.turns) > 1:
-        check_memory(agent, (*path, "turns"), findings)
-    if case.is_played and case.max_turns != 1:
-        check_memory(agent, (*path, case.form), findings)
-    check_lines(agent, path, case, findings)
-    if case.history is not None:
-        check_history(agent, path, findings)
+    if case.form != "input" or case.history is not None:
+        # Imported here because most cases are one input.
+        from holodeck.config.check_memory import check_conversation  # noqa: PLC0415
+
+        check_conversation(agent, path, case, findings)
     _check_models(agent, case, path, findings)
     _check_placeholders(case, path, findings)
     _check_script(agent, case, (*path, "script"), findings)

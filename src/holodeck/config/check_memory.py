@@ -20,7 +20,18 @@ from holodeck.models.test_case import TestCaseModel
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
+def check_conversation(agent: Agent, path: Path_, case: TestCaseModel, findings: Findings) -> None:
+    """Find what the agent of a case should have in mind and cannot."""
+    if case.turns is not None and len(case.turns) > 1:
+        _check_memory(agent, (*path, "turns"), findings)
+    if case.is_played and case.max_turns != 1:
+        _check_memory(agent, (*path, case.form), findings)
+    _check_lines(agent, path, case, findings)
+    if case.history is not None:
+        _check_history(agent, path, findings)
+
+
+def _check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
     """Find what cannot carry a conversation of several turns, or hears each as if it were alone."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
@@ -40,7 +51,7 @@ def check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
         )
 
 
-def check_history(agent: Agent, path: Path_, findings: Findings) -> None:
+def _check_history(agent: Agent, path: Path_, findings: Findings) -> None:
     """Find what is wrong with the earlier messages of a case, and agents that cannot get them."""
     place = (*path, "history")
     try:
@@ -52,7 +63,7 @@ def check_history(agent: Agent, path: Path_, findings: Findings) -> None:
         findings.error(place, why)
 
 
-def check_lines(agent: Agent, path: Path_, case: TestCaseModel, findings: Findings) -> None:
+def _check_lines(agent: Agent, path: Path_, case: TestCaseModel, findings: Findings) -> None:
     """Find the first line of a script that the agent should be told of and cannot be."""
     steps = list(enumerate(case.script or ()))
     told = [at for at, one in steps if is_told(kind_of(one), value_of(one))]

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.config.case_settings import with_case_settings
-from holodeck.config.cases.files import Files
 from holodeck.config.cases.gather import gather
 from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
@@ -27,11 +26,9 @@ from holodeck.config.source import Source, shown
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
-from holodeck.models.suite import AgentFile
 
 logger = logging.getLogger(__name__)
 
-M = TypeVar("M", bound=BaseModel)
 CONFIG_NAMES = ("config.yml", "config.yaml")
 
 
@@ -73,11 +70,11 @@ class ConfigLoader:
         env = self.environment(folder)
         source = Source.read(file, shown(file))
         also = [os.path.relpath(one, folder) for one in suites]
-        gathered = gather(source, Files(file.absolute(), env.substitute), also)
+        gathered = gather(source, file.absolute(), env.substitute, also)
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
         places = Places(source, gathered.origins)
-        agent = _validated(Agent, merged, places, AgentFile).placed_in(folder).located_by(places)
+        agent = _agent(merged, places).placed_in(folder).located_by(places)
         return _with_sources(self._with_prices(agent, folder), source)
 
     def load_global_config(self) -> GlobalConfig | None:
@@ -169,7 +166,7 @@ class ConfigLoader:
             logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
         source = Source.read(files[0], shown(files[0]))
         data = source.data(self.environment(folder).substitute)
-        return _with_sources(_validated(GlobalConfig, data, Places(source)), source)
+        return _with_sources(_global(data, Places(source)), source)
 
 
 def load_agent_with_config(
@@ -206,17 +203,21 @@ def _only_yaml(folder: Path) -> str:
     return f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another"
 
 
-def _validated(
-    model: type[M],
-    data: Mapping[str, Any],
-    places: Places,
-    written: type[BaseModel] | None = None,
-) -> M:
-    """`written` is the model of the file, where it holds more than the model that comes of it."""
+def _agent(data: Mapping[str, Any], places: Places) -> Agent:
     try:
-        return model.model_validate(data)
+        return Agent.model_validate(data)
     except ValidationError as error:
-        raise config_error(error, places, written or model) from None
+        # Imported here because most files are right: the file may hold more than the agent.
+        from holodeck.models.suite import AgentFile  # noqa: PLC0415
+
+        raise config_error(error, places, AgentFile) from None
+
+
+def _global(data: Mapping[str, Any], places: Places) -> GlobalConfig:
+    try:
+        return GlobalConfig.model_validate(data)
+    except ValidationError as error:
+        raise config_error(error, places, GlobalConfig) from None
 
 
 def with_models(

@@ -8,7 +8,7 @@ from typing import Any
 
 from holodeck.config.cases.json_rows import parsed
 from holodeck.config.cases.kinds import Kind, kind_of
-from holodeck.config.cases.parameters import PLACEHOLDER
+from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.cases.rows import Rows, put
 from holodeck.config.nodes import plain_value, short
 from holodeck.errors import ConfigError

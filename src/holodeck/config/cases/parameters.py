@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from holodeck.config.cases.kinds import text_keys
+from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.config.source import dotted
@@ -15,7 +16,6 @@ from holodeck.errors import ConfigError
 
 MOST_CASES = 10_000
 """Of one case; a product grows faster than people think."""
-PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
 _MEANT = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
 """What somebody may take for a placeholder, be it none."""
 NAMED = ("name", "id")

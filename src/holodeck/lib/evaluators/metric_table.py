@@ -3,20 +3,22 @@
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.scored import How
-from holodeck.lib.evaluators.semantic_similarity import Likeness
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import Registry, load_callable
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import JudgedMetric
+
+if TYPE_CHECKING:
+    from holodeck.lib.evaluators.semantic_similarity import Likeness
 
 EVALUATORS: Registry[Callable[..., BaseEvaluator]] = Registry(
     "metric", {name: row.target for name, row in METRICS.items()}
@@ -29,7 +31,7 @@ def build_evaluator(
     *,
     where: str = "evaluations",
     judge: Judge | None = None,
-    embeddings: Callable[[], Likeness] | None = None,
+    embeddings: "Callable[[], Likeness] | None" = None,
 ) -> BaseEvaluator:
     """The evaluator that a metric of the configuration describes. Raises ConfigError.
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import ModelStoreError
-from holodeck.lib.chat.http_model import HttpChatModel
 from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.judging.judge import Judge
@@ -68,6 +67,9 @@ class Judges:
     def _model(self, llm: LLMProvider, kind: str = "judge") -> ChatModel:
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
+        # Imported here because most runs ask no judge.
+        from holodeck.lib.chat.http_model import HttpChatModel  # noqa: PLC0415
+
         return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for)
 
     def _local(self, llm: LLMProvider) -> ChatModel:

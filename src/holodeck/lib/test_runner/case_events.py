@@ -61,14 +61,17 @@ class RunEvents:
     """
 
     def __init__(self, agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> None:
-        self.run_id: str | None = None
-        """The record of the run; None where none is kept."""
+        self._run_id: str | None = None
         self._agent_name = agent.name
         self._file = _file_of(agent, settings, loader)
         self._outbox = Outbox([])
 
-    def open(self, listener: Listener | None) -> None:
-        """Begin to tell the file, and the listener if there is one."""
+    def open(self, listener: Listener | None, run_id: str | None = None) -> None:
+        """Begin to tell the file, and the listener if there is one.
+
+        `run_id` is the record of the run; None where none is kept.
+        """
+        self._run_id = run_id
         given = (self._file, listener)
         self._outbox = Outbox([Mailer(one) for one in given if one is not None])
 
@@ -81,7 +84,7 @@ class RunEvents:
         """What tells of one run of a case; None where nobody listens."""
         if self._outbox.is_idle:
             return None
-        return CaseEvents(case, self._outbox, self._agent_name, self.run_id)
+        return CaseEvents(case, self._outbox, self._agent_name, self._run_id)
 
 
 class CaseEvents:

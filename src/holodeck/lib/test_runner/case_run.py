@@ -5,36 +5,37 @@ import logging
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from operator import add
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.backends.memory import open_session
-from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
-from holodeck.lib.test_runner.agent_party import AgentParty
-from holodeck.lib.test_runner.case_events import CaseEvents
+from holodeck.lib.test_runner.conclusion import UNGRADED, Conclusion
 from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
-from holodeck.lib.test_runner.criteria import UNGRADED, Conclusion
 from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
-from holodeck.lib.test_runner.play import Play
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of, in_words
 from holodeck.lib.test_runner.verdict import together, verdict
-from holodeck.lib.test_runner.watching import OnConversation
-from holodeck.lib.test_runner.written_talk import WrittenTalk
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.script_run import ScriptRun
+    from holodeck.lib.test_runner.case_events import CaseEvents
+    from holodeck.lib.test_runner.play import Play
+    from holodeck.lib.test_runner.watching import OnConversation
+    from holodeck.lib.test_runner.written_talk import WrittenTalk
 
 __all__ = ["ANSWERED_NOTHING", "CaseRun"]
 
@@ -57,11 +58,11 @@ class CaseRun:
     agent_name: str = "agent"
     time_limit_s: float | None = None
     """Seconds for the whole case, files and metrics included; None for no limit."""
-    play: Play | None = None
+    play: "Play | None" = None
     """What is played where the user is simulated; None where what they say is written."""
-    on_conversation: OnConversation | None = None
+    on_conversation: "OnConversation | None" = None
     """Told of the conversation before it begins."""
-    events: CaseEvents | None = None
+    events: "CaseEvents | None" = None
     """Tells what happens; None where nobody listens."""
 
     runs: list[TurnRun] = field(default_factory=list)
@@ -159,7 +160,7 @@ class CaseRun:
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
-                party = AgentParty(session, self._take_turn, self.history)
+                party = self.play.agent_in(session, self._take_turn, self.history)
                 try:
                     self.came_to = await self.play.run(
                         party, self.checks.of_steps, self.observer, self._attend, self._keep
@@ -195,13 +196,18 @@ class CaseRun:
             talk.says(self.case)
             talk.answered(await self._take_turn(self.case, self._ask_once))
 
-    def _attend(self, talk: ScriptRun | WrittenTalk) -> None:
+    def _attend(self, talk: "ScriptRun | WrittenTalk") -> None:
         if self.events is not None:
             self.events.follow(talk.events)
         if self.on_conversation is not None:
             self.on_conversation(talk)
 
-    def _written_talk(self) -> WrittenTalk:
+    def _written_talk(self) -> "WrittenTalk | _Untold":
+        if self.events is None and self.on_conversation is None:
+            return _Untold()
+        # Imported here because nobody listens to most runs.
+        from holodeck.lib.test_runner.written_talk import WrittenTalk  # noqa: PLC0415
+
         talk = WrittenTalk(self.case, as_heard(self.history))
         self._attend(talk)
         return talk
@@ -342,6 +348,19 @@ class CaseRun:
             judge_cost=self.came_to.judge_cost,
             simulator_cost=self.came_to.simulator_cost,
         )
+
+
+class _Untold:
+    """A conversation that nobody listens to."""
+
+    def under_way(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def says(self, turn: TurnModel) -> None:
+        """Nobody is told."""
+
+    def answered(self, run: TurnRun) -> None:
+        """Nobody is told."""
 
 
 async def _close(session: AgentSession) -> None:

@@ -6,7 +6,6 @@ from functools import partial
 
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.test_runner.case_run import CaseRun
-from holodeck.lib.test_runner.repeats import bar_of, repeated
 from holodeck.lib.test_runner.tries import Ran, tried
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
@@ -34,11 +33,13 @@ class CaseRunner:
     async def ran(self, index: int, case: TestCaseModel) -> Ran:
         """What came of the case in the end."""
         once = partial(self._once, index, case)
-        bar = bar_of(case)
-        if bar is None:
+        if case.repeat is None:
             async with self._slots:
                 return await tried(case, once, self._waits)
-        return await repeated(case, bar, partial(self._repetition, case, once))
+        # Imported here because most cases are run once.
+        from holodeck.lib.test_runner.repeats import repeated  # noqa: PLC0415
+
+        return await repeated(case, case.repeat, partial(self._repetition, case, once))
 
     async def _repetition(
         self,

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
-from holodeck.config.history import history_of
 from holodeck.config.places import told
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.arguments import arguments_of
@@ -23,8 +22,13 @@ History = Sequence[EarlierMessage]
 
 def histories_of(agent: Agent) -> dict[int, History]:
     """The earlier messages of each case that has some, by its place. Raises ConfigError."""
-    cases = enumerate(agent.test_cases or [])
-    return {index: history_of(agent, index) for index, case in cases if case.history is not None}
+    places = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
+    if not places:
+        return {}
+    # Imported here because most cases begin anew.
+    from holodeck.config.history import history_of  # noqa: PLC0415
+
+    return {at: history_of(agent, at) for at in places}
 
 
 def refuse_deaf(agent: Agent, backend: AgentBackend) -> None:

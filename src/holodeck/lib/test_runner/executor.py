@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import holodeck
 from holodeck.config.case_settings import with_case_settings
@@ -18,7 +19,6 @@ from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
-from holodeck.lib.conversation.listening import Listener
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.files.processor import FileProcessor
@@ -26,7 +26,6 @@ from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
-from holodeck.lib.test_runner.case_events import RunEvents
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import priced
@@ -35,18 +34,22 @@ from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.keeping import Keeping
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.schedule import Schedule
-from holodeck.lib.test_runner.stage import Stage
 from holodeck.lib.test_runner.standing import Standing
 from holodeck.lib.test_runner.stopping import skipped_as_told
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
-from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.listening import Listener
+    from holodeck.lib.test_runner.case_events import RunEvents
+    from holodeck.lib.test_runner.stage import Stage
+    from holodeck.lib.test_runner.watching import OnConversation
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -87,6 +90,7 @@ class TestExecutor:
         on_result: Called with place and result before anything else learns of the result.
         on_conversation: Called with each conversation before it begins.
         on_event: Called with what happens in the cases, in a thread of its own.
+        run_id: The record of the run, for events to name; None where none is kept.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -96,8 +100,9 @@ class TestExecutor:
 
     selection: Selection | None = None
     on_result: Callable[[int, TestResult], None] | None = None
-    on_conversation: OnConversation | None = None
-    on_event: Listener | None = None
+    on_conversation: "OnConversation | None" = None
+    on_event: "Listener | None" = None
+    run_id: str | None = None
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
@@ -138,10 +143,10 @@ class TestExecutor:
         judges = Judges(self.config, self.agent_config.base_dir)
         keeping = Keeping(self.agent_config, self.config, self.config_loader)
         self._gradebook = Gradebook(self.agent_config, evaluators, judges, keeping)
-        self._stage = Stage(self.agent_config, self._gradebook)
+        self._stage = self._made_stage()
         self._observer = Observer(self.agent_config)
         self._histories = histories_of(self.agent_config)
-        self.events = RunEvents(self.agent_config, self.config, self.config_loader)
+        self._events = None if self.config.events is None else self._made_events()
         self.evaluators = self._gradebook.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
         self._standing = Standing(self.cases, self._tell_of_result)
@@ -154,6 +159,20 @@ class TestExecutor:
         if given.is_placed:
             return given
         return given.placed_in(Path(self.agent_config_path).absolute().parent)
+
+    def _made_stage(self) -> "Stage | None":
+        if not any(case.is_played for case in self.cases):
+            return None
+        # Imported here because most runs play nothing.
+        from holodeck.lib.test_runner.stage import Stage  # noqa: PLC0415
+
+        return Stage(self.agent_config, self._gradebook)
+
+    def _made_events(self) -> "RunEvents":
+        # Imported here because nobody listens to most runs.
+        from holodeck.lib.test_runner.case_events import RunEvents  # noqa: PLC0415
+
+        return RunEvents(self.agent_config, self.config, self.config_loader)
 
     @property
     def cases(self) -> list[TestCaseModel]:
@@ -186,16 +205,21 @@ class TestExecutor:
         """Run the cases; a backend that was made for this run is let go of with it."""
         is_ours = self._backend is None
         warming_up = asyncio.create_task(self._gradebook.warm_up())
-        self.events.open(self.on_event)
+        if self.on_event is not None and self._events is None:
+            self._events = self._made_events()
+        if self._events is not None:
+            self._events.open(self.on_event, self.run_id)
         try:
             backend = await self._ready_backend()
             refuse_deaf(self.agent_config, backend)
             await self._run_all(backend)
         finally:
             warming_up.cancel()
-            await self.events.close()
+            if self._events is not None:
+                await self._events.close()
             await self._gradebook.bench.judges.close()
-            await self._stage.close()
+            if self._stage is not None:
+                await self._stage.close()
             if is_ours:
                 await self.shutdown()
 
@@ -262,9 +286,9 @@ class TestExecutor:
             history=self._histories.get(index, ()),
             agent_name=self.agent_config.name,
             time_limit_s=self.config.case_timeout,
-            play=self._stage.play_of(index),
+            play=None if self._stage is None else self._stage.play_of(index),
             on_conversation=self.on_conversation,
-            events=self.events.of(case),
+            events=None if self._events is None else self._events.of(case),
         )
 
     def _told(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.config.places import told
 from holodeck.errors import ConfigError, EvaluationError
@@ -19,7 +19,6 @@ from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Spent, counted
 from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.bench import Bench
-from holodeck.lib.test_runner.criteria import CaseCriteria
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.lib.test_runner.keeping import Keeping
 from holodeck.lib.threads import is_cancelled
@@ -28,6 +27,9 @@ from holodeck.models.evaluation import MetricSettings
 from holodeck.models.metric import MetricKind
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.criteria import CaseCriteria
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ class CaseChecks:
     """About each turn of a conversation."""
     of_steps: dict[str | int, list[Check]] = field(default_factory=dict)
     """About the last answer, at the step of the script of that number."""
-    criteria: CaseCriteria | None = None
+    criteria: "CaseCriteria | None" = None
     """About the whole of it, and at checkpoints of the script."""
 
 
@@ -139,7 +141,10 @@ class Gradebook:
             except Exception as error:  # noqa: BLE001 - said again where the metric is computed
                 logger.debug("%s is not ready: %s", evaluator.name, error)
 
-    def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> CaseCriteria:
+    def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> "CaseCriteria":
+        # Imported here because most cases have none.
+        from holodeck.lib.test_runner.criteria import CaseCriteria  # noqa: PLC0415
+
         key = "script" if case.criteria is None else "criteria"
         where = agent.place("test_cases", index, key)
         judge, llm = self.bench.judge_of_criteria(where), agent.judging_model

@@ -2,20 +2,21 @@
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.config.environment import cache_dir
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.keeping import Keeper, facts_of
-from holodeck.lib.conversation.recordings import Recordings
 from holodeck.lib.judging.connect import settled
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.llm import LLMProvider
 from holodeck.models.test_case import TestCaseModel
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.keeping import Keeper
 
 
 class Keeping:
@@ -38,7 +39,7 @@ class Keeping:
         self._mode = "off" if settings is None else settings.cache_mode or "auto"
         self._folder = Path() if settings is None else _folder(agent, settings)
 
-    def of(self, case: TestCaseModel, llm: LLMProvider, where: str) -> Keeper | None:
+    def of(self, case: TestCaseModel, llm: LLMProvider, where: str) -> "Keeper | None":
         """Who keeps what the model says in a case; None if it is asked each time.
 
         Raises ConfigError for a case that is to be replayed and says not under which key.
@@ -51,6 +52,10 @@ class Keeping:
                     where, "to replay, the case needs a 'cache_key'; write one, or use --cache-key"
                 )
             return None
+        # Imported here because most runs keep nothing.
+        from holodeck.lib.conversation.keeping import Keeper, facts_of  # noqa: PLC0415
+        from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
+
         model = settled(llm, is_agents_own=llm is self._agent.model)
         recordings = Recordings(self._folder, case.cache_key, self._cleaned)
         return Keeper(recordings, self._mode, facts_of(model))

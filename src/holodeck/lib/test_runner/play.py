@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.conversation.debugging import BY_HAND, Silent
 from holodeck.lib.conversation.keeping import Keeper, KeptUser
@@ -14,9 +15,10 @@ from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
-from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty
-from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, Conclusion, judge_broke
-from holodeck.lib.test_runner.earlier import as_heard
+from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty, TakeTurn
+from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
+from holodeck.lib.test_runner.criteria import CaseCriteria, judge_broke
+from holodeck.lib.test_runner.earlier import History, as_heard
 from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.script_steps import NO_ANSWER, Code, Steps
@@ -56,6 +58,10 @@ class Play:
     code: Code
     keeper: Keeper | None = None
     """Keeps what the simulated user says; None if the model is asked each time."""
+
+    def agent_in(self, session: AgentSession, take_turn: TakeTurn, history: History) -> AgentParty:
+        """The agent as one of those who take part."""
+        return AgentParty(session, take_turn, history)
 
     async def run(
         self,

@@ -57,12 +57,14 @@ def _only_unchecked(ends: Sequence[Outcome]) -> Outcome:
 
 def bar_of(case: TestCaseModel) -> Bar | None:
     """The bar of a case that is repeated; None for any other. All must pass unless it says else."""
-    if case.repeat is None:
-        return None
+    return None if case.repeat is None else _bar(case, case.repeat)
+
+
+def _bar(case: TestCaseModel, planned: int) -> Bar:
     if case.min_pass_rate is not None:
-        wanted = round(case.min_pass_rate * case.repeat, 9)  # 0.7 * 10 is a little more than 7
-        return Bar(case.repeat, max(1, math.ceil(wanted)))
-    return Bar(case.repeat, case.repeat if case.min_pass is None else case.min_pass)
+        wanted = round(case.min_pass_rate * planned, 9)  # 0.7 * 10 is a little more than 7
+        return Bar(planned, max(1, math.ceil(wanted)))
+    return Bar(planned, planned if case.min_pass is None else case.min_pass)
 
 
 @dataclass
@@ -116,8 +118,9 @@ class Series:
         return self.is_hopeless or (self.stops_early and is_decided)
 
 
-async def repeated(case: TestCaseModel, bar: Bar, run: RunIfWanted) -> Ran:
+async def repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Ran:
     """One result of all repetitions of a case."""
+    bar = _bar(case, times)
     series = Series(bar, run, stops_early=case.stop_early is not False)
     await series.finish()
     results = [one.result for _, one in sorted(series.ran.items())]

@@ -12,9 +12,9 @@ from holodeck.lib.records.resume import places_of
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.answers import Redact, answers_in, asked, given
+from holodeck.lib.test_runner.conclusion import Conclusion
 from holodeck.lib.test_runner.conversations import graded_turns, whole
 from holodeck.lib.test_runner.costs import priced
-from holodeck.lib.test_runner.criteria import Conclusion
 from holodeck.lib.test_runner.earlier import as_heard, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
