@@ -14,6 +14,47 @@ HEAVY = (
 )  # fmt: skip
 """Libraries that only those who use them may pay for."""
 
+SELDOM = (
+    "holodeck.config.cases.elsewhere", "holodeck.config.cases.files", "holodeck.config.history",
+    "holodeck.config.cases.parameters", "holodeck.config.check_memory", "holodeck.models.suite",
+    "holodeck.lib.chat.client", "holodeck.lib.conversation.engine",
+    "holodeck.lib.conversation.listening", "holodeck.lib.conversation.types",
+    "holodeck.lib.evaluators.semantic_similarity", "holodeck.lib.selection.choose",
+    "holodeck.lib.records.shelf", "holodeck.lib.test_runner.case_events",
+    "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.play",
+    "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.stage",
+    "holodeck.lib.test_runner.watching", "holodeck.lib.test_runner.written_talk",
+)  # fmt: skip
+"""Modules of ours that only some cases and flags need."""
+UNWRITTEN = (
+    "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
+    "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
+)  # fmt: skip
+"""Models of which an ordinary run has no value."""
+
+AN_ORDINARY_RUN = """
+import sys
+from holodeck.cli.main import run
+from holodeck.models.base import Model
+
+def models(root):
+    for one in root.__subclasses__():
+        yield one
+        yield from models(one)
+
+assert run(["test", "agent.yaml", "--quiet"]) == 0
+named = [one for one in models(Model) if one.__name__ in {unwritten}]
+assert len({{one.__name__ for one in named}}) == len({unwritten}), named
+print(*[name for name in {seldom} if name in sys.modules], file=sys.stderr)
+print(*[one.__name__ for one in named if one.__pydantic_complete__], file=sys.stderr)
+"""
+AGENT = """
+name: echo
+backend: echo:answer
+evaluations: {metrics: [{metric: contains}, {metric: equality}]}
+test_cases: [{input: hello, ground_truth: hello}]
+"""
+
 TOLD = "print(*[name for name in {heavy} if name in sys.modules])"
 
 EVERY_MODULE = """
@@ -55,15 +96,28 @@ def test_importing_the_runner_imports_no_provider_and_no_optional_library(module
     assert run(program, tmp_path).split() == []
 
 
+def test_cases_of_one_input_import_and_build_nothing_that_they_do_not_need(tmp_path):
+    (tmp_path / "agent.yaml").write_text(AGENT)
+    (tmp_path / "echo.py").write_text("def answer(message):\n    return message\n")
+    program = AN_ORDINARY_RUN.format(seldom=SELDOM, unwritten=UNWRITTEN)
+
+    assert ran(program, tmp_path, tmp_path).stderr.split() == []
+
+
 def test_every_module_can_be_imported_where_nothing_optional_is_installed(tmp_path):
     assert int(run(EVERY_MODULE.format(heavy=HEAVY), tmp_path)) > 80
 
 
 def run(program, home):
     """What a fresh Python prints."""
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
+    return ran(program, home).stdout
+
+
+def ran(program, home, folder=None):
+    """A fresh Python that has run the program in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], cwd=folder,
         env=clean_environment(home), capture_output=True, text=True, timeout=180, check=False,
     )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
+    assert done.returncode == 0, done.stderr
+    return done
