@@ -11,16 +11,21 @@ from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.config.source import Source
 from holodeck.errors import ConfigError
-from holodeck.models.suite import DataFile
+from holodeck.models.agent import Agent
+from holodeck.models.suite import AgentFile, DataFile
+
+_KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
+"""Keys that name cases outside of `test_cases`."""
 
 
 def cases_elsewhere(
-    written: Mapping[str, Any], source: Source, files: Files, also: Sequence[str]
+    data: dict[str, Any], source: Source, files: Files, also: Sequence[str]
 ) -> Iterator[Case]:
-    """The cases that `written`, keys of an agent.yaml, and the files `also` lead to.
+    """The cases that the values of an agent.yaml and the files `also` lead to.
 
-    Raises ConfigError, at once for a key that names nothing.
+    The keys that name them are taken out of `data`, at once. Raises ConfigError.
     """
+    written = {key: data.pop(key) for key in _KEYS if key in data}
     for key, value in written.items():
         if value is None:  # tests would be left out unnoticed
             raise ConfigError(source.place((key,)), f"{key}: {NO_FILE}")

@@ -7,9 +7,7 @@ from typing import Any
 
 from holodeck.config.places import Origin
 from holodeck.config.source import Change, Source
-
-_ELSEWHERE = ("test_cases_file", "suites")
-"""Keys that name cases outside of `test_cases`."""
+from holodeck.models.agent import Agent
 
 
 @dataclass
@@ -35,14 +33,13 @@ def gather(source: Source, agent_file: Path, change: Change, also: Sequence[str]
     seen from its folder.
     """
     data = source.data(change)
-    written = {key: data.pop(key) for key in _ELSEWHERE if key in data}
     elsewhere: Iterable[tuple[Any, Origin]] = ()
-    if written or also:
+    if also or not data.keys() <= Agent.model_fields.keys():
         # Imported here because most agents hold all of their cases.
         from holodeck.config.cases.elsewhere import cases_elsewhere  # noqa: PLC0415
         from holodeck.config.cases.files import Files  # noqa: PLC0415
 
-        elsewhere = cases_elsewhere(written, source, Files(agent_file, change), also)
+        elsewhere = cases_elsewhere(data, source, Files(agent_file, change), also)
     own = data.get("test_cases")
     found = Gathered(data)
     if own is not None and not isinstance(own, list):
