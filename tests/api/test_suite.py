@@ -855,6 +855,16 @@ def test_a_rate_counts_what_passed_and_not_what_was_scored():
     assert [one.passed for one in run.scenario_results] == [False, True, True, True]
 
 
+def test_each_run_has_an_id_of_its_own_and_the_time_it_was_made():
+    suite, runner = a_suite("a"), Runner(lambda question: question)
+
+    first, second = runner.run_suite(suite), runner.run_suite(suite)
+
+    assert first.run_id != second.run_id
+    assert first.timestamp <= second.timestamp
+    assert first.timestamp.utcoffset().total_seconds() == 0
+
+
 def test_an_adapter_that_fills_one_result_again_and_again_changes_no_earlier_one():
     answer = AgentResult(output="")
 

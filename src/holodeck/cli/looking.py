@@ -59,7 +59,8 @@ def listing(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> 
     rows = rows_of(agent)
     if as_json:
         return json.dumps(rows, indent=2)
-    return _table(rows) + str(selection or f"{len(rows)} test cases")
+    count = "1 test case" if len(rows) == 1 else f"{len(rows)} test cases"
+    return _table(rows) + str(selection or count)
 
 
 def rows_of(agent: "Agent") -> list[dict[str, Any]]:

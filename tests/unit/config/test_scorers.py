@@ -198,6 +198,18 @@ def test_scenarios_without_scorers_are_scored_by_passfail(folder):
         ("{name: a, input: x, expected_tool_args: {t: [1]}}", "expected_tool_args.t: found a list"),
         ("{name: a, input: x, scorers: [exat]}", "the scorer 'exat' is not known; did you mean"),
         (
+            "{name: a, input: x, scorers: [passfail, exact]}",
+            "a.yaml:1:53: scenarios[0].scorers[1]: 'exact' compares with 'expected_output'; write",
+        ),
+        (
+            "{name: a, input: x, scorers: [regex]}",
+            "scenarios[0].scorers[0]: 'regex' looks for 'metadata: {regex_pattern: …}'; write it",
+        ),
+        (
+            "{name: a, input: x, scorers: [regex], metadata: {regex_pattern: ' '}}",
+            "'regex' looks for 'metadata: {regex_pattern: …}'; write it",
+        ),
+        (
             "{name: a, input: x, metadata: {regex_patern: y}}",
             "scenarios[0].metadata.regex_patern: 'regex_patern' is no option; did you mean",
         ),

@@ -27,6 +27,7 @@ def as_case(
     named: Sequence[Any] | None = scenario.scorers
     if named is None:
         named = DEFAULT if default_scorers is None else default_scorers
+    _check_needs(scenario, named, origin)
     case: dict[str, Any] = {
         "id": scenario.id,
         "name": scenario.name,
@@ -65,6 +66,19 @@ def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
     if word not in scenario.metadata:
         return scorer
     return {scorer: {option: scenario.metadata[word]}}
+
+
+def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Origin) -> None:
+    """What scorers need is missed here in the words that the file is written in."""
+    for index, scorer in enumerate(scorers):
+        at = origin if scenario.scorers is None else origin.below("scorers", index)
+        if scorer in ("exact", "similarity") and scenario.expected_output is None:
+            message = f"{scorer!r} compares with 'expected_output'; write it"
+            raise ConfigError(in_words(at), message)
+        pattern = scenario.metadata.get("regex_pattern")
+        if scorer == "regex" and not (isinstance(pattern, str) and pattern.strip()):
+            message = "'regex' looks for 'metadata: {regex_pattern: …}'; write it"
+            raise ConfigError(in_words(at), message)
 
 
 def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
