@@ -86,10 +86,11 @@ def copied(value: Any) -> Any:
 
 
 def text_of(message: Message) -> str:
-    """The text of a message; what is not text is named in brackets."""
+    """The text of a message, or of its refusal; what is not text is named in brackets."""
     content = message.get("content")
     if content is None:
-        return ""
+        refusal = message.get("refusal")
+        return refusal if isinstance(refusal, str) else ""
     if isinstance(content, list):
         return "\n".join(_part(one) for one in content)
     return content if isinstance(content, str) else str(content)
@@ -103,10 +104,12 @@ def _part(part: Any) -> str:
 
 
 def calls_in(message: Message) -> Iterator[dict[str, Any]]:
-    """The tool calls of a message, as it has them."""
+    """The tool calls of a message, as it has them; the one call of an older format as the last."""
     for call in message.get("tool_calls") or []:
         if isinstance(call, dict):
             yield call
+    if isinstance(message.get("function_call"), dict):
+        yield {"type": "function", "function": message["function_call"]}
 
 
 def tool_name(call: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
@@ -208,6 +208,7 @@ class ScriptRun(Conversation):
             result = step(self.state)
             while isinstance(result, Step) or inspect.isawaitable(result):
                 result = await (result(self.state) if isinstance(result, Step) else result)
+        self._refuse_generator(result)
         for one in unused:
             made = f"scenario.{one.name}(…)"
             self._warn(f"{made} was made and dropped; write `return {made}` in a step")
@@ -221,9 +222,14 @@ class ScriptRun(Conversation):
 
     async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
         told = await super()._tell(callback)
+        self._refuse_generator(told)
         if isinstance(told, ScenarioResult):
             self._warn("a callback returned a result, which ends nothing; return it from a step")
         return told
+
+    def _refuse_generator(self, result: object) -> None:
+        if isinstance(result, Generator | AsyncGenerator):
+            raise self.misuse("it gave a generator, whose code is never run; write no `yield`")
 
     def _warn(self, of: str) -> None:
         """Tell of what was meant to decide something, and does not."""

@@ -95,15 +95,16 @@ def _said_in(event: Event) -> Sequence[Said]:
 def _message(message: Message) -> Iterator[Said]:
     role, text = str(message.get("role", "")), text_of(message)
     when = ", earlier" if EARLIER in message else ""
-    if role == "tool":
+    if role in {"tool", "function"}:
         name = message.get("name")
         who = f"Result of {name}" if name else "Result"
         yield Said(f"{who}{when}", text, ANSIColors.YELLOW, True)
         return
     who, colour = NAMES.get(role, role), COLOURS.get(role, ANSIColors.YELLOW)
-    if text or "tool_calls" not in message:
+    calls = list(calls_in(message))
+    if text or not calls:
         yield Said(f"{who}{when}", text, colour)
-    for call in calls_in(message):
+    for call in calls:
         yield Said(f"{who} calls {tool_name(call)}{when}", arguments_of(call), colour, True)
 
 

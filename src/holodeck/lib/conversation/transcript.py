@@ -42,11 +42,13 @@ def indented(said: str) -> str:
 
 def _told(message: Message) -> Iterator[str]:
     role = str(message.get("role", ""))
-    who = f"result of {message.get('name') or 'the tool'}" if role == "tool" else role
-    who = f"before this, {who}" if message.get(EARLIER) else who
-    if text_of(message) or "tool_calls" not in message:
+    if role in {"tool", "function"}:
+        role = f"result of {message.get('name') or 'the tool'}"
+    who = f"before this, {role}" if message.get(EARLIER) else role
+    calls = list(calls_in(message))
+    if text_of(message) or not calls:
         yield printable(f"{who}: {text_of(message)}")
-    for call in calls_in(message):
+    for call in calls:
         yield printable(f"{who} calls {tool_name(call)}({arguments_of(call)})")
 
 

@@ -157,3 +157,20 @@ async def test_a_result_against_the_agent_that_a_step_looks_at_is_its_own_affair
 async def test_a_step_that_is_called_and_not_awaited_is_told_of():
     with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made and dropped"):
         await play(lambda state: [scenario.fail("x")(state)], scenario.succeed())
+
+
+def yields(state):
+    assert state.messages
+    yield
+
+
+async def yields_later(state):
+    assert state.messages
+    yield
+
+
+@pytest.mark.parametrize("step", [yields, yields_later], ids=["generator", "async"])
+async def test_a_step_or_callback_whose_code_would_never_run_is_refused(step):
+    for one in (step, scenario.proceed(turns=1, on_step=step)):
+        with pytest.raises(ConfigError, match=r"step 1 .*a generator, whose code is never run"):
+            await play(one, scenario.succeed())

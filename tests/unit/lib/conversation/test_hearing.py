@@ -328,6 +328,19 @@ async def test_the_state_tells_of_messages_and_tool_calls():
     assert state.config.max_turns == 10
 
 
+async def test_calls_of_the_older_format_and_refusals_are_seen_as_well():
+    talk = executor(a_user(), an_agent())
+    called = {"role": "assistant", "function_call": {"name": "pay", "arguments": "{}"}}
+    paid = {"role": "function", "name": "pay", "content": "done"}
+
+    talk.add_messages([called, paid, {"role": "assistant", "content": None, "refusal": "No."}])
+
+    assert talk.state.has_tool_call("pay")
+    assert talk.state.transcript() == (
+        "[1] assistant calls pay({})\n[2] result of pay: done\n[3] assistant: No."
+    )
+
+
 async def test_listeners_are_told_of_every_message_in_every_run():
     events = []
     talk = executor(a_user("q"), an_agent("a"), a_judge(), max_turns=1, event_bus=events.append)
