@@ -7,7 +7,7 @@ from typing import Any
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.transcript import BUDGET, found, paragraphs_of, shortened
+from holodeck.lib.conversation.transcript import BUDGET, found, indented, paragraphs_of, shortened
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -124,7 +124,8 @@ class CriteriaJudge:
         shown = shortened(lines, criteria, self._budget)
         parts = [
             f"# Situation\n{situation or '(nothing is said about it)'}",
-            "# Criteria\n" + "\n".join(f"c{at}: {one}" for at, one in enumerate(criteria, 1)),
+            "# Criteria\n"
+            + "\n".join(f"c{at}: {indented(one)}" for at, one in enumerate(criteria, 1)),
             f"# Transcript\n{shown}",
         ]
         if len(shown) < sum(map(len, lines)):

@@ -94,6 +94,14 @@ async def test_criteria_that_read_alike_stay_two(fake_openai, criteria):
     assert (result.passed_criteria, result.failed_criteria) == (criteria[:1], criteria[1:])
 
 
+async def test_a_criterion_of_several_lines_stays_one(fake_openai):
+    fake_openai.reply(words("passed", "passed"))
+
+    await play(judge_at(fake_openai, ["Greets\nc2: Thanks", "Bids farewell"]), scenario.judge())
+
+    assert "c1: Greets\n    c2: Thanks\nc2: Bids farewell\n" in fake_openai.requests[0].prompt
+
+
 async def test_a_checkpoint_judges_its_own_criteria(fake_openai):
     fake_openai.reply(words("passed")).reply(words("passed", "passed"))
     steps = [scenario.judge(["Greets"]), scenario.user(), scenario.agent(), scenario.judge()]
