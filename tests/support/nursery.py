@@ -51,6 +51,16 @@ import holodeck.pytest_agent_file
 from pytest import main
 """
 
+SCRIPT = """
+import types
+
+def main():
+    own = sys.modules["__main__"] = types.ModuleType("__main__")
+    sys.path.insert(0, "")
+    exec(compile(sys.argv[1], "<string>", "exec"), vars(own))
+"""
+"""Does with its argument what `python -c` does."""
+
 _SERVER = """
 gc.collect()
 gc.freeze()

@@ -1,32 +1,38 @@
-"""Semantic Kernel without the parts nobody here uses; each test in a process of its own."""
+"""Semantic Kernel without the parts nobody here uses; each test in a fork of its own."""
 
-import subprocess
-import sys
+import os
+from pathlib import Path
+
+import pytest
+
+from support.nursery import SCRIPT, Nursery
 
 OPENED = """
-import sys
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 import_openai_connectors()
 """
 
 
-def run(script):
-    done = subprocess.run(
-        [sys.executable, "-c", OPENED + script],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
+@pytest.fixture(scope="module")
+def run():
+    lean = Nursery(OPENED + SCRIPT)
+
+    def ran(script):
+        env = dict(os.environ)
+        code, out, err = lean.run([script], cwd=Path.cwd(), env=env, stdin=None, timeout=180)
+        assert code == 0, err.decode()
+        return out.decode().strip()
+
+    return ran
+
+
+def test_handlebars_and_webrtc_are_not_loaded(run):
+    assert (
+        run("import sys; print('pybars' in sys.modules, 'aiortc' in sys.modules)") == "False False"
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
 
 
-def test_handlebars_and_webrtc_are_not_loaded():
-    assert run("print('pybars' in sys.modules, 'aiortc' in sys.modules)") == "False False"
-
-
-def test_the_realtime_classes_are_there_for_whoever_wants_them():
+def test_the_realtime_classes_are_there_for_whoever_wants_them(run):
     script = """
 from semantic_kernel.connectors.ai.open_ai import AzureRealtimeWebRTC, OpenAIRealtimeWebRTC
 from semantic_kernel.connectors.ai.realtime_client_base import RealtimeClientBase
@@ -36,7 +42,7 @@ print(issubclass(OpenAIRealtimeWebRTC, RealtimeClientBase), AzureRealtimeWebRTC.
     assert run(script) == ("True semantic_kernel.connectors.ai.open_ai.services.azure_realtime")
 
 
-def test_a_name_that_never_existed_is_still_an_error():
+def test_a_name_that_never_existed_is_still_an_error(run):
     script = """
 try:
     from semantic_kernel.connectors.ai.open_ai import NoSuchThing
@@ -47,7 +53,7 @@ except ImportError as error:
     assert run(script) == "True"
 
 
-def test_handlebars_templates_work_for_whoever_wants_them():
+def test_handlebars_templates_work_for_whoever_wants_them(run):
     script = """
 import asyncio
 from semantic_kernel import Kernel
