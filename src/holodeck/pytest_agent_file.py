@@ -94,17 +94,28 @@ class AgentFile(pytest.File):
 
 
 class SuiteFile(AgentFile):
-    """A file that holds a suite; the nearest agent.yaml beside or above it answers."""
+    """A file that holds a suite.
+
+    The agent of `--holodeck-agent` answers, else the nearest agent.yaml beside or above the file.
+    """
 
     def _subject(self) -> Subject:
+        named = self.config.getoption("holodeck_agent")
+        if named is not None:
+            agent = self.config.invocation_params.dir / named
+            return Subject.read(str(agent), [self.path])
+        return Subject.read(self._nearest(), [self.path])
+
+    def _nearest(self) -> str:
+        """The agent.yaml of the file. Raises ConfigError."""
         agent = agent_above(self.path)
         if agent is None:
             raise ConfigError(
                 self.path.name,
                 "holds a suite, and neither its folder nor one above has an agent.yaml to answer;"
-                " write one there, or move the file",
+                " write one there, or name one: --holodeck-agent FILE",
             )
-        return Subject.read(agent, [self.path])
+        return agent
 
     def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
         yield from _tests(self, subject.keeping(subject.places()[name_of_suite(self.path)]))

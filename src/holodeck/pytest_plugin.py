@@ -88,7 +88,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="args",
         default=[],
     )
-    parser.getgroup("holodeck").addoption(
+    group = parser.getgroup("holodeck")
+    group.addoption(
+        "--holodeck-agent",
+        metavar="FILE",
+        help="the agent.yaml that suite files are for; else the nearest beside or above each",
+    )
+    group.addoption(
         "--holodeck-debug",
         action="store_true",
         help="ask a person at the terminal before the user of a scenario speaks; implies -s",

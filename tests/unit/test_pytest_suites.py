@@ -65,6 +65,30 @@ def test_the_cases_of_a_suites_file_are_tests_on_the_agent_above(run, tmp_path):
     assert {one.get("name"): one.get("value") for one in properties} == {"outcome": "flaky"}
 
 
+LOUD = """
+name: loud
+backend: "loud:answer"
+evaluations: {metrics: [{metric: contains, value: hello}]}
+"""
+
+
+def test_another_agent_may_be_named_for_a_suites_file(run, tmp_path):
+    (tmp_path / "loud.yaml").write_text(LOUD)
+    (tmp_path / "loud.py").write_text("def answer(text):\n    return 'hello, hello'\n")
+
+    told = run("tests/x.suite.yaml", "--holodeck-agent", "loud.yaml")
+
+    assert "4 passed, 1 skipped" in told
+
+
+def test_an_agent_that_is_named_and_not_there_is_an_error_of_collection(run):
+    told = run("tests/x.suite.yaml", "--holodeck-agent", "other.yaml")
+
+    assert "other.yaml" in told
+    assert "1 error" in told
+    assert "Traceback" not in told
+
+
 def test_what_failed_in_a_suites_file_can_be_run_again_and_chosen(run):
     assert "1 failed" in run("tests/x.suite.yaml")
     told = run("tests/x.suite.yaml", "--lf")
