@@ -8,6 +8,7 @@ First the documented examples, then the documented statements, then what the doc
 
 import asyncio
 import builtins
+import functools
 import inspect
 import json
 import subprocess
@@ -788,6 +789,24 @@ def test_context_that_cannot_be_copied_ends_it_before_the_agent_is_called(desk):
 def test_context_that_would_not_reach_the_agent_is_refused():
     with pytest.raises(ConfigError, match="takes none"):
         Runner(lambda input: "x").run_suite(a_suite("a"), context={"user": "u"})
+
+
+def told(prefix, input, context=None):
+    return f"{prefix} {input} {context}"
+
+
+def test_a_function_that_is_partly_filled_in_is_an_adapter_too():
+    agent = functools.partial(told, "Hm,")
+
+    run = Runner(agent).run_suite(a_suite("a"), context={"user": "u"})
+
+    assert run.scenario_results[0].agent_result.output == "Hm, a {'user': 'u'}"
+
+
+def test_a_function_whose_answers_are_kept_is_an_adapter_too():
+    run = Runner(functools.cache(lambda input: input)).run_suite(a_suite("a", "a"))
+
+    assert run.pass_rate == 1
 
 
 @pytest.mark.parametrize("tags", [["nope"], []], ids=["unknown", "none"])

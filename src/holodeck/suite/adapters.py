@@ -11,7 +11,7 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.calls import limited
-from holodeck.lib.backends.user_agents import SHAPES, Entry, entry_of
+from holodeck.lib.backends.user_agents import Entry, entry_of
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
 from holodeck.lib.threads import outcome
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
@@ -48,7 +48,11 @@ class Agent:
         if not isinstance(context, Mapping):
             raise ConfigError("context", f"found {type(context).__name__}; wanted a mapping")
         if self._entry is None or _takes_none(self._entry):
-            raise ConfigError("context", f"the agent takes none; name {SHAPES}")
+            raise ConfigError(
+                "context",
+                "the agent takes none; give it a parameter 'context', as in"
+                " run(input, context=None)",
+            )
 
     async def answer(self, message: str, context: Context | None, limit_s: float) -> AgentResult:
         """The answer. Raises BackendError."""

@@ -98,7 +98,8 @@ def _method(agent: Any, where: str) -> Callable[..., Any]:
     for name in METHODS:
         method = getattr(agent, name, None)
         if callable(method):
-            found: Callable[..., Any] = method
+            # The `__call__` of a partial or a cached function does not say what it takes.
+            found: Callable[..., Any] = agent if name == "__call__" else method
             return found
     raise ConfigError(where, f"a {type(agent).__name__} is no agent; name {SHAPES}")
 
