@@ -52,7 +52,7 @@ def answer_all(asked: Asked, found: Found, invocation: Invocation) -> int:
 def _left_alone(others: Sequence[str]) -> str:
     more = len(others) - _MOST_OTHERS
     names = ", ".join(others[:_MOST_OTHERS]) + (f" and {more} more" if more > 0 else "")
-    return f"Not run by themselves, as they are not called agent.yaml: {names}"
+    return f"Run only where an agent.yaml names them: {names}"
 
 
 def _refuse_what_is_for_one(asked: Asked, count: int) -> None:

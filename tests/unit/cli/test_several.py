@@ -40,7 +40,7 @@ def test_a_folder_runs_every_agent_in_it_and_the_worst_exit_code_counts(fleet):
     ran = run_cli("test", "agents", cwd=fleet)
 
     assert ran.code == 1
-    left_alone = "Not run by themselves, as they are not called agent.yaml: agents/notes.yaml\n"
+    left_alone = "Run only where an agent.yaml names them: agents/notes.yaml\n"
     assert ran.stderr == left_alone
     shown = [
         line for line in ran.stdout.splitlines() if line.startswith(("Agent", "[Test", "  ex"))

@@ -113,7 +113,7 @@ def test_the_agent_file_is_no_suite_of_its_own(folder):
         ("test_cases: [{input: a}]\nsuites:", "agent.yaml:5:8: suites: found nothing"),
         ("test_cases_file:", "agent.yaml:4:17: test_cases_file: found nothing"),
         ("suites: {}", "agent.yaml:4:9: suites: wanted a list with at least one suite"),
-        ("suites: [a]", "agent.yaml:4:10: suites[0]: found 'a'; wanted a mapping"),
+        ("suites: [a]", "agent.yaml:4:10: suites[0]: wanted a mapping: write 'file: a'"),
         ("suites: [{test_cases: []}]", "agent.yaml:4:10: suites[0]: 'name' is missing"),
         ("suites: [{name: a}]", "agent.yaml:4:10: suites[0]: a suite without test cases"),
         ("suites: [{name: a, test_cases: []}]", "suites[0]: a suite without test cases"),

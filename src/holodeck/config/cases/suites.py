@@ -48,6 +48,8 @@ def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
         raise ConfigError(in_words(origin), "wanted a list with at least one suite in it")
     for index, entry in enumerate(written):
         at = origin.below(index)
+        if isinstance(entry, str):
+            raise ConfigError(in_words(at), f"wanted a mapping: write 'file: {entry[:80]}'")
         suite = validated(SuiteEntry, entry, at)
         if suite.file is None:
             yield _inline(suite, entry, at, files)
