@@ -78,11 +78,13 @@ def _contents(agent: "Agent") -> str:
         (len(agent.tools or []), "tool"),
         (len(metrics), "metric"),
     )
-    return ", ".join(_several(number, thing) for number, thing in counted)
+    told = [_several(number, thing) for number, thing in counted]
+    judged = sum(len(case.judged) for case in cases)
+    return ", ".join([*told, *([_several(judged, "criterion", "criteria")] if judged else [])])
 
 
-def _several(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+def _several(number: int, thing: str, things: str | None = None) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {things or f'{thing}s'}"
 
 
 def _as_json(findings: "list[Finding]") -> str:

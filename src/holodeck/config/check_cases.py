@@ -45,7 +45,7 @@ def check_case(
     _check_inputs(inputs, metrics[: len(metrics) - len(scorers)], case, own, findings)
     _check_inputs(inputs, scorers, case, (*path, "scorers"), findings)
     enabled = [metric for metric in metrics if metric.enabled]
-    if not _is_checked_elsewhere(case):
+    if case.skip is None and not _is_checked_elsewhere(case):
         _check_that_it_can_fail(case, enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
     for at, turn in case.parts:

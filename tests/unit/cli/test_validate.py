@@ -33,6 +33,23 @@ def test_a_good_file_is_ok(run):
     assert result.stdout == "agent.yaml: 1 test case, 0 tools, 1 metric: ok\n"
 
 
+@pytest.mark.parametrize(
+    ("criteria", "told"),
+    [("[polite]", "1 criterion"), ("[polite, {text: short, required: false}]", "2 criteria")],
+    ids=["one", "two"],
+)
+def test_criteria_are_counted_where_there_are_any(run, criteria, told):
+    result = run(HEAD + f"test_cases: [{{input: hi, criteria: {criteria}}}]\n")
+
+    assert f"0 metrics, {told}: ok" in result.stdout
+
+
+def test_a_case_that_is_skipped_need_not_check_anything(run):
+    result = run(HEAD + "test_cases: [{input: hi, skip: not yet}]\n")
+
+    assert result.stdout == "agent.yaml: 1 test case, 0 tools, 0 metrics: ok\n"
+
+
 def test_a_warning_is_told_and_is_ok(run):
     result = run(WARNED)
 
