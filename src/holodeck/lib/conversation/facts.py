@@ -89,7 +89,11 @@ class Facts:
         return self._of_object(value, place)
 
     def _of_mapping(self, value: Mapping[Any, Any], place: str) -> Json:
-        known = {key if isinstance(key, str) else repr(key): one for key, one in value.items()}
+        # With its type, or 1 would be taken for "1".
+        known = {
+            key if isinstance(key, str) else f"{type(key).__name__} {key!r}": one
+            for key, one in value.items()
+        }
         is_message = isinstance(value.get("role"), str)
         return self.named(self._without_ids(known) if is_message else known, place)
 

@@ -111,10 +111,11 @@ async def test_a_function_that_is_not_async_is_kept_too(play, calls):
         (asking(top_p=1), asking(top_p=2)),
         (asking("m", [{"content": "a"}]), asking("n", [{"content": "a"}])),
         (asking("m", [{"content": "1"}]), asking("m", [{"content": 1}])),
+        (asking("m", [{"1": "a"}]), asking("m", [{1: "a"}])),
         (Modelled("m"), Modelled("n")),
         (Modelled("m", "be kind"), Modelled("m", "be rude")),
     ],
-    ids=["function", "keyword", "rest", "argument", "type", "model", "prompt"],
+    ids=["function", "keyword", "rest", "argument", "type", "type of a key", "model", "prompt"],
 )
 async def test_what_differs_is_kept_apart(play, calls, one, other):
     await play(one)
