@@ -6,8 +6,16 @@ import pytest
 import yaml
 
 from fakes import run_cli
+from holodeck.cli.invocation import Invocation
+from holodeck.cli.selecting import selected
+from holodeck.lib.records.fingerprint import fingerprint_of
+from holodeck.lib.records.recorder import line_of
 from holodeck.lib.records.shelf import Shelf
+from holodeck.lib.selection.request import Request, Shard
 from holodeck.models.agent import Agent
+from holodeck.models.record import CaseFinished, RunStarted
+from holodeck.models.selection import Selection
+from support.results import a_result
 
 BOT = """
 def answer(text):
@@ -62,6 +70,36 @@ def test_choosing_nothing_is_not_success_unless_that_is_allowed(folder):
     assert f"WARNING: {missed}" in allowed.stderr
     assert "No tests to execute (0 of 3 test cases: --tag smok)" in allowed.stdout
     assert json.loads((folder / "r.json").read_text())["selection"]["selected"] == 0
+
+
+def recorded(agent, number, took, selection=None):
+    """Leave the record of a run of all cases, which took so long each."""
+    folder = agent.base_dir / ".holodeck" / "runs" / f"2026010{number}-000000-000000-aaaaaa"
+    folder.mkdir(parents=True)
+    head = {"agent_name": agent.name, "agent_config_path": "agent.yaml", "selection": selection}
+    cases = fingerprint_of(agent).cases
+    lines = [RunStarted(id=folder.name, started="", cases=cases, **head)]
+    for at, ms in enumerate(took):
+        result = a_result(execution_time_ms=ms, timestamp=f"2026-{number}")
+        lines.append(CaseFinished(index=at, hash="", result=result))
+    (folder / "run.jsonl").write_bytes(b"".join(map(line_of, lines)))
+
+
+def test_shards_stay_the_same_while_one_of_them_runs_again_and_again(tmp_path):
+    cases = [{"name": name, "input": name} for name in "abcd"]
+    agent = Agent.model_validate({"name": "echo", "backend": "mine:answer", "test_cases": cases})
+    agent = agent.placed_in(tmp_path)
+    half = Selection(total=4, selected=4, deselected=0, how="--shard 1/2", shard="1/2", plan="x")
+    request = Request(shard=Shard(2, 2))
+    for number, took in enumerate([(300, 10, 10, 10), (10, 250, 10, 10), (10, 200, 300, 10)], 1):
+        recorded(agent, number, took)
+
+    before, _ = selected(agent, request, "agent.yaml", Invocation())
+    for number in range(4, 8):
+        recorded(agent, number, (10, 10, 900, 10), half)
+    after, _ = selected(agent, request, "agent.yaml", Invocation())
+
+    assert [one.name for one in after.test_cases] == [one.name for one in before.test_cases]
 
 
 def test_a_part_that_broke_off_is_resumed_as_that_part(folder):
