@@ -130,7 +130,8 @@ def chosen(one: Loaded, invocation: Invocation) -> tuple[Agent, Selection | None
 
 def _run(asked: Asked, one: Loaded, invocation: Invocation) -> int:
     before = None if asked.resume is None else run_named(asked.resume, one.agent.base_dir)
-    if before is not None and not asked.request.args():
+    is_watched = invocation.witness is not None  # a round says all again, and cases may have come
+    if before is not None and not asked.request.args() and not is_watched:
         agent, selection = selected_again(one.agent, before)
     else:
         agent, selection = chosen(one, invocation)

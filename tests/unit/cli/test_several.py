@@ -192,6 +192,18 @@ def test_a_part_of_a_loose_suite_is_resumed_as_that_part(suites):
     assert "1 of 1 results are kept, 0 cases run" in ran.stderr
 
 
+def test_watching_a_suite_runs_the_cases_that_come_to_it(suites):
+    run_cli("test", "loose.yaml", cwd=suites)
+    with (suites / "loose.yaml").open("a") as file:
+        file.write("- {name: newcomer, input: x}\n")
+
+    round_of = ("--tell-watcher", "told.json", "--resume", "last", "--force", "--retry-errors")
+    ran = run_cli("test", "loose.yaml", *round_of, cwd=suites)
+
+    assert "Running 3 of 6 test cases: --suite 'loose suite'" in ran.stderr
+    assert "newcomer" in ran.stdout
+
+
 def test_several_suites_of_an_agent_are_one_run(suites):
     ran = run_cli("test", "loose.yaml", "named.yaml", "--list", cwd=suites)
     other = run_cli("test", "loose.yaml", "--agent", "../../two/agent.yaml", cwd=suites)
