@@ -51,14 +51,14 @@ def test_killing_a_run_loses_nothing_announced_and_resuming_asks_only_for_the_re
 
 def killed_after(fleet, lines):
     """Kill a run as soon as it has announced so many cases; all that it announced."""
-    with fleet.start(env={"BOT_HANGS": LAST}) as run:
+    with fleet.forked(env={"BOT_HANGS": LAST}) as (run, stdout):
         output = b""
         while output.count(b"[Test ") < lines:
-            read = run.process.stdout.readline()
-            assert read, run.process.stderr.read()
+            read = stdout.readline()
+            assert read, output
             output += read
-        os.kill(run.process.pid, signal.SIGKILL)
-        output += run.process.stdout.read()
+        os.kill(run, signal.SIGKILL)
+        output += stdout.read()
     complete = output[: output.rfind(b"\n") + 1]
     return announced(complete.decode())
 

@@ -2,18 +2,22 @@
 
 Starting Python and importing an agent library takes seconds, whatever the command then does, and
 most tests are about what it does. A run here is a process of its own, with its own streams,
-variables and folder; only the imports are done. Runs that are started to be interrupted, killed or
-shown a terminal are started from nothing.
+variables and folder; only the imports are done. Runs that are started to be interrupted or shown a
+terminal are started from nothing.
 """
 
 import atexit
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from support import certificates
 
@@ -73,9 +77,7 @@ def become(args, cwd, env, streams, seconds):
     os.environ.clear()
     os.environ.update(env)
     time.tzset()
-    for number, name in enumerate(streams):
-        flags = os.O_RDONLY if number == 0 else os.O_WRONLY | os.O_TRUNC
-        file = os.open(name, flags)
+    for number, file in enumerate(streams):
         os.dup2(file, number)
         os.close(file)
     sys.argv[1:] = args
@@ -89,20 +91,31 @@ def become(args, cwd, env, streams, seconds):
     sys.stderr.flush()
     return int(code or 0)
 
-print("ready", flush=True)
-for line in sys.stdin:
+def born(args, cwd, env, streams, seconds):
+    files = [os.open(streams[0], os.O_RDONLY)]
+    files += [os.open(name, os.O_WRONLY | os.O_TRUNC) for name in streams[1:]]
     child = os.fork()
     if not child:
         code = 70
         try:
-            code = become(*json.loads(line))
+            code = become(args, cwd, env, files, seconds)
         except BaseException:
             import traceback
             traceback.print_exc()
         finally:
             os._exit(code)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
+    for file in files:
+        os.close(file)
+    return child
+
+def ended(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+print("ready", flush=True)
+for line in sys.stdin:
+    what, *given = json.loads(line)
+    answer = ended(*given) if what == "wait" else born(*given)
+    print(ended(answer) if what == "run" else answer, flush=True)
 """
 
 
@@ -124,23 +137,43 @@ class Nursery:
         timeout: float,
     ) -> tuple[int, bytes, bytes]:
         """Run the program with these arguments to its end: its code and what it wrote."""
-        with tempfile.TemporaryDirectory() as name, self._one_at_a_time:
+        with tempfile.TemporaryDirectory() as name:
             streams = [Path(name, stream) for stream in ("in", "out", "err")]
             for stream in streams:
                 stream.touch()
             streams[0].write_text(stdin or "", "utf-8")
             names = ["/dev/null" if stdin is None else str(streams[0]), *map(str, streams[1:])]
-            code = self._ask([list(args), str(cwd), dict(env), names, max(1, round(timeout))])
+            seconds = max(1, round(timeout))
+            code = self._ask("run", list(args), str(cwd), dict(env), names, seconds)
             out, err = (stream.read_bytes() for stream in streams[1:])
             return code, out, err
 
-    def _ask(self, request: object) -> int:
-        process = self._process = self._process or self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        return int(process.stdout.readline())
+    @contextmanager
+    def started(
+        self, args: Sequence[str], *, cwd: Path, env: Mapping[str, str]
+    ) -> Iterator[tuple[int, BinaryIO]]:
+        """A run by its id, and what it writes; leaving the block kills it."""
+        with tempfile.TemporaryDirectory() as name:
+            pipe = Path(name, "out")
+            os.mkfifo(pipe)
+            with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb") as said:
+                names = ["/dev/null", str(pipe), "/dev/null"]
+                child = self._ask("start", list(args), str(cwd), dict(env), names, 600)
+                os.set_blocking(said.fileno(), True)
+                try:
+                    yield child, said
+                finally:
+                    os.kill(child, signal.SIGKILL)
+                    self._ask("wait", child)
+
+    def _ask(self, *request: object) -> int:
+        with self._one_at_a_time:
+            process = self._process = self._process or self._started()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return int(process.stdout.readline())
 
     def _started(self) -> "subprocess.Popen[str]":
         program = [Path(certificates.__file__).read_text(), _READY, self._imports, _SERVER]
