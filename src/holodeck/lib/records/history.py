@@ -56,7 +56,12 @@ def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
         if not lacking:
             break
         path = shelf.folder / run / FILE_NAME
-        if _is_about(path, wanted, lacking):
+        started = _started(path, wanted)
+        if started is None:
+            continue
+        if wanted.whole_runs and _is_shard(started):  # all it could add is how a case ended last
+            lacking = {key for key in lacking if not seen[key]}
+        if any(one.key in lacking for one in started.cases):
             _learn(path, seen, lacking)
     return [_past(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
 
@@ -65,17 +70,15 @@ def _counted(found: dict[Moment, _Seen], wanted: Wanted) -> int:
     return sum(not (wanted.whole_runs and one.in_shard) for one in found.values())
 
 
-def _is_about(path: Path, wanted: Wanted, lacking: set[Key]) -> bool:
-    """Whether the run set out to run one of these cases; only its first line is read."""
+def _started(path: Path, wanted: Wanted) -> RunStarted | None:
+    """How a run of the wanted agent began; None for any other. Only its first line is read."""
     head = _head(path)
     if isinstance(head, int):
         logger.warning("%s was written by a later version; what it knows is left out", path)
-    return (
-        isinstance(head, RunStarted)
-        and head.agent_name == wanted.agent_name
-        and _file_name(head.agent_config_path) == _file_name(wanted.agent_config_path)
-        and any(one.key in lacking for one in head.cases)
-    )
+    if not isinstance(head, RunStarted) or head.agent_name != wanted.agent_name:
+        return None
+    is_same = _file_name(head.agent_config_path) == _file_name(wanted.agent_config_path)
+    return head if is_same else None
 
 
 def _head(path: Path) -> Event | str | int:

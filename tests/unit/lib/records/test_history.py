@@ -100,6 +100,20 @@ def test_shards_that_ran_since_do_not_push_out_the_runs_that_shards_are_dealt_ou
     assert known.passed is False
 
 
+def test_of_shards_that_tell_nothing_new_only_the_first_line_is_read(write, past, caplog):
+    write(Outcome.PASSED, selection=HALF)
+    older = write(Outcome.PASSED, selection=HALF)
+    write(Outcome.FAILED, selection=HALF)
+    head, *_ = older.read_text().splitlines()
+    later = head.replace('"schema_version":1', '"schema_version":2')
+    older.write_text(f"{head}\n{later}\n")
+
+    [known] = past(GREETS, whole_runs=True)
+
+    assert (known.passed, known.whole_run_ms) == (False, None)
+    assert not caplog.text
+
+
 def test_a_result_that_a_resumed_run_carries_over_counts_once(write, past):
     write(Outcome.PASSED, took=100)
     write(Outcome.PASSED, took=500, stamp="same")
