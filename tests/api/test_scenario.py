@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
 
 import pytest
@@ -209,14 +210,31 @@ async def test_an_agent_that_raises_ends_in_a_result(play):
 
 
 @pytest.mark.parametrize("play", [scenario.run, scenario.arun])
-async def test_a_failed_assertion_of_a_step_is_a_failure(play):
+@pytest.mark.parametrize("where", ["step", "callback"])
+@pytest.mark.parametrize("error", [AssertionError("no search"), LookupError("no search")], ids=repr)
+async def test_what_a_step_or_a_callback_raises_fails_a_test_that_looks_at_no_result(
+    play, where, error
+):
     def check(state):
-        assert state.has_tool_call("search"), "no search"
+        raise error
 
-    result = await play("case", "", [a_user("q")], script=[scenario.user(), check])
+    script = [scenario.user(), check] if where == "step" else [scenario.proceed(on_step=check)]
 
-    assert (result.status, result.reason_code) == ("failed", "step_failed")
-    assert "step 2 (check): no search" in result.reasoning
+    with pytest.raises(type(error), match="no search") as raised:
+        await play("case", "", [a_user("q")], script=script)
+
+    name = "step 2 (check)" if where == "step" else "step 1 (proceed)"
+    assert f"in case 'case', {name}" in raised.value.__notes__
+
+
+async def test_an_error_of_an_agent_that_a_step_got_over_is_not_taken_for_its_own():
+    async def tries(state):
+        with suppress(LookupError):
+            await scenario.agent()(state)
+        assert state.messages == [], "no answer"
+
+    with pytest.raises(AssertionError, match="no answer"):
+        await scenario.run("case", "", [a_user("q"), Broken()], script=[scenario.user(), tries])
 
 
 @pytest.mark.parametrize("play", [scenario.run, scenario.arun])

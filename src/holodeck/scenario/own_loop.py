@@ -17,16 +17,17 @@ GRACE_S = 0.1
 
 
 async def to_result(run: ScriptRun) -> ScenarioResult:
-    """The result of a run, also if something broke it.
+    """The result of a run, also if a party or a time limit broke it.
 
-    Only what is written wrong is raised, and what a test framework ends a test with.
+    What is written wrong is raised, what the test's own code raises, and what a test framework
+    ends a test with: a test that looks at no result must not pass for that.
     """
     try:
         return await run.run()
     except Misuse:
         raise
     except Exception as error:
-        if meaning_of(error) is not None:
+        if run.is_of_the_test(error) or meaning_of(error) is not None:
             raise
         return run.broken(error)
 

@@ -130,11 +130,12 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
 ) -> ScenarioResult:
     """Play a scenario on an event loop of its own, so that agents that block hold up no other.
 
-    The parameters are those of ScenarioExecutor. What breaks the run is told in the result, whose
-    `status` is `error` then.
+    The parameters are those of ScenarioExecutor. What an agent raises and a time limit that is
+    over are told in the result, whose `status` is `error` then.
 
     Raises:
         ConfigError: The scenario is written wrong.
+        Exception: What a step or a callback raises, such as AssertionError.
     """
     return await on_own_loop(
         ScenarioExecutor(

@@ -21,13 +21,17 @@ class Caller:
     """
 
     def __init__(self, clock: Clock, ledger: Ledger, seconds: float | None) -> None:
-        self.broken_by: Party | None = None
-        """Who raised what broke the run."""
         self.waits_for: Party | None = None
         """Who has not answered, or never will, as something else came first."""
         self._clock = clock
         self._ledger = ledger
         self._seconds = seconds
+        self._last_raised: tuple[Exception, Party] | None = None
+
+    def author_of(self, error: BaseException) -> Party | None:
+        """The party that raised it; None if it was a step, a callback or ourselves."""
+        raised, party = self._last_raised or (None, None)
+        return party if raised is error else None
 
     async def answer(self, index: int, party: Party, given: AgentInput, place: str) -> Any:
         """What the party returns. Raises Misuse, which names the place, and what it raises."""
@@ -40,8 +44,8 @@ class Caller:
                     answer = await _awaitable(party.call(given), name)
             except Misuse as error:
                 raise Misuse(place, str(error)) from error
-            except Exception:
-                self.broken_by = party
+            except Exception as error:
+                self._last_raised = (error, party)
                 raise
             finally:
                 seconds = time.perf_counter() - started

@@ -229,7 +229,7 @@ class Conversation:
 
     def broken(self, error: BaseException) -> ScenarioResult:
         """The result of a run that an error broke."""
-        why: Any = why_broken(error, self.place, self._caller.broken_by)
+        why: Any = why_broken(error, self.place, self._caller.author_of(error))
         return self.concluded(ScenarioResult(success=False, messages=[], **why))
 
     def misuse(self, message: str) -> Misuse:
