@@ -22,6 +22,7 @@ from holodeck.lib.conversation.setup import (
     Settings,
     is_list_of_criteria,
     wrong_party,
+    wrong_play,
     wrong_setting,
 )
 from holodeck.lib.conversation.state import ScenarioState
@@ -158,8 +159,8 @@ class Conversation:
         The turn under way at the first step counts as one of `turns`. `on_turn` is told when
         another turn begins, `on_step` after everybody's word, `on_turn_end` when all have spoken.
         """
-        if turns is not None and (not isinstance(turns, int) or turns <= 0):
-            raise self.misuse(f"proceed(turns={turns!r}): there is no such turn; write 1 or more")
+        if (wrong := wrong_play(self.agents, turns)) is not None:
+            raise self.misuse(wrong)
         first: int | None = None
         while True:
             goes_on = turns is None or first is None or self.turns.current + 1 < first + turns
@@ -224,8 +225,7 @@ class Conversation:
 
     def concluded(self, result: ScenarioResult) -> ScenarioResult:
         """The result with everything that the engine knows: times, ids, tokens, checkpoints."""
-        agents = self._indices(AgentRole.AGENT)
-        return self.ledger.completed(result, self.history.messages, agents)
+        return self.ledger.completed(result, self.history.messages, self._indices(AgentRole.AGENT))
 
     def broken(self, error: BaseException) -> ScenarioResult:
         """The result of a run that an error broke."""

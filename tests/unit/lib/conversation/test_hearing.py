@@ -156,7 +156,7 @@ async def test_answers_become_messages(returned, messages):
     [(AgentRole.USER, "user"), (AgentRole.AGENT, "assistant"), (AgentRole.JUDGE, "assistant")],
 )
 async def test_a_bare_text_is_said_in_the_role_of_its_author(role, name):
-    result = await executor(Scripted(role, "hi"), max_turns=1).run()
+    result = await executor(Scripted(role, "hi"), an_agent([]), max_turns=1).run()
 
     assert result.messages == [{"role": name, "content": "hi"}]
 
@@ -165,7 +165,7 @@ async def test_a_bare_text_is_said_in_the_role_of_its_author(role, name):
 async def test_a_result_of_anybody_ends_the_run(role):
     end = ScenarioResult(success=True, messages=[], reasoning="that is it")
 
-    result = await executor(Scripted(role, end)).run()
+    result = await executor(Scripted(role, end), an_agent([])).run()
 
     assert (result.success, result.reasoning) == (True, "that is it")
 
@@ -361,7 +361,7 @@ async def test_listeners_are_told_of_every_message_in_every_run():
 async def test_listeners_are_told_of_verdicts_and_errors():
     events = []
     judge = a_judge(ScenarioResult(success=True, messages=[], passed_criteria=["kind"]))
-    await executor(judge, event_bus=events.append).run()
+    await executor(judge, an_agent([]), event_bus=events.append).run()
     with pytest.raises(LookupError):
         await executor(an_agent(LookupError("lost")), event_bus=events.append).run()
 

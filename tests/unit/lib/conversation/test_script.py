@@ -276,6 +276,7 @@ MISUSE = {
     "no turns": (scenario.proceed(turns=0), None, NO_TURN),
     "fewer than no turns": (scenario.proceed(turns=-1), None, r"write 1 or more"),
     "nobody at all": (scenario.proceed(), [], r"nobody takes part"),
+    "nobody to be tested": (scenario.proceed(), [a_user(), a_judge()], r"nobody plays .*`Agent`"),
     "no function": ("user", None, r"'user' is no step"),
 }
 
