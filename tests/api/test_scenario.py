@@ -221,7 +221,7 @@ async def test_what_a_step_or_a_callback_raises_fails_a_test_that_looks_at_no_re
     script = [scenario.user(), check] if where == "step" else [scenario.proceed(on_step=check)]
 
     with pytest.raises(type(error), match="no search") as raised:
-        await play("case", "", [a_user("q")], script=script)
+        await play("case", "", [a_user("q"), an_agent()], script=script)
 
     name = "step 2 (check)" if where == "step" else "step 1 (proceed)"
     assert f"in case 'case', {name}" in raised.value.__notes__
