@@ -35,22 +35,21 @@ class Model(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_true_for_a_number(cls, data: Any) -> Any:
-        """`min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches."""
-        if isinstance(data, dict):
-            for key in _numbers(cls):
-                if isinstance(value := data.get(key), bool):
-                    found = str(value).lower()
-                    raise ValueError(f"{key!r}: found {found}; wanted a number")  # noqa: TRY004 - pydantic's
-        return data
+    def _refuse_what_is_taken_for_something_else(cls, data: Any) -> Any:
+        """Refuse keys that do nothing yet, and true and false where a number is wanted.
 
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_what_does_nothing_yet(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key, waits_for in cls.not_yet.items():
-                if data.get(key) is not None:
-                    raise ValueError(f"{key!r} is not supported yet ({waits_for}); remove it")
+        `min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches. One
+        validator does both: each is a step of its own for every value of every model.
+        """
+        if not isinstance(data, dict):
+            return data
+        for key, waits_for in cls.not_yet.items():
+            if data.get(key) is not None:
+                raise ValueError(f"{key!r} is not supported yet ({waits_for}); remove it")
+        for key in _numbers(cls):
+            if isinstance(value := data.get(key), bool):
+                found = str(value).lower()
+                raise ValueError(f"{key!r}: found {found}; wanted a number")  # noqa: TRY004 - pydantic's
         return data
 
     @classmethod

@@ -227,6 +227,8 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def parts(self) -> list[tuple[tuple[str | int, ...], TurnModel]]:
         """The turns, and the checks of the script as turns that say nothing, with their places."""
+        if self.turns is None and self.script is None:
+            return []
         turns = [(("turns", at), one) for at, one in enumerate(self.turns or ())]
         checks = [
             (("script", at, "check"), asked_of(value_of(one)))

@@ -50,6 +50,10 @@ class CallableBackend:
         self._base_dir = base_dir
         self._timeout = limits_of(execution).timeout
         self._agent: Any = None
+        self._backend: AgentBackend | None = None
+        """The agent, if it is one that keeps the protocol."""
+        self._entry: Entry | None = None
+        """How an agent is asked that all cases share; found out once."""
         self._spare: Any = None
         self._is_ready = False
 
@@ -78,8 +82,8 @@ class CallableBackend:
     def in_context(self, context: CaseContext) -> AgentBackend:
         """The same for a case with a context. Raises ConfigError for an agent that takes none."""
         agent = self._agent
-        if isinstance(agent, AgentBackend):
-            takes_it = isinstance(agent, TakesContext)
+        if self._backend is not None:
+            takes_it = isinstance(self._backend, TakesContext)
         else:
             made = agent if self._spare is None else self._spare
             takes_it = inspect.isclass(made) or entry_of(made, WHERE).case_context is not None
@@ -92,8 +96,8 @@ class CallableBackend:
     ) -> ExecutionResult:
         """The answer to one message of a case that may have a context. Raises BackendError."""
         await self.initialize()
-        if isinstance(self._agent, AgentBackend):
-            once = _told(self._agent, of_case).invoke_once
+        if self._backend is not None:
+            once = _told(self._backend, of_case).invoke_once
             return await limited(partial(once, message, context), self._timeout)
         return await limited(partial(self._ask_once, message, context, of_case), self._timeout)
 
@@ -105,8 +109,8 @@ class CallableBackend:
         Raises BackendError.
         """
         await self.initialize()
-        if isinstance(self._agent, AgentBackend):
-            opened = partial(open_session, _told(self._agent, of_case), context)
+        if self._backend is not None:
+            opened = partial(open_session, _told(self._backend, of_case), context)
             return _in_limits(await limited(opened, self._timeout), self._timeout)
         agent = await limited(self._opened, self._timeout)
         owns = inspect.isclass(self._agent)
@@ -119,8 +123,8 @@ class CallableBackend:
 
         Known once it is initialized.
         """
-        if isinstance(self._agent, AgentBackend):
-            return why_forgetful(self._agent, method)
+        if self._backend is not None:
+            return why_forgetful(self._backend, method)
         agent = self._spare if inspect.isclass(self._agent) else self._agent
         if agent is not None and entry_of(agent, WHERE).context == "left out":
             return NO_MEMORY
@@ -129,12 +133,13 @@ class CallableBackend:
     async def teardown(self) -> None:
         """Close what was made; the next call makes it anew."""
         agent, spare, was_ready = self._agent, self._spare, self._is_ready
-        self._agent = self._spare = None
+        backend, self._backend = self._backend, None
+        self._agent = self._entry = self._spare = None
         self._is_ready = False
         if not was_ready:
             return
-        if isinstance(agent, AgentBackend):
-            await agent.teardown()
+        if backend is not None:
+            await backend.teardown()
         elif inspect.isclass(agent):
             await release(spare)
         else:
@@ -149,11 +154,14 @@ class CallableBackend:
         made = await outcome(value, value) if inspect.isclass(value) else value
         if isinstance(made, AgentBackend):
             await made.initialize()
-            self._agent = made
+            self._agent = self._backend = made
             return
-        entry_of(made, WHERE)
+        entry = entry_of(made, WHERE)
         self._agent = value
-        self._spare = made if inspect.isclass(value) else None
+        if inspect.isclass(value):
+            self._spare = made
+        else:
+            self._entry = entry
 
     async def _opened(self) -> Any:
         """An agent for one conversation."""
@@ -167,7 +175,8 @@ class CallableBackend:
     ) -> ExecutionResult:
         agent = await self._opened()
         try:
-            return await entry_of(agent, WHERE).answer(message, context, of_case)
+            entry = self._entry or entry_of(agent, WHERE)
+            return await entry.answer(message, context, of_case)
         finally:
             if inspect.isclass(self._agent):
                 await release(agent)

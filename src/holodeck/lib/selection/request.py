@@ -3,9 +3,12 @@
 import re
 import shlex
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from holodeck.errors import ConfigError
-from holodeck.lib.selection.expression import Expression
+
+if TYPE_CHECKING:
+    from holodeck.lib.selection.expression import Expression
 
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
@@ -42,7 +45,7 @@ class Request:
     tags: tuple[str, ...] = ()
     """One of them is enough."""
     excluded_tags: tuple[str, ...] = ()
-    keyword: Expression | None = None
+    keyword: "Expression | None" = None
     last_failed: bool = False
     new: bool = False
     seed: int | None = None
