@@ -8,6 +8,7 @@ import click
 from holodeck.cli.invocation import Invocation
 
 if TYPE_CHECKING:
+    from holodeck.lib.selection.expression import Expression
     from holodeck.lib.selection.past import Past
     from holodeck.lib.selection.request import Request
     from holodeck.models.agent import Agent
@@ -82,10 +83,9 @@ def selection_options(command: F) -> F:
 
 def request_of(options: Mapping[str, Any]) -> "Request":
     """What the options ask for. Raises ConfigError and UsageError."""
-    from holodeck.lib.selection.expression import parse
     from holodeck.lib.selection.request import Request, Shard
 
-    shard, keyword = options["shard"], options["keyword"]
+    shard = options["shard"]
     if shard is not None:
         _refuse_moving_shards(options)
     return Request(
@@ -93,7 +93,7 @@ def request_of(options: Mapping[str, Any]) -> "Request":
         suites=options["suites"],
         tags=options["tags"],
         excluded_tags=options["excluded_tags"],
-        keyword=None if keyword is None else parse(keyword),
+        keyword=_keyword(options["keyword"]),
         last_failed=options["last_failed"],
         new=options["new"],
         seed=_seed(options),
@@ -102,6 +102,14 @@ def request_of(options: Mapping[str, Any]) -> "Request":
         shard=None if shard is None else Shard.parse(shard),
         allow_empty=options["allow_empty"],
     )
+
+
+def _keyword(written: str | None) -> "Expression | None":
+    if written is None:
+        return None
+    from holodeck.lib.selection.expression import parse
+
+    return parse(written)
 
 
 def _refuse_moving_shards(options: Mapping[str, Any]) -> None:
