@@ -19,10 +19,14 @@ def fleet(tmp_path):
 
 
 def run_limited(fleet, blocks, *args):
-    """A run none of whose files grows beyond so many blocks of 512 bytes."""
+    """A run none of whose files grows beyond so many blocks of 512 bytes.
+
+    Bytecode would be cut off as well, and break every later import of the module.
+    """
+    env = clean_environment(home_for(fleet.path), {"PYTHONDONTWRITEBYTECODE": "1"})
     return subprocess.run(
         ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *COMMAND, "test", "-j", "20", *args],
-        cwd=fleet.path, env=clean_environment(home_for(fleet.path)), timeout=180,
+        cwd=fleet.path, env=env, timeout=180,
         capture_output=True, text=True, check=False,
     )  # fmt: skip
 
