@@ -5,6 +5,7 @@ Every way to a model meets every fault, and the page about faults says what come
 
 import asyncio
 import re
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -119,10 +120,8 @@ async def test_a_server_that_comes_up_late_is_found(way, tmp_path, refused):
         config = settings(ExecutionConfig(retry_delay=0.3, max_retries=10))
         run = asyncio.create_task(run_cases(agent, tmp_path, config))
         await refused.wait()
-        relay = await asyncio.start_server(_to(int(server.root.rpartition(":")[2])), port=port)
-        report = await run
-        relay.close()
-        await asyncio.sleep(0)
+        async with _relay(port, int(server.root.rpartition(":")[2])):
+            report = await run
 
     assert report.summary.passed == CASES
     assert any(result.attempts for result in report.results)
@@ -171,17 +170,26 @@ async def _free_port():
     return port
 
 
-def _to(port):
+@asynccontextmanager
+async def _relay(port, to):
+    """Hands on what comes to a port, and is over when all who came have left."""
+    relayed = set()
+
     async def copy(reader, writer):
-        try:
+        with suppress(ConnectionError):
             while data := await reader.read(65536):
                 writer.write(data)
                 await writer.drain()
-        finally:
-            writer.close()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
     async def relay(reader, writer):
-        there = await asyncio.open_connection("127.0.0.1", port)
+        relayed.add(asyncio.current_task())
+        there = await asyncio.open_connection("127.0.0.1", to)
         await asyncio.gather(copy(reader, there[1]), copy(there[0], writer))
 
-    return relay
+    server = await asyncio.start_server(relay, port=port)
+    yield
+    server.close()
+    await asyncio.gather(*relayed)

@@ -17,7 +17,7 @@ HOSTILE = [
 EVERYTHING = "|".join([*HOSTILE, *PAYLOADS])
 NAME = EVERYTHING.encode("utf-8", "ignore").decode().replace("\0", "")
 
-OURS = re.compile(rb"\x1b\[(?:0|9[123])m|\x1b\[\?25[lh]|(?:\x1b\[\d+A)?\r\x1b\[J")
+OURS = re.compile(rb"\x1b\[(?:0|9[1236])m|\x1b\[\?25[lh]|(?:\x1b\[\d+A)?\r\x1b\[J")
 FORBIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200f\u061c\u2028-\u202e\u2066-\u2069\ufeff\U000e0000-\U000e0fff]"
 )

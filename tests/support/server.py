@@ -63,10 +63,6 @@ def completed(answering: Answering | None, fields: dict[str, Any]) -> Callable[[
     return lambda request: replace(made(base, request), **fields)
 
 
-STEPS_OF_A_GREETING = 4
-"""Of the loop, from accepting a connection to knowing it; the last one may have just come."""
-
-
 class FakeOpenAI:
     """The server; a context manager that serves from a thread of its own.
 
@@ -200,11 +196,15 @@ class FakeOpenAI:
         self._started.set()
         await self._stopping.wait()
         listener.close()
-        for _ in range(STEPS_OF_A_GREETING):
-            await asyncio.sleep(0)
+        await self._all_gone()
+
+    async def _all_gone(self) -> None:
+        """Close every connection, also those that were accepted a moment ago and are not made."""
+        own = asyncio.current_task()
+        while self._connections or asyncio.all_tasks() - {own}:
             for connection in list(self._connections):
                 connection.transport.abort()
-        await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def _serve(self, connection: Connection, message: Message) -> None:
         request = self._arrived(message)
