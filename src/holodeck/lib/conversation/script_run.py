@@ -100,7 +100,7 @@ class ScriptRun(Conversation):
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.broken(error)
-            if self.is_of_the_test(error):
+            if self.is_of_the_test(error) and not isinstance(error, Misuse):  # it says so itself
                 error.add_note(f"in {self.place}")
             self._finished("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
             await self._outbox.delivered()

@@ -78,8 +78,6 @@ def wrong_play(parties: Sequence[Any], turns: Any) -> str | None:
     """Why turns cannot be played on their own; None if they can. Somebody has to be tested."""
     if turns is not None and (not isinstance(turns, int) or turns <= 0):
         return f"proceed(turns={turns!r}): there is no such turn; write 1 or more"
-    if not parties:
-        return "nobody takes part; write agents=[your agent, …]"
-    if not any(party.role is AgentRole.AGENT for party in parties):
+    if parties and not any(party.role is AgentRole.AGENT for party in parties):
         return "nobody plays the role `Agent`, so nothing is tested; add your agent to 'agents'"
     return None
