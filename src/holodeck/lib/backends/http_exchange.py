@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.chat.http import too_large
+from holodeck.lib.chat.http import MalformedHttp, TooLarge, decoded_body, too_large
 from holodeck.lib.retry import parse_retry_after
 from holodeck.lib.text import one_line
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 OVERLOAD_STATUS = frozenset({429, 503, 529})
 REFUSED_STATUS = frozenset({401, 403})
+NO_CODING = {"accept-encoding": "identity"}
+"""What is asked of a server; one that compresses all the same is understood."""
 
 
 class ExchangeFault(BackendSessionError):
@@ -88,11 +90,17 @@ class Exchange:
 
     async def _read(self, response: "Response") -> bytes:
         data = bytearray()
-        async for piece in response.aiter_bytes():
+        async for piece in response.aiter_raw():  # httpx2 itself would unpack a bomb
             data += piece
             if len(data) > self._most_bytes:
                 raise ExchangeFault(f"{self._shown_url}: {too_large(self._most_bytes)}")
-        return bytes(data)
+        coding = response.headers.get("content-encoding")
+        try:
+            return decoded_body(bytes(data), coding, self._most_bytes)
+        except TooLarge as error:
+            raise ExchangeFault(f"{self._shown_url}: {error}") from error
+        except MalformedHttp as error:
+            raise ExchangeFault(f"the answer of {self._shown_url}: {error}") from error
 
     def _refusal(self, response: "Response", data: bytes) -> ExchangeFault:
         status = response.status_code
@@ -122,9 +130,11 @@ class Exchange:
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             # A cookie that one case was given must not be sent along by another.
+            headers = httpx2.Headers(NO_CODING)
+            headers.update(self._headers)
             no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
             self._clients[loop] = httpx2.AsyncClient(
-                headers=self._headers,
+                headers=headers,
                 cookies=no_cookies,
                 timeout=None,  # `post` limits the whole exchange
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),

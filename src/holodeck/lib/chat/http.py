@@ -1,6 +1,7 @@
 """What comes back over a connection, read as HTTP/1.1; nothing in it is trusted."""
 
 import re
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +23,74 @@ class TooLarge(Exception):
 def too_large(most_bytes: int) -> str:
     """What is said about an answer of more bytes than that."""
     return f"the answer is too large: more than {most_bytes / 1e6:g} MB (execution.max_answer_mb)"
+
+
+CODINGS = {
+    "gzip": 16 + zlib.MAX_WBITS,
+    "x-gzip": 16 + zlib.MAX_WBITS,
+    "deflate": zlib.MAX_WBITS,
+}
+"""Content codings that can be decoded, and what zlib calls them."""
+
+
+class Decoder:
+    """Decodes a body that a gateway compressed, piece by piece, up to so many bytes.
+
+    Args:
+        coding: The `content-encoding` header.
+        most_bytes: Of the decoded body; a bomb is never unpacked any further.
+
+    Raises:
+        MalformedHttp: The coding is unknown.
+    """
+
+    def __init__(self, coding: str, most_bytes: int) -> None:
+        self._coding = coding.strip().lower()
+        if self._coding not in CODINGS:
+            raise MalformedHttp(f"its content encoding {coding[:20]!r} is not supported")
+        self._most_bytes = self._left = most_bytes
+        self._inflater = zlib.decompressobj(CODINGS[self._coding])
+        self._has_begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Return what the next piece decodes to. Raises MalformedHttp, TooLarge."""
+        decoded = bytearray()
+        while data:
+            decoded += self._inflate(data)
+            data = self._inflater.unused_data  # gzip allows several members one after the other
+            if data and self._coding == "deflate":
+                raise MalformedHttp("bytes follow the end of its deflate data")
+            if data:
+                self._inflater = zlib.decompressobj(CODINGS[self._coding])
+        return bytes(decoded)
+
+    def end(self) -> None:
+        """Raise MalformedHttp if the compressed data ends too early."""
+        if self._has_begun and not self._inflater.eof:
+            raise MalformedHttp(f"its {self._coding} data is cut off")
+
+    def _inflate(self, data: bytes) -> bytes:
+        if not self._has_begun and self._coding == "deflate" and data[0] & 0x0F != 8:
+            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)  # no zlib header, as IIS sends it
+        self._has_begun = True
+        try:
+            decoded = self._inflater.decompress(data, self._left + 1)
+        except zlib.error as error:
+            raise MalformedHttp(f"its {self._coding} data cannot be decoded: {error}") from error
+        self._left -= len(decoded)
+        if self._left < 0:
+            raise TooLarge(too_large(self._most_bytes))
+        return decoded
+
+
+def decoded_body(body: bytes, coding: str | None, most_bytes: int) -> bytes:
+    """Return a body without its content coding, if it has one. Raises MalformedHttp, TooLarge."""
+    if not body or coding is None or coding.strip().lower() in {"", "identity"}:
+        return body
+    decoder = Decoder(coding, most_bytes)
+    decoded = decoder.feed(body)
+    decoder.end()
+    return decoded
 
 
 @dataclass(frozen=True)
@@ -94,9 +163,6 @@ class Reading:
 
     def _framing(self) -> Callable[[], bool]:
         """The step that reads the body."""
-        encoding = self._headers.get("content-encoding", "identity").lower()
-        if encoding != "identity":
-            raise MalformedHttp(f"it is compressed ({encoding[:20]}), which nobody asked for")
         transfer = self._headers.get("transfer-encoding")
         length = self._headers.get("content-length")
         if not self._has_body or self._status in BODILESS:
@@ -165,6 +231,7 @@ class Reading:
 
     def _finish(self, body: bytes) -> None:
         clean = self._keeps_alive and not (self._buffer and self._step != self._until_end)
+        body = decoded_body(body, self._headers.get("content-encoding"), self._most_bytes)
         self.response = Response(self._status, self._headers, body, clean)
 
     def _refuse_long(self, most: int, why: str) -> None:

@@ -1,5 +1,8 @@
 """Whatever comes over a connection is read to the end, or refused in words."""
 
+import gzip
+import zlib
+
 import pytest
 
 from holodeck.lib.chat.http import MalformedHttp, Reading, TooLarge
@@ -67,7 +70,9 @@ def test_a_connection_that_is_no_good_any_more_is_not_used_again(data):
         b"HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: 1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\nContent-Length: 1\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhello\r\n",
@@ -75,7 +80,8 @@ def test_a_connection_that_is_no_good_any_more_is_not_used_again(data):
         b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 20_000,
     ],
     ids=[
-        "other protocol", "no colon", "negative", "two lengths", "compressed", "coded",
+        "other protocol", "no colon", "negative", "two lengths", "brotli", "coded twice",
+        "not gzip", "coded",
         "no size", "chunk too long", "line too long", "head too long",
     ],
 )  # fmt: skip
@@ -96,3 +102,60 @@ def test_what_is_no_http_is_refused(data):
 def test_reading_stops_where_there_is_too_much(data):
     with pytest.raises(TooLarge, match="the answer is too large"):
         Reading(100).feed(data)
+
+
+def answer_of(body, coding):
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("gzip", gzip.compress(b"hello")),
+        ("GZIP", gzip.compress(b"hello")),
+        ("x-gzip", gzip.compress(b"hel") + gzip.compress(b"lo")),
+        ("deflate", zlib.compress(b"hello")),
+        ("deflate", zlib.compress(b"hello")[2:-4]),
+        ("identity", b"hello"),
+        ("", b"hello"),
+    ],
+    ids=["gzip", "upper case", "two members", "deflate", "bare deflate", "identity", "blank"],
+)
+def test_an_answer_that_a_gateway_compressed_is_decoded(coding, body):
+    reading = Reading(100)
+
+    assert reading.feed(answer_of(body, coding))
+    assert reading.response.body == b"hello"
+
+
+@pytest.mark.parametrize(
+    ("coding", "body"),
+    [
+        ("gzip", gzip.compress(b"hello")[:-9]),
+        ("deflate", zlib.compress(b"hello")[:-5]),
+        ("deflate", zlib.compress(b"hello") + b"more"),
+    ],
+    ids=["half of gzip", "half of deflate", "more than deflate"],
+)
+def test_a_compressed_answer_that_is_not_whole_is_refused(coding, body):
+    with pytest.raises(MalformedHttp, match=r"data"):
+        Reading(100).feed(answer_of(body, coding))
+
+
+@pytest.mark.parametrize("size", [100, 101])
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "two members"])
+def test_a_compressed_answer_is_measured_as_it_is_decoded(coding, size):
+    if coding == "two members":
+        body, name = gzip.compress(b"x" * 60) + gzip.compress(b"x" * (size - 60)), "gzip"
+    else:
+        body = {"gzip": gzip.compress, "deflate": zlib.compress}[coding](b"x" * size)
+        name = coding
+    reading = Reading(100)
+
+    if size == 100:
+        assert reading.feed(answer_of(body, name))
+        assert len(reading.response.body) == size
+    else:
+        with pytest.raises(TooLarge, match="the answer is too large"):
+            reading.feed(answer_of(body, name))
