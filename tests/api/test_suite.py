@@ -700,7 +700,7 @@ try:
     runner.run_scenario(Scenario(name="a", input="b"))
 except KeyboardInterrupt:
     runner.adapter = lambda input: "fine"
-    print(runner.run_scenario(Scenario(name="a", input="b")).passed)
+    print(runner.run_scenario(Scenario(name="a", input="b", expected_output="fine")).passed)
 """
 
 

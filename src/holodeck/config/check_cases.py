@@ -10,7 +10,12 @@ from holodeck.config.python_files import check_target
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import mentions
-from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
+from holodeck.lib.evaluators.inputs import (
+    Inputs,
+    compares_nothing,
+    metrics_of,
+    metrics_of_turn,
+)
 from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
@@ -24,6 +29,10 @@ Tools = Mapping[str, list[str] | None]
 NO_JUDGE = "criteria need a model that judges; write 'evaluations: {model: …}'"
 NO_SIMULATOR = (
     "a simulated user needs a model; write 'model' under 'simulate' or under 'evaluations'"
+)
+NOTHING_TO_COMPARE = (
+    "'passfail' has nothing to compare and gives no verdict; write 'ground_truth'"
+    " ('expected_output' in 'scenarios') or 'expected_tools'"
 )
 _LISTS = ("evaluations", "scorers")
 _DECIDING_STEPS = frozenset({"judge", "succeed", "fail"})
@@ -44,7 +53,7 @@ def check_case(
     scorers = case.scorers or []
     _check_inputs(inputs, metrics[: len(metrics) - len(scorers)], case, own, findings)
     _check_inputs(inputs, scorers, case, (*path, "scorers"), findings)
-    enabled = [metric for metric in metrics if metric.enabled]
+    enabled = [one for one in metrics if one.enabled and not compares_nothing(one, case)]
     if case.skip is None and not _is_checked_elsewhere(case):
         _check_that_it_can_fail(case, enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
@@ -121,7 +130,7 @@ def _is_checked_elsewhere(case: TestCaseModel) -> bool:
     return any(
         turn.expected_tools is not None
         or turn.forbidden_tools is not None
-        or any(map(can_fail, metrics_of_turn(turn)))
+        or any(can_fail(one) for one in metrics_of_turn(turn) if not compares_nothing(one, turn))
         for _, turn in case.parts
     )
 
@@ -160,8 +169,11 @@ def _check_inputs(
     """Metrics written in the case or turn are found at their own place, global ones at the case."""
     for index, metric in enumerate(metrics):
         missing = inputs.missing(metric, case) if metric.enabled else None
+        place = (*path, index) if path[-1] in _LISTS else path
         if missing is not None:
-            findings.error((*path, index) if path[-1] in _LISTS else path, missing)
+            findings.error(place, missing)
+        elif metric.enabled and compares_nothing(metric, case):
+            findings.warning(place, NOTHING_TO_COMPARE)
 
 
 def _check_that_it_can_fail(

@@ -9,7 +9,7 @@ name: a
 backend: "bot:answer"
 suites: [{file: "suites/*.yaml"}]
 """
-GOOD = "test_cases: [{name: good, input: hello, scorers: [passfail]}]"
+GOOD = "test_cases: [{name: good, input: hello, ground_truth: hello, scorers: [passfail]}]"
 
 
 @pytest.fixture

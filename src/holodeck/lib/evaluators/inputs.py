@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import ComparingMetric, MetricSettings
+from holodeck.models.evaluation import ComparingMetric, MetricSettings, PassFailMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 _IN_WORDS = {
@@ -73,6 +73,12 @@ class Inputs:
         if any(one.files for one in (case, *turns)):
             found.add(EvalParam.CONTEXT)
         return frozenset(found)
+
+
+def compares_nothing(metric: MetricSettings, case: TurnModel) -> bool:
+    """Whether a `passfail` of the case or turn has nothing to compare, so that it cannot fail."""
+    is_passfail = isinstance(metric, PassFailMetric)
+    return is_passfail and case.ground_truth is None and case.expected_tools is None
 
 
 def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[MetricSettings]:

@@ -7,10 +7,16 @@ from holodeck.lib.evaluators.base import Grade, Observation
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.evaluators.scored import ScoredEvaluator, short
 
+NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor expected_tools"
+
 
 class PassFailEvaluator(ScoredEvaluator):
     """The answer is not blank and holds the case's `ground_truth`, whatever its case, and every
-    expected tool that is only a name was called by exactly that name."""
+    expected tool that is only a name was called by exactly that name.
+
+    Without a ground truth and expected tools there is nothing to compare, and the row gives no
+    verdict.
+    """
 
     metric = "passfail"
     uses_observation = True
@@ -19,6 +25,8 @@ class PassFailEvaluator(ScoredEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         seen: Observation | None = kwargs.get("observation")
         wanted = kwargs.get(EvalParam.GROUND_TRUTH)
+        if wanted is None and (seen is None or seen.expected_tools is None):
+            return self._row(Grade(0.0, None, NOTHING_TO_COMPARE))
         wrong = list(_wrong(self._response(kwargs), wanted, seen))
         reason = "; ".join(wrong) or "answer and tool calls are as expected"
         return self._row(Grade(float(not wrong), not wrong, reason))

@@ -1,5 +1,6 @@
 """The scorer `passfail`: an answer, the tools that were to be called, the text that was to come."""
 
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,11 +10,22 @@ from holodeck.models.test_case import ArgMatcher
 from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
 from holodeck.suite.scenario import Scenario
 
+logger = logging.getLogger(__name__)
+
+ONLY_AN_ANSWER = (
+    "'passfail' only looks whether there is an answer; write 'expected_output', 'expected_tools'"
+    " or 'expected_tool_args'"
+)
+
 
 class PassFailScorer:
     """Passes an answer that is not blank, where every expected tool was called by its exact name,
     some call of each had the expected arguments, and the expected text is in the answer, whatever
-    its case."""
+    its case.
+
+    A scenario that expects nothing of this passes with any answer that is not blank, as in
+    AgenticAssure; the explanation and a warning say so.
+    """
 
     name: str = "passfail"
 
@@ -22,13 +34,26 @@ class PassFailScorer:
         if scenario.expected_output == "":
             raise ConfigError("expected_output", "is empty, which every answer contains; remove it")
         wrong = list(_wrong(scenario, result))
+        expects_nothing = _expects_nothing(scenario)
+        if expects_nothing:
+            logger.warning("%r: %s", scenario.name, ONLY_AN_ANSWER)
         return ScoreResult(
             scenario_id=scenario.id,
             scorer_name=self.name,
             score=0.0 if wrong else 1.0,
             passed=not wrong,
-            explanation="; ".join(wrong) or "the answer and its tool calls are as expected",
+            explanation="; ".join(wrong)
+            or (
+                ONLY_AN_ANSWER
+                if expects_nothing
+                else "the answer and its tool calls are as expected"
+            ),
         )
+
+
+def _expects_nothing(scenario: Scenario) -> bool:
+    no_tools = scenario.expected_tools is None and not scenario.expected_tool_args
+    return scenario.expected_output is None and no_tools
 
 
 def _wrong(scenario: Scenario, result: AgentResult) -> Iterator[str]:

@@ -49,7 +49,9 @@ async def test_a_case_may_have_less_time_than_the_run_says(tmp_path):
 
 
 async def test_a_case_may_have_more_time_than_the_run_says(tmp_path):
-    result = await run(tmp_path, slow, {"timeout": 60, "scorers": ["passfail"]}, limit_s=0.01)
+    case = {"timeout": 60, "ground_truth": "go"} | CHECKED
+
+    result = await run(tmp_path, slow, case, limit_s=0.01)
 
     assert result.outcome is Outcome.PASSED
 
@@ -69,7 +71,7 @@ def test_only_the_command_line_overrules_the_time_limit_of_a_case(source, left):
     [
         ({"ground_truth": "Paris"}, "it is paris", Outcome.PASSED),
         ({"ground_truth": "Paris"}, "Rome", Outcome.FAILED),
-        ({}, "anything", Outcome.PASSED),
+        ({}, "anything", Outcome.UNCHECKED),
         ({"expected_tools": ["look"]}, {"response": "x", "tool_calls": ["look"]}, Outcome.PASSED),
         ({"expected_tools": ["look"]}, {"response": "x", "tool_calls": ["lookup"]}, Outcome.FAILED),
     ],
@@ -84,7 +86,9 @@ async def test_scorers_are_computed_besides_the_metrics_of_all_cases(tmp_path):
     shared = {"evaluations": {"metrics": [{"metric": "contains", "value": "a"}]}}
     scorers = ["passfail", {"metric": "contains", "value": "b"}]
 
-    result = await run(tmp_path, lambda _: "a", {"scorers": scorers}, **shared)
+    case = {"ground_truth": "a", "scorers": scorers}
+
+    result = await run(tmp_path, lambda _: "a", case, **shared)
 
     found = {row.metric_name: row.passed for row in result.metric_results}
     assert found == {"contains": True, "passfail": True, "contains #2": False}
