@@ -30,8 +30,8 @@ class ConversationEnd(Model):
     """How a conversation ended that was played from a script, or with a simulated user."""
 
     code: str
-    """Such as `judged`, `user_done`, `succeeded`, `check_failed`, `step_failed`, `max_turns`,
-    `simulator_error`, `judge_error`."""
+    """Such as `judged`, `user_done`, `user_left`, `succeeded`, `check_failed`, `step_failed`,
+    `max_turns`, `simulator_error`, `judge_error`."""
     reasoning: str | None = None
     """In words; of an error, what broke."""
     passed: bool | None = None

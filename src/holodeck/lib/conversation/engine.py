@@ -7,20 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from holodeck.lib.conversation.calling import Caller
-from holodeck.lib.conversation.endings import rows_of, undecided, why_broken
+from holodeck.lib.conversation.endings import rows_of, why_broken
 from holodeck.lib.conversation.history import History
 from holodeck.lib.conversation.ledger import Ledger
 from holodeck.lib.conversation.limits import Clock
 from holodeck.lib.conversation.listening import CriterionJudged, EventStream, MessageAdded
-from holodeck.lib.conversation.messages import copied, fixed_message, messages_of
+from holodeck.lib.conversation.messages import copied, messages_of
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import (
     BATCH_RUN_ID,
-    CLASSES,
     HasCriteria,
     Settings,
-    is_list_of_criteria,
     wrong_party,
     wrong_play,
     wrong_setting,
@@ -53,6 +51,8 @@ class Conversation:
     """What was said before the conversation; it is news to nobody."""
     has_checkpoints = False
     """Whether a step may ask the judge by criteria of its own."""
+    has_steps_left = False
+    """Whether a script has steps after the one under way."""
 
     def __init__(
         self,
@@ -116,6 +116,10 @@ class Conversation:
         self._caller = Caller(self.clock, self.ledger, self.config.call_timeout)
         self._outbox = EventStream().outbox()
         self._is_left = False
+        self.left_at: str | None = None
+        """Where the user ended the conversation; None if that has not happened."""
+        self._silent_since: str | None = None
+        """Where the user left without a last word; None once the user has spoken again."""
         self._own_turns = 0
         """Turns that no script opened."""
 
@@ -126,6 +130,8 @@ class Conversation:
         except ValueError as error:
             raise self.misuse(str(error)) from error
         self.history.add(added, from_agent_idx)
+        if added.get("role") == "user":
+            self._silent_since = None
         if not self._outbox.is_idle:
             self._tell_of(added)
 
@@ -168,56 +174,19 @@ class Conversation:
             first = self.turns.current if first is None else first
             if result is None:
                 return None
+            turn = self.turns.current
             await self._tell(on_step)
             if isinstance(result, ScenarioResult):
                 return result
             if self._is_left:
                 self._is_left = False
                 return None
-
-    async def message(self, message: Mapping[str, Any]) -> None:
-        """Add a message: as the user's or the agent's word, or for everybody if of another role."""
-        if not isinstance(message, Mapping):
-            raise self.misuse(f"message({message!r}): write {{'role': …, 'content': …}}")
-        if (role := message.get("role")) == "user":
-            await self._scripted(AgentRole.USER, message)
-        elif role == "assistant":
-            await self._scripted(AgentRole.AGENT, message)
-        else:
-            self.add_message(message)
-
-    async def user(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
-        """Say `content` as the user, or let the user speak; a result if that ends it."""
-        return await self._scripted(AgentRole.USER, content)
-
-    async def agent(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
-        """Say `content` as the agent, or let the agent speak; a result if that ends it."""
-        return await self._scripted(AgentRole.AGENT, content)
-
-    async def judge(
-        self,
-        content: str | Mapping[str, Any] | Sequence[str] | None = None,
-        *,
-        criteria: Sequence[str] | None = None,
-    ) -> ScenarioResult | None:
-        """Ask the judge for its verdict; None if it gave none.
-
-        A list of criteria is a checkpoint: if all pass, the script goes on. A text or a message is
-        only added, as the agent's word.
-        """
-        if content is not None and not isinstance(content, str | Mapping):
-            content, criteria = None, content
-        if criteria is None:
-            return await self._scripted(AgentRole.JUDGE, content, judgment=True)
-        return await self._checkpoint(criteria)
-
-    async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
-        """The result of a case that passed."""
-        return self._ended(True, reasoning or "Scenario marked as successful")
-
-    async def fail(self, reasoning: str | None = None) -> ScenarioResult:
-        """The result of a case that failed."""
-        return self._ended(False, reasoning or "Scenario marked as failed")
+            if self.turns.current > turn:  # the callback spoke, and so opened other turns
+                self._own_turns += self.turns.current - turn
+                if turns is not None and self.turns.current >= first + turns:
+                    return None
+                if self._has_too_many_turns(is_counted=turns is not None):
+                    return await self._out_of_turns()
 
     async def verdict(self) -> ScenarioResult | None:
         """What the judge decides now, whoever's turn it is; None if nobody decides."""
@@ -251,23 +220,37 @@ class Conversation:
             index = self.turns.next_index()
             if index is not None:
                 self.turns.spoke(index)
-                if self._is_too_early(index):
+                if self._is_too_early(index) or self._has_nothing_to_answer(index):
                     continue
-                return await self._ask(index)
+                said = await self._ask(index)
+                verdict = await self._verdict_on_leaving(index) if self._is_left else None
+                return said if verdict is None else verdict
             await self._tell(on_turn_end)
             if not goes_on:
                 return None
             self.turns.next_turn()
             self._own_turns += 1
             await self._tell(on_turn)
-            # Who asks for so many turns gets them, however many a script has played before.
-            if (self._own_turns if is_counted else self.turns.current + 1) > self.max_turns:
+            if self._has_too_many_turns(is_counted=is_counted):
                 return await self._out_of_turns()
+
+    def _has_too_many_turns(self, *, is_counted: bool) -> bool:
+        """Whether the turn under way is one too many.
+
+        Who asks for so many turns gets them, however many a script has played before.
+        """
+        return (self._own_turns if is_counted else self.turns.current + 1) > self.max_turns
 
     def _is_too_early(self, index: int) -> bool:
         """Whether it is a judge's turn before the least number of turns is played."""
         least = self.config.min_turns or 0
         return self.agents[index].role is AgentRole.JUDGE and self.turns.current + 1 < least
+
+    def _has_nothing_to_answer(self, index: int) -> bool:
+        """Whether the user left without a word, so that an agent would answer nothing."""
+        if self._silent_since is None or self.agents[index].role is not AgentRole.AGENT:
+            return False
+        return not any(one.get("role") == "user" for one in self.history.unheard(index))
 
     async def _out_of_turns(self) -> ScenarioResult:
         verdict = await self._last_verdict()
@@ -286,51 +269,6 @@ class Conversation:
         result = await self._ask(judges[0], judgment=True) if judges else None
         return result if isinstance(result, ScenarioResult) else None
 
-    async def _checkpoint(self, criteria: Sequence[str]) -> ScenarioResult | None:
-        if not is_list_of_criteria(criteria):
-            raise self.misuse(
-                f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
-            )
-        result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
-        result = self.concluded(undecided(criteria)) if result is None else result
-        if not result.success:
-            return result
-        self.ledger.passed(result)
-        return None
-
-    async def _scripted(
-        self,
-        role: AgentRole,
-        content: str | Mapping[str, Any] | None = None,
-        *,
-        judgment: bool = False,
-        criteria: list[str] | None = None,
-    ) -> ScenarioResult | None:
-        message = None if content is None else self._fixed(role, content)
-        index = self.turns.index_for(role)
-        if index is None:
-            self.turns.next_turn()
-            index = self.turns.index_for(role)
-        if index is None:
-            wish = "" if content is None else f" with content {content!r}"
-            raise self.misuse(
-                f"nobody plays the role `{role.value}`, so there is no message{wish};"
-                f" add {CLASSES[role]} to 'agents'"
-            )
-        self.turns.spoke(index)
-        if message is not None:
-            self.add_message(message)
-            return None
-        result = await self._ask(index, judgment=judgment, criteria=criteria)
-        self._is_left = False
-        return result if isinstance(result, ScenarioResult) else None
-
-    def _fixed(self, role: AgentRole, content: str | Mapping[str, Any]) -> Message:
-        try:
-            return fixed_message(content, role)
-        except ValueError as error:
-            raise self.misuse(str(error)) from error
-
     async def _ask(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
@@ -348,7 +286,7 @@ class Conversation:
         if isinstance(returned, ScenarioResult):
             return self._judged(returned)
         if isinstance(returned, EndConversation):
-            return await self._leave(returned, index, party.role)
+            return self._leave(returned, index, party.role)
         try:
             messages = messages_of(returned, party.role)
         except ValueError as error:
@@ -356,15 +294,28 @@ class Conversation:
         self.add_messages(messages, index)
         return messages
 
-    async def _leave(
-        self, end: EndConversation, index: int, role: AgentRole
-    ) -> list[Message] | ScenarioResult:
-        """Somebody ends the conversation: what the judge says to that, if there is one."""
+    def _leave(self, end: EndConversation, index: int, role: AgentRole) -> list[Message]:
+        """Note that somebody ends the conversation; their last word, if there is one."""
         messages = messages_of(end.farewell, role) if end.farewell else []
         self.add_messages(messages, index)
-        verdict = None if role is AgentRole.JUDGE else await self._last_verdict()
-        self._is_left = verdict is None
-        return messages if verdict is None else verdict
+        self._is_left = True
+        if role is AgentRole.USER:
+            self.left_at = self._step_name or self.place
+            self._silent_since = None if messages else self.left_at
+        return messages
+
+    async def _verdict_on_leaving(self, index: int) -> ScenarioResult | None:
+        """The judge's verdict after somebody left; None if the conversation goes on.
+
+        While steps of a script are left, only a verdict against the agent ends it.
+        """
+        if self.agents[index].role is AgentRole.JUDGE:
+            return None
+        verdict = await self._last_verdict()
+        if verdict is None or (verdict.success and self.has_steps_left):
+            return None
+        self._is_left = False
+        return verdict
 
     def _judged(self, result: ScenarioResult) -> ScenarioResult:
         if not self._outbox.is_idle:

@@ -35,6 +35,10 @@ class Ledger:
         self._kept[role.value] += tally.kept
         self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + tally.total()
 
+    def was_called(self, index: int) -> bool:
+        """Whether a party was asked, whatever came of it."""
+        return index in self._times
+
     def passed(self, result: ScenarioResult) -> None:
         """Note a checkpoint whose criteria all passed."""
         self.checkpoints = rows_of(result)  # those of earlier checkpoints are among them
@@ -50,7 +54,7 @@ class Ledger:
             **after_checkpoints(self.checkpoints, result),
             "messages": result.messages or messages,
             "total_time": time.perf_counter() - self._started if took is None else took,
-            "agent_time": sum(self._times[at] for at in agents)
+            "agent_time": sum(self._times.get(at, 0.0) for at in agents)
             if agents_took is None
             else agents_took,
             "model_calls": _some(self._calls),

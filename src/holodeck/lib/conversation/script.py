@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.engine import Conversation
+    from holodeck.lib.conversation.scripted import ScriptedConversation
     from holodeck.lib.conversation.state import ScenarioState
     from holodeck.lib.conversation.types import Callback, ScenarioResult
 
@@ -24,7 +24,7 @@ class Step:
     """A step of a script: called with the state, it gives an awaitable of a result or None."""
 
     def __init__(
-        self, name: str, play: Callable[[Conversation], Awaitable[ScenarioResult | None]]
+        self, name: str, play: Callable[[ScriptedConversation], Awaitable[ScenarioResult | None]]
     ) -> None:
         self.name = name
         self._play = play
@@ -76,11 +76,12 @@ def agent(content: Content | None = None) -> Step:
     return Step("agent", lambda talk: talk.agent(content))
 
 
-def judge(
-    content: Content | Sequence[str] | None = None, *, criteria: Sequence[str] | None = None
-) -> Step:
-    """The judge gives its verdict, of its own criteria or of those of a checkpoint."""
-    return Step("judge", lambda talk: talk.judge(content, criteria=criteria))
+def judge(criteria: str | Sequence[str] | None = None, *, content: Content | None = None) -> Step:
+    """The judge gives its verdict: on its own criteria, or on those of a checkpoint.
+
+    `content` asks nobody; it is added as a message of the assistant.
+    """
+    return Step("judge", lambda talk: talk.judge(criteria, content=content))
 
 
 def proceed(

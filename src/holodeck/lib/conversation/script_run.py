@@ -12,12 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed, dropped
-from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.listening import RunFinished, RunStarted
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
+from holodeck.lib.conversation.scripted import ScriptedConversation
 from holodeck.lib.conversation.setup import HasCriteria, Settings
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
@@ -36,7 +36,7 @@ running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversatio
 """The run that is under way here."""
 
 
-class ScriptRun(Conversation):
+class ScriptRun(ScriptedConversation):
     """A conversation that plays a script.
 
     Args:
@@ -113,11 +113,11 @@ class ScriptRun(Conversation):
 
     async def judge(
         self,
-        content: str | Mapping[str, Any] | Sequence[str] | None = None,
+        criteria: str | Sequence[str] | None = None,
         *,
-        criteria: Sequence[str] | None = None,
+        content: str | Mapping[str, Any] | None = None,
     ) -> ScenarioResult | None:
-        result = await super().judge(content, criteria=criteria)
+        result = await super().judge(criteria, content=content)
         if content is None and criteria is None:
             self._is_undecided = result is None
         return result
@@ -194,17 +194,37 @@ class ScriptRun(Conversation):
                 return await self._played()
 
     async def _played(self) -> ScenarioResult:
-        for number, step in enumerate(self.script, 1):
-            name = step.name if isinstance(step, Step) else getattr(step, "__name__", repr(step))
-            self._step_name = f"step {number} ({name})"
+        names = [_name_of(number, step) for number, step in enumerate(self.script, 1)]
+        for at, step in enumerate(self.script):
+            self._step_name = names[at]
+            self.has_steps_left = at + 1 < len(names)
             result = await self._play(step)
             if isinstance(result, ScenarioResult):
-                return self.concluded(result)
+                if result.reason_code == "user_left":
+                    result = _with_steps_left(result, names[at:])
+                return self._with_an_agent(self.concluded(result))
+        return self._with_an_agent(await self._after_the_last_step())
+
+    async def _after_the_last_step(self) -> ScenarioResult:
         if self._is_undecided:
             return self._ended(False, NO_VERDICT, "no_conclusion")
+        verdict = None if self.left_at is None else await self._last_verdict()
+        if verdict is not None:
+            return verdict
         if self.ledger.checkpoints:
             return self._ended(True, "every checkpoint passed")
         return self._ended(False, NO_CONCLUSION, "no_conclusion")
+
+    def _with_an_agent(self, result: ScenarioResult) -> ScenarioResult:
+        """The result; a failure if the user left before the agent was asked anything."""
+        if not result.success or self.left_at is None:
+            return result
+        new = self.history.peek[len(self.before) :]
+        has_spoken = any(one.get("role") == "assistant" for one in new)
+        if has_spoken or any(map(self.ledger.was_called, self._indices(AgentRole.AGENT))):
+            return result
+        why = f"the user ended the conversation in {self.left_at}: the agent was never asked"
+        return self._ended(False, why, "never_asked")
 
     async def _play(self, step: Any) -> Any:
         if not callable(step):
@@ -250,3 +270,13 @@ class ScriptRun(Conversation):
 
 def _may_ask_judge(step: Any) -> bool:
     return not isinstance(step, Step) or step.name == "judge"
+
+
+def _name_of(number: int, step: Any) -> str:
+    name = step.name if isinstance(step, Step) else getattr(step, "__name__", repr(step))
+    return f"step {number} ({name})"
+
+
+def _with_steps_left(result: ScenarioResult, names: Sequence[str]) -> ScenarioResult:
+    told = f"{result.reasoning}; steps that did not run: {', '.join(names)}"
+    return result.model_copy(update={"reasoning": told})

@@ -152,7 +152,8 @@ class Play:
             if result.success:
                 return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)
         if code in _BY_SCRIPT:
-            return ConversationEnd(code=code, reasoning=words, passed=_BY_SCRIPT[code])
+            passed, broke = _BY_SCRIPT[code], code == "user_left"
+            return ConversationEnd(code=code, reasoning=words, passed=passed, broke=broke)
         if code == "no_conclusion":
             return _USER_DONE if self.case.script is None else _SCRIPT_DONE
         if code != BY_HAND and self._is_judged(result):
@@ -182,7 +183,7 @@ LATE_USER = ConversationEnd(
 )
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
 _SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
-_BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None}
+_BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
 """What steps say in the end; a check has its rows, which decide."""
 
 

@@ -50,10 +50,20 @@ async def test_a_judge_step_asks_for_a_verdict():
     assert judge.heard[0].judgment_request
 
 
-async def test_a_text_for_the_judge_is_only_said():
+async def test_a_text_given_to_judge_is_a_criterion_and_no_message():
+    judge = a_judge(scenario.ScenarioResult(success=False, messages=[], reasoning="it is rude"))
+
+    result = await play(scenario.judge("The agent is kind"), scenario.succeed(), agents=[judge])
+
+    assert (result.success, result.reasoning) == (False, "it is rude")
+    assert [one.judgment_criteria for one in judge.heard] == [["The agent is kind"]]
+    assert judge.heard[0].messages == []
+
+
+async def test_content_for_the_judge_is_only_said():
     judge = a_judge(GOOD)
 
-    result = await play(scenario.judge("well"), scenario.succeed(), agents=[judge])
+    result = await play(scenario.judge(content="well"), scenario.succeed(), agents=[judge])
 
     assert result.messages == [{"role": "assistant", "content": "well"}]
     assert judge.calls == 0
@@ -265,10 +275,16 @@ MISUSE = {
     "a message without role": (scenario.user({"content": "x"}), None, r"no answer; return"),
     "no criteria": (scenario.judge([]), None, r"judge\(\[\]\): write one criterion"),
     "an empty criterion": (scenario.judge(["a", " "]), None, r"none of them empty"),
-    "one criterion without a list": (
-        scenario.judge(criteria="kind"),
+    "an empty criterion without a list": (scenario.judge(""), None, r"none of them empty"),
+    "a message for the judge": (
+        scenario.judge({"role": "assistant", "content": "hi"}),
         None,
-        r"judge\('kind'\): write one criterion or more in a",
+        r"the first argument is the criteria; to add a message, write message\(",
+    ),
+    "criteria and content": (
+        scenario.judge("kind", content="hi"),
+        None,
+        r"has both criteria and content",
     ),
     "a message that is none": (scenario.message("hi"), None, r"message\('hi'\): write \{'role'"),
     "turns in words": (scenario.proceed(turns="two"), None, r"turns='two'.*write 1 or more"),

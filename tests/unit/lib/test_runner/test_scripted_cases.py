@@ -297,6 +297,38 @@ async def test_a_simulated_user_takes_the_steps_that_have_no_text(run, fake_open
     assert backend.messages[:2] == ["a", "simulated"]
 
 
+@pytest.mark.parametrize("looks", [True, False], ids=["a check follows", "no check follows"])
+async def test_a_script_whose_simulated_user_leaves_early_is_undecided_and_says_what_did_not_run(
+    run, fake_openai, looks
+):
+    fake_openai.when(USER, says("", done=True)).when(JUDGE, words("passed"))
+    backend = ScriptedBackend()
+    steps = [{"user": "a"}, "agent", "user", "agent"]
+    if looks:
+        steps.append({"check": {"evaluations": [{"metric": "contains", "value": "never said"}]}})
+
+    result = await run(*steps, backend=backend, criteria=["Greets"],
+                       simulate={"situation": "x"})  # fmt: skip
+
+    assert result.outcome is Outcome.METRIC_ERROR
+    assert result.ending.code == "user_left"
+    assert "step 3 (user)" in result.ending.reasoning
+    assert "steps that did not run: step 4 (agent)" in result.ending.reasoning
+    assert backend.messages == ["a"]
+
+
+async def test_a_script_whose_simulated_user_says_goodbye_plays_on(run, fake_openai):
+    fake_openai.when(USER, says("bye", done=True)).when(JUDGE, words("passed"))
+    backend = ScriptedBackend()
+    steps = [{"user": "a"}, "agent", "user", "agent"]
+
+    result = await run(*steps, backend=backend, criteria=["Greets"],
+                       simulate={"situation": "x"})  # fmt: skip
+
+    assert result.outcome is Outcome.PASSED
+    assert backend.messages == ["a", "bye"]
+
+
 async def test_a_recorded_script_keeps_its_checkpoints_and_is_judged_again(run, fake_openai):
     fake_openai.when(JUDGE, words("passed"), times=2).when(JUDGE, words("failed"))
     steps = [{"user": "a"}, "agent", {"judge": ["Is short"]}]
