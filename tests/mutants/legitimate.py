@@ -1,0 +1,121 @@
+"""Which mutants may be green: those that are a complete file which asks for something else.
+
+Each rule compares what the two files say as trees. Whatever no rule knows is a silent green.
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+from mutants.mutant import Mutant
+from mutants.project import Check, Keys, Project, read, value_at
+
+REMOVED = "the check is gone, whole, and what is left says nothing of it"
+CHANGED = "the check asks for something that the agent does"
+MOVED = "the check stands, whole, in another case or turn"
+NOT_PROVOKED = "what makes the fault show is gone or changed"
+PUT_ASIDE = "the file has a name that no pattern and no folder asks for"
+
+PLACES = frozenset({
+    "test_cases", "scenarios", "suites", "turns", "script", "check", "evaluations", "metrics",
+    "forbidden_tools", "expected_tools", "criteria", "scorers",
+})  # fmt: skip
+"""Keys under which a check is one; under any other, such as `context`, it is only data."""
+
+
+def why_legitimate(project: Project, mutant: Mutant) -> str | None:
+    """The rule by which the mutant may be green; None if there is none."""
+    if mutant.new_name is not None:
+        return PUT_ASIDE if _is_put_aside(mutant.new_name) else None
+    try:
+        before = read(mutant.file, project.files[mutant.file].encode())
+        after = read(mutant.file, mutant.content)
+    except (ValueError, UnicodeError):
+        return None
+    for check in project.deciding:
+        if check.file == mutant.file and (rule := _rule(project, check, before, after)):
+            return rule
+    provoking = [one for one in project.provokes if one.file == mutant.file]
+    if any(_is_touched(one.path, before, after) for one in provoking):
+        return NOT_PROVOKED
+    return None
+
+
+def _is_put_aside(name: str) -> bool:
+    """`a.yaml.bak` is not meant to be read; `a.YAML` and `a.yml` are."""
+    own = name.rpartition("/")[2]
+    suffix = own.rpartition(".")[2].lower()
+    return own.startswith(".") or suffix not in {"yaml", "yml", "csv", "json", "jsonl"}
+
+
+def _rule(project: Project, check: Check, before: Any, after: Any) -> str | None:
+    if any(_is_pruned(tree, after) for tree in _without_it(before, check.path)):
+        return REMOVED
+    if _is_changed(project, check.path, before, after):
+        return CHANGED
+    return MOVED if _is_moved(check.path, before, after) else None
+
+
+def _without_it(before: Any, path: Keys) -> Iterator[Any]:
+    """The tree without the check, or without what holds it; never with an empty list left."""
+    for length in range(1, len(path) + 1):
+        tree = without(before, path[:length])
+        if value_at(tree, path[: length - 1]):
+            yield tree
+
+
+def without(tree: Any, path: Keys) -> Any:
+    """A copy of the tree that lacks what stands there."""
+    changed = copy.deepcopy(tree)
+    del value_at(changed, path[:-1])[path[-1]]
+    return changed
+
+
+def _is_pruned(before: Any, after: Any) -> bool:
+    """Whether a tree is another one from which items and entries were taken, none emptied."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return bool(after or not before) and all(
+            key in before and _is_pruned(before[key], value) for key, value in after.items()
+        )
+    if isinstance(before, list) and isinstance(after, list):
+        left = iter(before)
+        return bool(after or not before) and all(
+            any(_is_pruned(one, item) for one in left) for item in after
+        )
+    return type(before) is type(after) and before == after
+
+
+def _is_changed(project: Project, path: Keys, before: Any, after: Any) -> bool:
+    try:
+        now = value_at(after, path)
+        rest = without(before, path) == without(after, path)
+    except LookupError:
+        return False
+    return rest and now != value_at(before, path) and bool(project.meets(now))
+
+
+def _is_moved(path: Keys, before: Any, after: Any) -> bool:
+    check = value_at(before, path)
+    for place in _places(after):
+        if place != path and value_at(after, place) == check and _is_asked(place):
+            return _is_pruned(without(before, path), without(after, place))
+    return False
+
+
+def _is_asked(place: Keys) -> bool:
+    return all(key in PLACES for key in place if isinstance(key, str))
+
+
+def _places(tree: Any, above: Keys = ()) -> Iterator[Keys]:
+    entries = tree.items() if isinstance(tree, dict) else enumerate(tree)
+    for key, value in entries:
+        yield (*above, key)
+        if isinstance(value, dict | list):
+            yield from _places(value, (*above, key))
+
+
+def _is_touched(path: Keys, before: Any, after: Any) -> bool:
+    try:
+        return bool(value_at(after, path) != value_at(before, path))
+    except LookupError:
+        return True

@@ -1,0 +1,80 @@
+"""A small project whose agent has one fault, which one check of its files finds."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Keys = tuple[str | int, ...]
+"""Where something stands in a file: keys of mappings and numbers of items."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The check that finds the fault, or a part of it that may stand elsewhere."""
+
+    file: str
+    path: Keys
+
+
+def never(_: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Project:
+    """Files that `holodeck test` runs, red for one reason."""
+
+    name: str
+    files: Mapping[str, str]
+    deciding: Sequence[Check]
+    args: Sequence[str] = ("agent.yaml",)
+    meets: Callable[[Any], bool] = never
+    """Whether the agent, as it is, meets what now stands where the deciding check was. Such a
+    mutant asks for something else and may be green."""
+    provokes: Sequence[Check] = ()
+    """What makes the fault show: inputs, turns or numbers without which the agent does right."""
+    renames: bool = True
+    """Whether names of its files are mutated."""
+
+    def write(self, folder: Path) -> None:
+        for name, text in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8", newline="")
+
+    @property
+    def data_files(self) -> list[str]:
+        """The files that are mutated."""
+        return [name for name in self.files if not name.endswith(".py")]
+
+
+def read(name: str, content: bytes) -> Any:
+    """What a file says, without holodeck's own reading. Raises ValueError if it says nothing."""
+    text = content.decode("utf-8-sig")
+    suffix = name.rpartition(".")[2].lower()
+    if suffix == "csv":
+        return list(csv.DictReader(io.StringIO(text, newline="")))
+    if suffix == "jsonl":
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    try:
+        return json.loads(text) if suffix == "json" else yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+def value_at(tree: Any, path: Keys) -> Any:
+    """What stands there. Raises LookupError if nothing does."""
+    for key in path:
+        if isinstance(tree, list) != isinstance(key, int) or isinstance(tree, str):
+            raise LookupError(key)
+        try:
+            tree = tree[key]
+        except TypeError as error:
+            raise LookupError(key) from error
+    return tree

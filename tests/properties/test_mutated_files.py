@@ -1,0 +1,41 @@
+"""One slip in a file whose agent has one fault: it stays red, or is told of.
+
+The projects, the slips and the rules stand in `tests/mutants`; `scripts/mutants` runs thousands.
+"""
+
+import pytest
+import yaml
+
+from mutants.legitimate import without
+from mutants.mutant import Mutant
+from mutants.projects import PROJECTS
+from mutants.study import study
+
+EACH_PROJECT = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
+
+
+@pytest.fixture(scope="module")
+def running():
+    with study() as running:
+        yield running
+
+
+@EACH_PROJECT
+def test_a_project_is_red_as_it_stands(running, project):
+    ran = running.run(project)
+
+    assert (ran.code, ran.words) == (1, [])
+
+
+@EACH_PROJECT
+def test_a_project_is_red_for_one_reason(running, project):
+    """Without the check that finds the fault, all that is left passes, if anything is left."""
+    check = project.deciding[0]
+    if not check.file.endswith((".yaml", ".yml")):
+        return
+    tree = without(yaml.safe_load(project.files[check.file]), check.path)
+    content = yaml.safe_dump(tree, sort_keys=False).encode()
+
+    ran = running.run(project, Mutant(project.name, check.file, "remove", "", content))
+
+    assert ran.code in {0, 5}, ran.stdout + ran.stderr
