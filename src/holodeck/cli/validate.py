@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 100
 """Findings; nobody reads more before mending these."""
+MOST_CODE = 5
+"""Names of the user's code."""
 
 
 @click.command()
@@ -60,7 +62,23 @@ def _as_text(findings: "list[Finding]", name: str, agent: "Agent", wrong: int) -
         errors_first = sorted(findings, key=lambda one: one.severity)
         lines = list(map(str, errors_first[:MOST_SHOWN]))
         lines.append(f"and {len(findings) - MOST_SHOWN} more; --json tells all")
+    code = _user_code(agent)
+    if code:
+        names = f"{', '.join(code[:MOST_CODE])}{', …' if len(code) > MOST_CODE else ''}"
+        lines.append(f"{name}: your code was not imported or run: {names}")
     return "\n".join([*lines, f"{name}: {_contents(agent)}: {_verdict(findings, wrong)}"])
+
+
+def _user_code(agent: "Agent") -> "list[str]":
+    """What a run imports and this command does not, in the order of the file's parts."""
+    from holodeck.config.keys import metrics_in
+    from holodeck.models.agent import HttpBackendConfig
+
+    backend = None if isinstance(agent.backend, HttpBackendConfig) else agent.backend
+    named = [backend if backend and ":" in backend else None]
+    named += [tool.file for tool in agent.tools or []]
+    named += [metric.user_code for _, metric in metrics_in(agent) if metric.enabled]
+    return list(dict.fromkeys(filter(None, named)))
 
 
 def _verdict(findings: "list[Finding]", wrong: int) -> str:

@@ -8,14 +8,20 @@ from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
 from holodeck.config.keys import metrics_in, missing_keys
 from holodeck.config.prices import refuse_unpriced
-from holodeck.config.python_files import check_target, definition, parameters
+from holodeck.config.python_files import (
+    check_target,
+    class_of,
+    definition,
+    doubt_about,
+    parameters,
+)
 from holodeck.config.response_format import response_schema
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.inputs import Inputs
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
 from holodeck.lib.paths import is_file
-from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.agent import OURS, Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel, TurnModel
@@ -87,11 +93,36 @@ def _check_backend(agent: Agent, findings: Findings) -> None:
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
         _check_url(backend.url, ("backend", "url"), findings)
-    elif backend is not None and ":" in backend:
+    elif backend is not None and backend not in OURS:
         try:
-            check_target(backend, agent.base_dir, "backend")
+            _check_named_backend(backend, agent, findings)
         except ConfigError as error:
             findings.of_error(("backend",), error)
+
+
+def _check_named_backend(backend: str, agent: Agent, findings: Findings) -> None:
+    # Imported here because only few agents name a backend.
+    from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
+    from holodeck.lib.backends.user_agents import (  # noqa: PLC0415
+        SEMANTIC_KERNEL,
+        wrap_semantic_kernel,
+    )
+
+    check_name(backend)
+    if ":" not in backend:
+        return
+    _check_target(backend, agent, ("backend",), findings)
+    module, _, kind = (class_of(backend, agent.base_dir) or "").rpartition(".")
+    if f"{module}.".startswith(f"{SEMANTIC_KERNEL}.agents."):
+        findings.error(("backend",), wrap_semantic_kernel(kind))
+
+
+def _check_target(target: str, agent: Agent, path: Path_, findings: Findings) -> None:
+    """Find what is known to be wrong with `module:attribute`. Raises ConfigError."""
+    check_target(target, agent.base_dir, "backend" if path == ("backend",) else "metric")
+    doubt = doubt_about(target, agent.base_dir)
+    if doubt is not None:
+        findings.warning(path, doubt)
 
 
 def _check_url(url: str, path: Path_, findings: Findings) -> None:
@@ -168,7 +199,7 @@ def check_metrics(
             continue
         try:
             if metric.user_code is not None:
-                check_target(metric.user_code, agent.base_dir, "metric")
+                _check_target(metric.user_code, agent, place, findings)
             else:
                 inputs.learn(metric, build_evaluator(metric, agent.base_dir, where=""))
                 _check_judge(agent, metric, place, findings)

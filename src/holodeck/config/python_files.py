@@ -3,6 +3,7 @@
 import ast
 import difflib
 import sys
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,15 +34,70 @@ def check_target(target: str, base_dir: Path, where: str) -> None:
     Of an installed module only the package is looked for, since more would run its code.
     """
     module, _, attribute = target.partition(":")
-    stem = Path(*module.split("."))
-    for file in (stem.with_suffix(".py"), stem / "__init__.py"):
-        if is_file(base_dir / file):
-            definition(str(file), attribute.partition(".")[0], base_dir, where)
-            return
-    if not _is_installed(module.partition(".")[0]):
+    file = _file_of(module, base_dir)
+    if file is not None:
+        definition(file, attribute.partition(".")[0], base_dir, where)
+    elif (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
+        stem = Path(*module.split("."))
         raise ConfigError(
             where, f"there is no {stem}.py beside the agent.yaml, and no such module is installed"
         )
+
+
+def doubt_about(target: str, base_dir: Path) -> str | None:
+    """What the files of an installed module speak against `module:attribute`; None if nothing.
+
+    Importing a package may add to it what no file shows, so this is no proof.
+    """
+    module, _, attribute = target.partition(":")
+    if _file_of(module, base_dir) is not None:
+        return None
+    package, *parts = module.split(".")
+    spec = _spec_of(package)
+    for part in parts:
+        folders = spec.submodule_search_locations if spec else None
+        if folders is None:
+            return None
+        package = f"{package}.{part}"
+        spec = PathFinder.find_spec(package, list(folders))
+        if spec is None:
+            return (
+                f"{package!r} is no file of the installed package; importing it will probably fail"
+            )
+    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+        return None
+    return _doubt_about_name(attribute.partition(".")[0], spec.origin)
+
+
+def _doubt_about_name(name: str, file: str) -> str | None:
+    try:
+        bindings = _bindings(ast.parse(Path(file).read_bytes()).body)
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return f"{file} cannot be read as Python"
+    if name in bindings or not bindings.keys().isdisjoint({"*", "__getattr__"}):
+        return None
+    near = difflib.get_close_matches(name, bindings, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"{file} defines no {name!r}{hint}"
+
+
+def class_of(target: str, base_dir: Path) -> str | None:
+    """The imported class of the object that `module:attribute` names, as `package.module.Class`.
+
+    Read from `agent = Class(…)`, `agent: Class = …` and `def agent() -> Class` in a file beside the
+    agent.yaml; None if the file does not say it like that. Raises ConfigError for a broken file.
+    """
+    module, _, attribute = target.partition(":")
+    file = _file_of(module, base_dir)
+    if file is None:
+        return None
+    body = _parsed(file, base_dir, target).body
+    match _bindings(body).get(attribute):
+        case ast.AnnAssign(annotation=kind) | ast.Assign(value=ast.Call(func=kind)):
+            return _imported_name(kind, body)
+        case ast.FunctionDef(args=ast.arguments(args=[]), returns=kind) if kind is not None:
+            return _imported_name(kind, body)
+    return None
 
 
 def parameters(function: ast.AST | None) -> list[str] | None:
@@ -81,6 +137,29 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
     return found
 
 
+def _file_of(module: str, base_dir: Path) -> str | None:
+    """The file beside the agent.yaml that holds a module; None if there is none."""
+    stem = Path(*module.split("."))
+    candidates = (stem.with_suffix(".py"), stem / "__init__.py")
+    return next((str(file) for file in candidates if is_file(base_dir / file)), None)
+
+
+def _imported_name(node: ast.expr, body: list[ast.stmt]) -> str | None:
+    """The full name of `Class` or `module.Class`; None if it was not imported."""
+    first, _, rest = ast.unparse(node).partition(".")
+    alias = _bindings(body).get(first)
+    if not isinstance(alias, ast.alias):
+        return None
+    package, name = None, alias.name
+    for statement in ast.walk(ast.Module(body, [])):
+        if isinstance(statement, ast.ImportFrom) and alias in statement.names:
+            package = statement.module
+            break
+    else:
+        name = alias.name if alias.asname else first  # `import a.b` binds `a`
+    return ".".join(filter(None, [package, name, rest]))
+
+
 def _below(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
     """The statements directly in a compound one, whichever branch they are in."""
     handlers = getattr(block, "handlers", [])
@@ -88,10 +167,9 @@ def _below(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
     return [node for branch in (*branches, *(one.body for one in handlers)) for node in branch]
 
 
-def _is_installed(package: str) -> bool:
-    if package in sys.modules:
-        return True
+def _spec_of(package: str) -> ModuleSpec | None:
+    """The spec of a top-level module, which is not imported; None if there is none."""
     try:
-        return find_spec(package) is not None
+        return find_spec(package)
     except (ImportError, ValueError):
-        return False
+        return None

@@ -46,11 +46,20 @@ class Registry(Generic[T]):
             return cast(T, _attribute_of_ours(target))
         if ":" in name:
             return cast(T, load_attribute(name, base_dir, where=where))
+        return cast(T, _from_entry_point(self._entry_point(name, where), where))
+
+    def require(self, name: str, *, where: str = "") -> None:
+        """Raise ConfigError if no entry has this name; nothing is imported."""
+        if name not in self._table:
+            self._entry_point(name, where or self.kind)
+
+    def _entry_point(self, name: str, where: str) -> "EntryPoint":
+        """The entry that an installed package adds. Raises ConfigError if there is none."""
         # Imported here because names outside the table are rare.
         from importlib.metadata import entry_points  # noqa: PLC0415
 
         for entry in entry_points(group=f"holodeck.{self.kind}", name=name):
-            return cast(T, _from_entry_point(entry, where))
+            return entry
         raise ConfigError(where, unknown_name(self.kind, name, self._table))
 
 

@@ -114,3 +114,97 @@ def test_what_a_terminal_would_obey_is_spelled_out(run):
 
     assert result.exit_code == 2
     assert "\x1b" not in result.stdout
+
+
+CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]\n"
+
+
+@pytest.mark.parametrize(
+    ("backend", "message"),
+    [
+        ("google_adk", "backend 'google_adk' is not known; known: chat, http, semantic_kernel, or"),
+        ("chta", "backend 'chta' is not known; did you mean 'chat'?"),
+        ("http", "'http' needs more; write '{type: http, url: …}'"),
+        ("nomodule:x", "there is no nomodule.py beside the agent.yaml, and no such module"),
+    ],
+)
+def test_a_backend_that_does_not_exist_is_an_error_before_the_run(run, backend, message):
+    result = run(f"name: x\nbackend: '{backend}'\n{CHECKS}")
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith(f"agent.yaml:2:10: error: backend: {message}")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("json.decodre:x", "'json.decodre' is no file of the installed package"),
+        ("json.decoder:JSONDecode", "did you mean 'JSONDecoder'?"),
+    ],
+    ids=["module", "attribute"],
+)
+@pytest.mark.parametrize("user", ["backend", "metric"])
+def test_a_misspelt_name_in_an_installed_module_is_a_warning(run, user, target, message):
+    backend, metric = (target, "contains, value: x") if user == "backend" else ("os:x", target)
+
+    result = run(
+        f"name: x\nbackend: '{backend}'\ntest_cases: [{{input: hi, evaluations: [{{metric: "
+        f"{metric if user == 'backend' else repr(metric)}}}]}}]\n"
+    )
+
+    warnings = [line for line in result.stdout.splitlines() if " warning: " in line]
+    assert result.exit_code == 0
+    assert any(message in line for line in warnings)
+
+
+def test_ok_says_that_the_code_was_not_run(run, tmp_path):
+    (tmp_path / "bot.py").write_text("raise SystemExit\ndef answer(text): return text\n")
+    result = run(f"name: x\nbackend: 'bot:answer'\n{CHECKS}")
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "agent.yaml: your code was not imported or run: bot:answer\n"
+        "agent.yaml: 1 test case, 0 tools, 1 metric: ok\n"
+    )
+
+
+SK = "semantic_kernel.agents"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"from {SK} import ChatCompletionAgent\nagent = ChatCompletionAgent(name='a')",
+        f"from {SK} import ChatCompletionAgent as C\nagent: C = make()",
+        f"import {SK} as sk\nagent = sk.ChatCompletionAgent()",
+        f"import {SK}\nif True:\n    agent = {SK}.ChatCompletionAgent()",
+        f"from {SK} import ChatCompletionAgent\ndef agent() -> ChatCompletionAgent: ...",
+    ],
+    ids=["from", "annotation", "import as", "import", "factory"],
+)
+def test_a_bare_agent_of_semantic_kernel_is_refused_without_importing_it(run, tmp_path, code):
+    (tmp_path / "bot.py").write_text(f"raise SystemExit\n{code}\n")
+
+    result = run(f"name: x\nbackend: 'bot:agent'\n{CHECKS}")
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith(
+        "agent.yaml:2:10: error: backend: found a ChatCompletionAgent of Semantic Kernel, which has"
+    )
+    assert "AgentThreadRun(agent, kernel, arguments)" in result.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"from {SK} import ChatCompletionAgent\nclass agent(ChatCompletionAgent): ...",
+        f"import {SK}\nimport semantic_kernel\nagent = semantic_kernel.functions.f()",
+        f"from {SK} import ChatCompletionAgent\ndef agent(text) -> ChatCompletionAgent: ...",
+        "from mine import ChatCompletionAgent\nagent = ChatCompletionAgent()",
+        "agent = make()()",
+    ],
+    ids=["subclass", "function", "takes input", "other library", "unknown"],
+)
+def test_what_may_wrap_an_agent_of_semantic_kernel_is_left_to_the_run(run, tmp_path, code):
+    (tmp_path / "bot.py").write_text(f"{code}\n")
+
+    assert run(f"name: x\nbackend: 'bot:agent'\n{CHECKS}").exit_code == 0

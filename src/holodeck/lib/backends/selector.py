@@ -68,6 +68,14 @@ class BackendSelector:
         return backend
 
 
+def check_name(name: str) -> None:
+    """Raise ConfigError if `backend: name` starts nothing; `module:attribute` is not looked at."""
+    if name == "http":
+        raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
+    if ":" not in name:
+        BACKENDS.require(name, where="backend")
+
+
 def _made(
     agent: Agent, execution: ExecutionConfig | None, base_dir: Path, *, force_ingest: bool
 ) -> AgentBackend:
@@ -79,8 +87,7 @@ def _made(
         return make(agent, force_ingest=force_ingest, execution_config=execution)
     if wanted == "chat":
         return BACKENDS.load(wanted)(agent, execution)
-    if wanted == "http":
-        raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
+    check_name(wanted)
     if ":" in wanted:
         return CallableBackend(wanted, base_dir, execution)
     return CallableBackend(BACKENDS.load(wanted, where="backend"), base_dir, execution)

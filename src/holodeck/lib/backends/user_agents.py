@@ -23,6 +23,7 @@ SHAPES = (
     "a function of the input, an object or class with run(input, context) or __call__,"
     " or an AgentBackend"
 )
+SEMANTIC_KERNEL = "semantic_kernel"
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _MAPPINGS = r"(dict|Dict|Mapping|MutableMapping)\b"
 Way = Literal["left out", "second", "by name"]
@@ -101,7 +102,26 @@ def _method(agent: Any, where: str) -> Callable[..., Any]:
             # The `__call__` of a partial or a cached function does not say what it takes.
             found: Callable[..., Any] = agent if name == "__call__" else method
             return found
-    raise ConfigError(where, f"a {type(agent).__name__} is no agent; name {SHAPES}")
+    kind = type(agent)
+    if any(one.__module__.partition(".")[0] == SEMANTIC_KERNEL for one in kind.__mro__):
+        raise ConfigError(where, wrap_semantic_kernel(kind.__name__))
+    raise ConfigError(where, f"a {kind.__name__} is no agent; name {SHAPES}")
+
+
+def wrap_semantic_kernel(kind: str) -> str:
+    """What to write in place of a bare agent of Semantic Kernel; `kind` is the name of its class.
+
+    Only a chat agent has a kernel and a history that a thread run can keep.
+    """
+    start = f"found a {kind} of Semantic Kernel, which has no run() and cannot be called; write"
+    if kind != "ChatCompletionAgent":
+        return f"{start} a function of the input around it that returns the answer, and name that"
+    return (
+        f"{start} a class with 'async def run(self, message)' around it that returns"
+        " 'await self.thread.send(message)', where self.thread is"
+        " AgentThreadRun(agent, kernel, arguments), and name the class;"
+        " docs/guide/backends.md has an example"
+    )
 
 
 def _case_parameter(parameters: Sequence[Parameter]) -> str | None:
