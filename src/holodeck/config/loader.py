@@ -15,6 +15,7 @@ from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
+from holodeck.config.lost_checks import lost_checks, refuse
 from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.config.places import Places
 from holodeck.config.prices import merged as merged_prices
@@ -75,6 +76,7 @@ class ConfigLoader:
         merged = with_models(merged, lambda model: filled(model, env))
         places = Places(source, gathered.origins)
         agent = _agent(merged, places).placed_in(folder).located_by(places)
+        refuse(lost_checks(agent), places)
         return _with_sources(self._with_prices(agent, folder), source)
 
     def load_global_config(self) -> GlobalConfig | None:

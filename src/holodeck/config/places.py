@@ -68,6 +68,15 @@ class Places:
         """File, line and column, as `agent.yaml:41:7`."""
         return self.origin(path).place
 
+    def key_place(self, path: Path_) -> str:
+        """Where the key at a path stands; of a list's entry, the entry itself."""
+        origin = self.origin(path)
+        _, parent = origin.source.find(origin.path[:-1])
+        if origin.path and isinstance(parent.value, dict) and origin.path[-1] in parent.value:
+            key = parent.value[str(origin.path[-1])][0]
+            return f"{origin.source.name}:{key.line}:{key.column}"
+        return origin.place
+
     def written(self, path: Path_) -> Path_:
         """The path of the value in its own file."""
         return self.origin(path).path

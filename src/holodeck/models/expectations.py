@@ -47,7 +47,7 @@ class ExpectedTool(Model):
     args: dict[str, Json] = {}
     """Argument name → literal or matcher; arguments not named here are not looked at."""
     count: Annotated[int, Field(ge=1)] | None = None
-    """Exactly so many matching calls; null means one or more."""
+    """Exactly so many matching calls; absent means one or more."""
     match: Literal["exact", "substring"] = "exact"
     """How the tool's name is compared."""
 

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from holodeck import errors
+from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
 from holodeck.config.nodes import compose
 from holodeck.config.owners import may_hold_a_suite
 from holodeck.config.places import Places
@@ -114,6 +115,10 @@ def _suite(path: Path, source: Source) -> Suite:
     except ValidationError as error:
         wrong = config_error(error, Places(source), SuiteFile)
         raise BadScenarioFile(wrong.field, wrong.message) from error
+    try:
+        refuse(_lost(written), Places(source))
+    except ConfigError as error:
+        raise BadScenarioFile(error.field, error.message) from None
     _check_ids(written.scenarios, source)
     header = written.suite or Header(name=path.stem)
     return Suite.from_folder(
@@ -124,6 +129,13 @@ def _suite(path: Path, source: Source) -> Suite:
         config=header.config,
         scenarios=written.scenarios,
     )
+
+
+def _lost(written: SuiteFile) -> Iterator[Lost]:
+    """Checks that would be lost, being without a value or in `metadata`."""
+    yield from without_value(written, ())
+    for index, one in enumerate(written.scenarios):
+        yield from misplaced(one.metadata, ("scenarios", index, "metadata"))
 
 
 def _check_ids(scenarios: list[Scenario], source: Source) -> None:

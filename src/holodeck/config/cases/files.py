@@ -79,9 +79,9 @@ class Files:
             return rows, rows.values
         if path.suffix == ".jsonl":
             rows = json_lines(text, name)
-            return rows, _renamed(rows.values, data, origin)
+            return rows, _renamed(_without_nulls(rows.values), data, origin)
         document, value = json_document(text, name)
-        return document, _renamed(value, data, origin)
+        return document, _renamed(_without_nulls(value), data, origin)
 
 
 def in_words(origin: Origin) -> str:
@@ -158,6 +158,18 @@ def _renamed(rows: Any, data: DataFile, origin: Origin) -> Any:
     renamed = {column: key for key, column in data.columns.items()}
     left_out = set(data.ignore)
     return [_row(row, renamed, left_out, origin) if isinstance(row, dict) else row for row in rows]
+
+
+def _without_nulls(rows: Any) -> Any:
+    """Rows of JSON without keys that are null, which say what an empty cell of CSV says."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        {key: value for key, value in row.items() if value is not None}
+        if isinstance(row, dict) and None in row.values()
+        else row
+        for row in rows
+    ]
 
 
 def _row(

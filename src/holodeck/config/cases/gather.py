@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from holodeck.config.lost_checks import NO_VALUE
 from holodeck.config.places import Origin
 from holodeck.config.source import Change, Source
+from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 
 
@@ -48,6 +50,9 @@ def gather(source: Source, agent_file: Path, change: Change, also: Sequence[str]
         found.add(case, Origin(source, ("test_cases", index)))
     for case, at in elsewhere:
         found.add(case, at)
+    if own is None and "test_cases" in data and found.cases:
+        place = Origin(source, ("test_cases",)).place
+        raise ConfigError(place, f"test_cases: {NO_VALUE}")
     if own is not None or found.cases:
         data["test_cases"] = found.cases
     return found

@@ -28,7 +28,8 @@ def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Orig
     settings = _settings(header.config)
     if any(case.get(key) is not None for key in _BAR):
         settings = {key: value for key, value in settings.items() if key not in _BAR}
-    own = {key: value for key, value in case.items() if value is not None or key not in settings}
+    given = settings.keys() - {"scorers"}  # whose null is refused
+    own = {key: value for key, value in case.items() if value is not None or key not in given}
     return {**settings, **own, **_context(case, header), "suite": name, "tags": tags}
 
 

@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from holodeck.config.cases.files import YAML, Case, Files, in_words
 from holodeck.config.cases.scenarios import as_case
 from holodeck.config.cases.skipping import left_out_now
+from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
 from holodeck.config.owners import may_hold_a_suite
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
@@ -83,10 +85,25 @@ def validated(model: type[M], written: Any, origin: Origin) -> M:
     data = written
     if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
         data = {**written, "test_cases": []}
+    places = Places(origin.source)
     try:
-        return model.model_validate(data)
+        found = model.model_validate(data)
     except ValidationError as error:
-        raise config_error(error, Places(origin.source), model, origin.path) from None
+        raise config_error(error, places, model, origin.path) from None
+    lost = chain(without_value(found, ()), _misplaced(found))
+    refuse((((*origin.path, *path), message) for path, message in lost), places)
+    return found
+
+
+def _misplaced(found: BaseModel) -> Iterator[Lost]:
+    """Keys of cases in the `context` of a suite and in the `metadata` of a scenario."""
+    if isinstance(found, SuiteEntry):
+        yield from misplaced(found.context, ("context",))
+    if isinstance(found, SuiteFile):
+        if found.suite is not None:
+            yield from misplaced(found.suite.context, ("suite", "context"))
+        for index, scenario in enumerate(found.scenarios or ()):
+            yield from misplaced(scenario.metadata, ("scenarios", index, "metadata"))
 
 
 def data_file(written: str | DataFile) -> DataFile:

@@ -1,0 +1,110 @@
+"""Checks that were written and would be lost: keys without a value, keys where nothing reads them.
+
+A list whose items are all commented out is null, and null says "not checked". A key that is
+indented too far becomes part of `context` or `metadata`, which take any key.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from holodeck.config.nodes import short
+from holodeck.config.places import Places
+from holodeck.config.problems import MAX_PROBLEMS, bounded
+from holodeck.config.source import Path_, dotted
+from holodeck.errors import ConfigError
+from holodeck.models.agent import Agent
+from holodeck.models.test_case import TestCaseModel
+
+NO_VALUE = "has no value; write one, or remove the key"
+_NEVER_NULL = frozenset(
+    {
+        "count", "criteria", "default_scorers", "evaluations", "expected_output", "expected_tools",
+        "forbidden_tools", "ground_truth", "retrieval_context", "scenarios", "scorers", "script",
+        "simulate", "test_cases", "threshold", "turns", "value", "values",
+    }
+)  # fmt: skip
+"""Keys without which less is checked."""
+_ONLY_OF_CASES = frozenset(
+    {
+        "evaluations", "expected_output", "expected_tool_args", "expected_tools", "forbidden_tools",
+        "ground_truth", "min_pass", "min_pass_rate", "only_expected_tools", "scorers",
+        "timeout_seconds", "tool_order",
+    }
+)  # fmt: skip
+"""Keys that are a mistake anywhere in a free mapping."""
+_PERHAPS_OF_CASES = frozenset(
+    {"criteria", "repeat", "retrieval_context", "script", "simulate", "turns"}
+)
+"""Words that a context may have, too: a mistake if the value is one that the case could have."""
+
+Lost = tuple[Path_, str]
+"""The path of a key, and what is wrong with it."""
+
+
+def lost_checks(agent: Agent) -> Iterator[Lost]:
+    """The checks of an agent.yaml and its cases that would be lost."""
+    for key in ("evaluations", "test_cases"):
+        if key in agent.model_fields_set and getattr(agent, key) is None:
+            yield (key,), NO_VALUE
+    if agent.evaluations is not None:
+        yield from without_value(agent.evaluations, ("evaluations",))
+    for index, case in enumerate(agent.test_cases or ()):
+        path = ("test_cases", index)
+        yield from without_value(case, path)
+        yield from misplaced(case.context or {}, (*path, "context"))
+
+
+def without_value(written: BaseModel, path: Path_) -> Iterator[Lost]:
+    """Keys of a model, and of all in it, that were written with nothing behind them."""
+    for key in written.model_fields_set:
+        value = getattr(written, key, None)
+        if value is None:
+            if key in _NEVER_NULL:
+                yield (*path, key), NO_VALUE
+        elif isinstance(value, BaseModel):
+            yield from without_value(value, (*path, key))
+        elif isinstance(value, list):
+            for index, one in enumerate(value):
+                if isinstance(one, BaseModel):
+                    yield from without_value(one, (*path, key, index))
+
+
+def misplaced(free: Mapping[str, Any], path: Path_) -> Iterator[Lost]:
+    """Keys of a case in a mapping that takes any key."""
+    for key, value in free.items():
+        if key in _PERHAPS_OF_CASES and _may_be_a_case_s(key, value):
+            yield (*path, key), _is_of_the_case(key, str(path[-1]))
+    for at, key in _only_of_cases(free, path):
+        yield at, _is_of_the_case(key, str(path[-1]))
+
+
+def _only_of_cases(free: Mapping[str, Any], path: Path_) -> Iterator[tuple[Path_, str]]:
+    for key, value in free.items():
+        if key in _ONLY_OF_CASES:
+            yield (*path, key), key
+        elif isinstance(value, dict):
+            yield from _only_of_cases(value, (*path, key))
+
+
+def _may_be_a_case_s(key: str, value: Any) -> bool:
+    try:
+        TypeAdapter(TestCaseModel.model_fields[key].annotation).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def _is_of_the_case(key: str, mapping: str) -> str:
+    return f"{short(key)} is a key of the case, and nothing in {mapping!r} reads it; indent it less"
+
+
+def refuse(lost: Iterable[Lost], places: Places) -> None:
+    """Raise ConfigError with a line for each lost check."""
+    found = {f"{places.key_place(at)}: {dotted(places.written(at))}: {why}": at for at, why in lost}
+    if found:
+        lines, more = list(found)[:MAX_PROBLEMS], max(0, len(found) - MAX_PROBLEMS)
+        place = places.key_place(found[lines[0]])
+        text = "\n".join(bounded(lines, more)).removeprefix(f"{place}: ")
+        raise ConfigError(place, text)
