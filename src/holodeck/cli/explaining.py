@@ -4,11 +4,12 @@ import click
 
 from holodeck.cli.invocation import Invocation
 from holodeck.errors import HoloDeckError
+from holodeck.lib.exceptions import describe
 
 
 def explain(error: Exception, invocation: Invocation) -> None:
     """Write a line about the error to stderr; with -vv where it came from, too."""
-    line = f"{type(error).__name__}: {error}"
+    line = describe(error)
     if isinstance(error, HoloDeckError):
         line = f"{error.label}: {error}"
     elif invocation.verbosity < 2:

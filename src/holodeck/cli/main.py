@@ -80,6 +80,9 @@ def cli() -> None:
 def main() -> None:
     """Run the command line and exit."""
     gc.disable()  # starting up makes much and throws nothing away; `cli.running` turns it on
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # `holodeck … >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - lives on
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by something simpler, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -115,6 +118,9 @@ def _flushed(code: int) -> int:
     except OSError as error:
         click.echo(f"Execution Error: stdout: {error.strerror}", err=True)
         _abandon(sys.stdout)
+        return ExitCode.EXECUTION
+    except (AttributeError, ValueError):
+        click.echo("Execution Error: stdout is closed", err=True)
         return ExitCode.EXECUTION
     return code
 

@@ -41,7 +41,10 @@ class Target:
     """A file that the report goes to."""
 
     path: Path
+    """As the user wrote it."""
     report_format: str
+    file: Path
+    """The same, absolute: code under test may change the working directory."""
 
 
 def targets_for(outputs: Sequence[Path], report_format: str | None) -> list[Target]:
@@ -50,7 +53,7 @@ def targets_for(outputs: Sequence[Path], report_format: str | None) -> list[Targ
 
     if report_format is not None and not outputs:
         raise click.UsageError("--format says how to write a report; add --output FILE")
-    targets = [Target(path, format_for(path, report_format)) for path in outputs]
+    targets = [Target(one, format_for(one, report_format), one.absolute()) for one in outputs]
     for target in targets:
         check_writable(target.path)
     return targets
@@ -67,7 +70,7 @@ def write_all(
     failures = []
     for target in targets:
         try:
-            write_report(shown, target.path, target.report_format)
+            write_report(shown, target.file, target.report_format)
         except ReportError as error:
             failures.append(str(error))
         else:

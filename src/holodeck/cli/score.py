@@ -41,6 +41,7 @@ def score(
     the record stays as it is. Exit codes are those of `holodeck test`; 5 also tells that cases have
     no recorded answer.
     """
+    from holodeck.cli.streams import streams_kept
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.rescore import rescore
     from holodeck.lib.test_runner.summary import exit_code
@@ -49,7 +50,8 @@ def score(
     targets = targets_for(outputs, report_format)
     agent = _loaded(agent_config, invocation)
     recorded = read_with_warnings(shelf_of(agent.base_dir), run, invocation)
-    graded = asyncio.run(rescore(agent, recorded, invocation.redactor.redact))
+    with streams_kept():
+        graded = asyncio.run(rescore(agent, recorded, invocation.redactor.redact))
     graded = _told(graded, invocation, verbose=verbose)
     failures = write_all(graded.report, targets, invocation)
     if failures:

@@ -109,6 +109,7 @@ class TestRun:
     def _watched(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
         """Run the tests, each result recorded and then shown as it comes."""
         from holodeck.cli.running import run_to_report
+        from holodeck.cli.streams import streams_kept
         from holodeck.lib.observability import initialize_observability, shutdown_observability
         from holodeck.lib.ui.live import LiveLine
         from holodeck.models.observability import ObservabilityConfig
@@ -119,19 +120,22 @@ class TestRun:
         )
         # A line that keeps changing, or a word on how long it takes, would only disturb a person.
         is_live = not progress.quiet and not self.debug
-        live = LiveLine(progress.get_live_line, progress.get_heartbeat_line, enabled=is_live)
-        self._connect(executor, progress, live)
+        with streams_kept() as out:
+            live = LiveLine(
+                progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
+            )
+            self._connect(executor, progress, live)
 
-        def stopping(received: signal.Signals) -> None:
-            self.terminated = received == signal.SIGTERM
-            with live.paused():
-                click.echo("Interrupted: stopping; Ctrl-C again stops at once", err=True)
+            def stopping(received: signal.Signals) -> None:
+                self.terminated = received == signal.SIGTERM
+                with live.paused():
+                    click.echo("Interrupted: stopping; Ctrl-C again stops at once", err=True)
 
-        try:
-            with live:
-                return run_to_report(executor, stopping)
-        finally:
-            shutdown_observability(traces)
+            try:
+                with live:
+                    return run_to_report(executor, stopping)
+            finally:
+                shutdown_observability(traces)
 
     def _connect(
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
+from holodeck.lib.exceptions import describe
 from holodeck.lib.paths import file_inside
 from holodeck.lib.user_code import import_file
 
@@ -145,8 +146,8 @@ def _failures_named(what: str, where: str, looked_in: Path | None = None) -> Ite
         raise ConfigError(where, str(error)) from error
     except (Exception, SystemExit) as error:
         beside = f" (looked in {looked_in} first)" if looked_in else ""
-        reason = f"{type(error).__name__}: {error}"
-        raise ConfigError(where, f"{what} cannot be imported: {reason}{beside}") from error
+        reason = f"{what} cannot be imported: {describe(error)}{beside}"
+        raise ConfigError(where, reason) from error
 
 
 def _walk(module: types.ModuleType, attribute: str, target: str, where: str) -> Any:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from holodeck.lib.exceptions import describe
+
 T = TypeVar("T")
 
 PARTING_S = 0.5
@@ -73,7 +75,7 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
     except Exception as error:  # noqa: BLE001 - carried over to the one who waits
         failure = error
     except BaseException as error:  # noqa: BLE001 - as above
-        failure = RuntimeError(f"{type(error).__name__}: {error}")
+        failure = RuntimeError(describe(error))
         failure.__cause__ = error
     else:
         return lambda: value

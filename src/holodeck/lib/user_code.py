@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 from holodeck.errors import ConfigError
+from holodeck.lib.exceptions import describe
 from holodeck.lib.paths import file_inside
 
 _lock = threading.RLock()
@@ -60,7 +61,7 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
         place = _line_in(file, error)
         raise ConfigError(
             f"{shown}:{place}" if place else shown,
-            f"cannot be imported: {type(error).__name__}: {error}",
+            f"cannot be imported: {describe(error)}",
         ) from error
     return module
 

@@ -12,6 +12,7 @@ from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.user_agents import Entry, entry_of
+from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
 from holodeck.lib.threads import outcome
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
@@ -65,7 +66,7 @@ class Agent:
         try:
             await self._backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
-            logger.warning("closing the agent failed: %s: %s", type(error).__name__, error)
+            logger.warning("closing the agent failed: %s", describe(error))
 
     async def _answer(self, message: str, context: Context | None) -> AgentResult:
         if self._backend is not None:

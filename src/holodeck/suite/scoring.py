@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.backends.calls import in_words
+from holodeck.lib.exceptions import describe, with_place
 from holodeck.lib.threads import outcome
 from holodeck.models.test_result import Outcome
 from holodeck.suite.plan import Planned
@@ -61,12 +61,11 @@ async def _asked(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> Sco
 
 
 def _broken(name: str, scenario: Scenario, error: Exception) -> ScoreResult:
-    words = in_words(error)
     return ScoreResult(
         scenario_id=scenario.id,
         scorer_name=name,
         score=0.0,
         passed=False,
-        explanation=f"could not be scored: {words}",
-        error=words,
+        explanation=f"could not be scored: {with_place(error)}",
+        error=describe(error),
     )

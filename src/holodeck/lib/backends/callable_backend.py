@@ -14,11 +14,12 @@ from holodeck.lib.backends.base import (
     Message,
     Remembers,
 )
-from holodeck.lib.backends.calls import in_words, limited
+from holodeck.lib.backends.calls import limited
 from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
 from holodeck.lib.backends.memory import NO_MEMORY, Method, open_session, why_forgetful
 from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, release
 from holodeck.lib.chat.limits import limits_of
+from holodeck.lib.exceptions import with_place
 from holodeck.lib.registry import load_attribute
 from holodeck.lib.threads import outcome
 from holodeck.models.config import ExecutionConfig
@@ -66,7 +67,7 @@ class CallableBackend:
         except HoloDeckError:
             raise
         except (Exception, SystemExit) as error:
-            raise BackendInitError(f"the agent cannot be made: {in_words(error)}") from error
+            raise BackendInitError(f"the agent cannot be made: {with_place(error)}") from error
         self._is_ready = True
 
     async def invoke_once(

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.exceptions import describe
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.attempt import Attempt
@@ -63,15 +64,4 @@ async def limited(
 
 
 def _session_error(error: BaseException, attempts: Sequence[Attempt]) -> BackendSessionError:
-    return BackendSessionError(in_words(error), attempts)
-
-
-def in_words(error: BaseException) -> str:
-    """Type and message of what an agent raised; of our own errors the message."""
-    if isinstance(error, BackendError):
-        return str(error)
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - a user's exception may fail to say what it is
-        text = ""
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return BackendSessionError(describe(error), attempts)

@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.calls import in_words
+from holodeck.lib.exceptions import with_place
 from holodeck.lib.registry import Registry
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -63,7 +63,7 @@ class BackendSelector:
         except HoloDeckError:
             raise
         except Exception as error:
-            raise BackendInitError(f"the agent cannot be built: {in_words(error)}") from error
+            raise BackendInitError(f"the agent cannot be built: {with_place(error)}") from error
         await _initialize(backend)
         return backend
 
@@ -102,4 +102,4 @@ async def _initialize(backend: AgentBackend) -> None:
             await backend.teardown()
         if isinstance(error, HoloDeckError) or not isinstance(error, Exception):
             raise
-        raise BackendInitError(f"the agent cannot be made ready: {in_words(error)}") from error
+        raise BackendInitError(f"the agent cannot be made ready: {with_place(error)}") from error

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import ExecutionResult, Message
+from holodeck.lib.exceptions import describe
 from holodeck.lib.threads import outcome
 
 logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ async def release(agent: Any) -> None:
     try:
         await outcome(method, method)
     except Exception as error:  # noqa: BLE001 - an answer must not be lost to a clean-up
-        logger.warning("closing the agent failed: %s: %s", type(error).__name__, error)
+        logger.warning("closing the agent failed: %s", describe(error))
 
 
 def _method(agent: Any, where: str) -> Callable[..., Any]:

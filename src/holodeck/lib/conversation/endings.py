@@ -9,6 +9,7 @@ from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
 from holodeck.lib.conversation.witnesses import meaning_of
+from holodeck.lib.exceptions import describe, message_of
 from holodeck.lib.text import one_line
 
 MOST_SHOWN = 160
@@ -103,14 +104,15 @@ def why_broken(error: BaseException, place: str, party: Party | None) -> dict[st
     """
     meaning = meaning_of(error)
     if meaning == "failed":
-        return {"reason_code": "step_failed", "reasoning": f"{place}: {error}"}
+        return {"reason_code": "step_failed", "reasoning": f"{place}: {message_of(error)}"}
     if isinstance(error, AssertionError) and party is None:
         return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
-    told = f"{type(error).__name__}: {error}"
+    told = describe(error)
     who = f"{type(party).__name__} raised " if party is not None else ""
     reasoning = f"{place}: {who}{told}"
     if isinstance(error, Misuse | OutOfTime):
-        reasoning = str(error) if str(error).startswith(place) else f"{place}: {error}"
+        text = message_of(error)
+        reasoning = text if text.startswith(place) else f"{place}: {text}"
     code = _code(error, party) if meaning is None else meaning
     return {"reason_code": code, "reasoning": reasoning, "error": told}
 
@@ -124,8 +126,8 @@ def _code(error: BaseException, party: Party | None) -> str:
 
 
 def _assertion(error: AssertionError) -> str:
-    if str(error):
-        return str(error)
+    if message_of(error):
+        return message_of(error)
     frames = traceback.extract_tb(error.__traceback__)
     line = frames[-1].line if frames else ""
     return f"not so: {line}" if line else "an assertion failed"

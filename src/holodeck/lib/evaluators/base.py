@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.exceptions import describe
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_case import ExpectedTool
@@ -137,7 +138,7 @@ class BaseEvaluator(ABC):
         except Exception as error:
             if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
-            reason = f"{type(error).__name__}: {error}"
+            reason = describe(error)
             raise EvaluationError(f"{self.name} failed{tried.as_text()}: {reason}") from error
         return {"retry_count": tried.retries, **self._checked(result)}
 
@@ -197,5 +198,9 @@ class _Tries:
     def _note(self, error: Exception, attempt: int, delay: float) -> None:
         self.retries = attempt
         logger.info(
-            "%s: try %d failed (%s); next in %.1f s", self._evaluator.name, attempt, error, delay
+            "%s: try %d failed (%s); next in %.1f s",
+            self._evaluator.name,
+            attempt,
+            describe(error),
+            delay,
         )

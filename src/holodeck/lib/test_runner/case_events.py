@@ -23,6 +23,7 @@ from holodeck.lib.conversation.listening import (
 )
 from holodeck.lib.conversation.setup import BATCH_RUN_ID, new_id
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
+from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -195,8 +196,7 @@ def _status_of(error: BaseException) -> str:
 
 def _broken(error: BaseException) -> CaseResult:
     """The result of a case that came to none."""
-    name = type(error).__name__
-    return CaseResult(success=False, messages=[], error=f"{name}: {error}")
+    return CaseResult(success=False, messages=[], error=describe(error))
 
 
 def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> EventFile | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.backends.memory import open_session
+from holodeck.lib.exceptions import describe
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -25,7 +26,7 @@ from holodeck.lib.test_runner.grading import CaseChecks, grade
 from holodeck.lib.test_runner.observer import Answered, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
-from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of, in_words
+from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of
 from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
@@ -118,7 +119,7 @@ class CaseRun:
             except TimeoutError as error:
                 self.failure = "timeout"
                 if not limit.expired():
-                    self.broken.append(in_words(error))
+                    self.broken.append(describe(error))
                 else:
                     self._note_time(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
@@ -132,7 +133,7 @@ class CaseRun:
     def _note(self, error: Exception) -> None:
         """What ended the case besides what went wrong in a turn."""
         self.failure = failure_of(error)
-        self.broken.append(in_words(error))
+        self.broken.append(describe(error))
 
     def _note_time(self, words: str) -> None:
         """Time ran out; whether that is the agent's error depends on who was waited for."""
@@ -368,7 +369,7 @@ async def _close(session: AgentSession) -> None:
     try:
         await session.close()
     except Exception as error:  # noqa: BLE001 - a clean-up of anybody's may raise what it likes
-        logger.warning("closing a conversation failed: %s", in_words(error))
+        logger.warning("closing a conversation failed: %s", describe(error))
 
 
 def _ms(seconds: float) -> int:

@@ -10,9 +10,9 @@ from holodeck.lib.conversation.keeping import Keeper, KeptJudge
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.spending import Tally, tallied
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
+from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
-from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 
@@ -39,7 +39,7 @@ class Checkpoints:
 def judge_broke(error: Exception) -> ConversationEnd:
     """The ending of a case whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
-        code="judge_error", reasoning=f"the criteria are not judged: {in_words(error)}", broke=True
+        code="judge_error", reasoning=f"the criteria are not judged: {describe(error)}", broke=True
     )
 
 

@@ -21,6 +21,7 @@ from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
+from holodeck.lib.exceptions import describe, with_place
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.limiter import MOST_SLOTS
@@ -238,7 +239,7 @@ class TestExecutor:
         except HoloDeckError:
             raise
         except Exception as error:
-            raise BackendInitError(f"{type(error).__name__}: {error}") from error
+            raise BackendInitError(with_place(error)) from error
         return self._backend
 
     async def _run_all(self, backend: AgentBackend) -> None:
@@ -332,4 +333,4 @@ class TestExecutor:
         try:
             await backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
-            logger.warning("letting go of the agent failed: %s: %s", type(error).__name__, error)
+            logger.warning("letting go of the agent failed: %s", describe(error))

@@ -15,6 +15,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator
+from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Spent, counted
 from holodeck.lib.observability import Span, names, span
@@ -340,14 +341,13 @@ def _score(check: Check, found: Mapping[str, Any]) -> float:
 
 
 def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
-    known = isinstance(error, EvaluationError | ConfigError)
     return MetricResult(
         metric_name=check.name,
         kind=check.kind,
         threshold=check.threshold,
         passed=False,
         required=check.required,
-        error=str(error) if known else f"{type(error).__name__}: {error}",
+        error=describe(error),
         evaluation_time_ms=_ms_since(started),
     )
 

@@ -15,6 +15,7 @@ from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty, TakeTurn
 from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
 from holodeck.lib.test_runner.criteria import CaseCriteria, judge_broke
@@ -23,7 +24,6 @@ from holodeck.lib.test_runner.grading import Check
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.script_steps import NO_ANSWER, Code, Steps
 from holodeck.lib.test_runner.transcripts import messages_of
-from holodeck.lib.test_runner.turn_run import in_words
 from holodeck.lib.test_runner.watching import OnConversation
 from holodeck.models.conversation import Simulation
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
@@ -235,6 +235,6 @@ def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
     if code == "judge_error":
         return judge_broke(error)
     who = "the simulated user broke: " if code == "simulator_error" else ""
-    told = str(error) if isinstance(error, AgentIsBrokenError) else in_words(error)
+    told = str(error) if isinstance(error, AgentIsBrokenError) else describe(error)
     reasoning = f"{who}{told}"
     return ConversationEnd(code=code, reasoning=reasoning, broke=code != "agent_error")

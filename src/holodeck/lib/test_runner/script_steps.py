@@ -12,6 +12,7 @@ from holodeck.lib.conversation.script import Step, unused_steps
 from holodeck.lib.conversation.script_run import running
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
+from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.agent_party import AgentParty
 from holodeck.lib.test_runner.conversations import checked_turn
 from holodeck.lib.test_runner.earlier import as_turns
@@ -139,7 +140,7 @@ async def _called(name: str, function: Callable[..., Any], state: ScenarioState)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
-            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+            raise RuntimeError(describe(error)) from error
     if any(one is not said for one in unused):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
     talk = running.get()

@@ -4,11 +4,11 @@ import logging
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 
-from holodeck.errors import BackendError, BackendTimeoutError, ConfigError, HoloDeckError
+from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
 from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.exceptions import describe
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
@@ -103,7 +103,7 @@ class TurnRun:
                 self.waited_seconds = self.answer.waited_ms / 1000
             except Exception as error:  # noqa: BLE001 - an agent may raise what it likes
                 logger.debug("agent: %s", traceback.format_exc())
-                current.fail(type(error).__name__, str(error))
+                current.fail(type(error).__name__, describe(error))
                 self._note_failure(error)
                 return
             finally:
@@ -118,7 +118,7 @@ class TurnRun:
         self._note_answer(self.answer)
 
     def _note_failure(self, error: Exception) -> None:
-        self.errors.append(in_words(error))
+        self.errors.append(describe(error))
         self.is_hopeless = isinstance(error, BackendError) and error.hopeless
         self.failure = None if self.is_hopeless else failure_of(error)
         self.attempts = [
@@ -159,13 +159,3 @@ def with_files(said: str, files: Sequence[ProcessedFileInput]) -> str:
         for file in files
     ]
     return "\n\n".join([*texts, said])
-
-
-def in_words(error: Exception) -> str:
-    """An error of anybody's as one line."""
-    text = ""
-    with suppress(Exception):  # an exception of the user's may fail to say what it is
-        text = " ".join(str(error).split())
-    if isinstance(error, HoloDeckError):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

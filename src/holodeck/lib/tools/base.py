@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
 from holodeck.lib.observability.spans import Span, set_content, span
 from holodeck.lib.threads import is_cancelled
@@ -107,8 +108,8 @@ async def _outcome(
     except TimeoutError as error:
         if scope.expired():
             return _Failed("TimeoutError", f"no result within {limit:g} s")
-        return _Failed(type(error).__name__, str(error))
+        return _Failed(type(error).__name__, message_of(error))
     except ToolArgumentError as error:
         return _Failed("ArgumentError", str(error), refused=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
-        return _Failed(type(error).__name__, str(error))
+        return _Failed(type(error).__name__, message_of(error))

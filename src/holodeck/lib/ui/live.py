@@ -149,7 +149,7 @@ def put(stream: TextIO, text: str) -> None:
 
     What could not be written stays in the stream's buffer, and the last flush of the program fails.
     """
-    with suppress(OSError):
+    with suppress(OSError, ValueError):  # ValueError: the stream is closed
         try:
             stream.write(text)
         except UnicodeEncodeError:
