@@ -324,3 +324,56 @@ def test_errors_are_raised_together_and_warnings_are_not(folder):
         " so none is called 'x'"
     )
     raise_on_errors([one for one in findings if one.severity == "warning"])
+
+
+JUDGING = """\
+evaluations: {model: {provider: ollama, name: m}, metrics: [{metric: bleu}]}
+test_cases:
+  - {input: a, expected_tools: []}
+  - {%s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("case_", "is_asked"),
+    [
+        ("input: b, criteria: [It is kind.]", True),
+        ("simulate: {situation: x}, evaluations: [{metric: contains, value: x}]", True),
+        (
+            "input: b, evaluations: [{type: judge, name: j, criteria: [{question: Kind?}]}]",
+            True,
+        ),
+        ("input: b, expected_tools: []", False),
+    ],
+    ids=["criteria", "simulated user", "metric", "nobody"],
+)
+def test_a_judge_that_one_of_several_cases_asks_is_asked(folder, case_, is_asked):
+    findings = found(folder, JUDGING % case_)
+
+    assert any("is asked by no metric" in one for one in findings) is not is_asked
+
+
+def test_a_budget_without_the_price_of_the_model_is_an_error_of_the_budget(folder):
+    head = "name: x\nmodel: {provider: openai, name: m, api_key: k}\ninstructions: {inline: hi}\n"
+    folder.write("agent.yaml", f"{head}execution: {{max_cost: 1}}\n{GOOD_CASE}")
+
+    [finding] = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert str(finding).startswith("agent.yaml:4:23: error: execution.max_cost: ")
+
+
+@pytest.mark.parametrize("first", ["enabled: false", "enabled: true"])
+def test_a_broken_metric_is_found_behind_one_that_is_switched_off(folder, first):
+    metrics = f"[{{metric: contains, value: x, {first}}}, {{metric: regex, pattern: '(a'}}]"
+
+    findings = found(folder, case(f"expected_tools: [], evaluations: {metrics}"))
+
+    assert len(findings) == 1
+    assert "evaluations[1]: pattern: '(a' is not a regular expression" in findings[0]
+
+
+def test_an_own_metric_may_compare_with_the_ground_truth(folder):
+    folder.write("graders.py", "def check(response, ground_truth): ...\n")
+    metric = "evaluations: [{metric: 'graders:check', threshold: 0.5}]"
+
+    assert found(folder, case(f"ground_truth: x, {metric}")) == []

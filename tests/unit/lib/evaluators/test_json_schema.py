@@ -124,3 +124,17 @@ async def test_a_pattern_in_the_schema_that_explodes_is_an_error():
 
     with pytest.raises(EvaluationError, match="took longer than 1 s"):
         await evaluator.evaluate(response='"' + "a" * 5000 + '!"')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"patternProperties": {"^a": {}}, "unevaluatedProperties": False},
+        {"allOf": [{"patternProperties": {"^a": {}}}], "unevaluatedProperties": False},
+        {"properties": {"a": {"patternProperties": {"^a": {}}, "unevaluatedProperties": False}}},
+    ],
+    ids=["beside", "in a list", "below"],
+)
+def test_patterns_that_would_have_no_time_limit_are_refused_wherever_they_stand(schema):
+    with pytest.raises(ConfigError, match="write 'additionalProperties'"):
+        JsonSchemaEvaluator(schema=schema)

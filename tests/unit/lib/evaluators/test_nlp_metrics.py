@@ -196,3 +196,13 @@ def test_f1_does_not_depend_on_which_is_the_reference(one, other):
         return
 
     assert there == back
+
+
+@pytest.mark.parametrize(
+    ("response", "reference", "is_a_match"),
+    [("cats", "cat", True), ("its", "it", False), ("Running", "runs", True)],
+)
+async def test_rouge_compares_stems_of_words_of_more_than_three_letters(
+    response, reference, is_a_match
+):
+    assert (await score(ROUGEEvaluator(), response, reference) > 0) is is_a_match

@@ -116,3 +116,14 @@ def test_what_was_asked_for_can_be_typed_again():
     assert str(request) == (
         "--id 'a b' --tag x -k 'a or b' --shuffle --seed 0 --limit 3 --shard 1/2"
     )
+
+
+def test_a_keyword_is_not_looked_for_in_the_input_of_a_case_that_has_a_name_or_an_id():
+    cases = [
+        TestCaseModel(name="greets", input="where is my refund"),
+        TestCaseModel(id="g", input="where is my refund"),
+        TestCaseModel(suite="billing", input="where is my refund"),
+    ]
+
+    assert choose(cases, Request(keyword=parse("refund"))).places == [2]
+    assert choose(cases, Request(keyword=parse("not refund"))).places == [0, 1]

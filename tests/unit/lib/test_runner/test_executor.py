@@ -501,3 +501,17 @@ def test_a_limit_of_costs_without_prices_fails_before_any_call(tmp_path):
 
     with pytest.raises(ConfigError, match=r"max_cost cannot be held.* no price for "):
         limited(tmp_path, agent, ScriptedBackend(), max_cost=1)
+
+
+async def test_the_time_of_a_metric_is_in_milliseconds(tmp_path):
+    class Slow(BaseEvaluator):
+        async def _evaluate_impl(self, **_):
+            await asyncio.sleep(0.05)
+            return {"score": 1.0}
+
+    agent = an_agent({"input": "go", "expected_tools": []})
+    executor = executor_of(tmp_path, agent, ScriptedBackend(), evaluators={"slow": Slow()})
+
+    [result] = (await executor.execute_tests()).results
+
+    assert 50 <= result.metric_results[0].evaluation_time_ms < 60_000

@@ -1,8 +1,12 @@
 """Cases that end before they are decided: their time runs out, or their user is done."""
 
+import time
+
 import pytest
 
 from fakes import ScriptedBackend
+from holodeck.errors import ExitCode
+from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.test_result import Outcome
 from support.played import USER, an_agent, report_of, says
 
@@ -174,3 +178,26 @@ async def test_a_script_that_goes_on_after_its_user_is_done_says_what_to_write(
     assert result.outcome is Outcome.METRIC_ERROR
     assert "a simulated user who is done" in result.reasons()[0]
     assert "write 'proceed'" in result.reasons()[0]
+
+
+async def test_an_agent_that_holds_the_loop_until_its_time_is_over_is_an_agent_error(
+    tmp_path, fake_openai
+):
+    seconds = 0.05
+
+    def holds_the_loop(_):
+        begun = time.perf_counter()
+        while time.perf_counter() < begun + seconds:
+            pass  # nothing else gets a turn before it returns
+        return "OK"
+
+    agent = an_agent(fake_openai, {"name": "late", "input": "hi", "evaluations": GOOD})
+
+    report = await report_of(
+        tmp_path, agent, ScriptedBackend(holds_the_loop), case_timeout=seconds / 2
+    )
+
+    [result] = report.results
+    assert result.outcome is Outcome.AGENT_ERROR
+    assert result.reasons() == ["the case took longer than 0.025 s"]
+    assert exit_code(report) is ExitCode.EXECUTION

@@ -1,5 +1,7 @@
 """The numbers of a run and the exit code made from them."""
 
+import math
+
 import pytest
 
 from holodeck.errors import ExitCode
@@ -123,3 +125,15 @@ def test_a_used_up_budget_outranks_failures_but_not_what_broke(outcomes, code):
     report = a_run(*outcomes, stopped="the budget is used up", stopped_by="budget")
 
     assert exit_code(report) is code
+
+
+def test_the_standard_error_of_a_mean_is_that_of_a_sample():
+    summary = summarize(scored(1.0, 0.5, 0.0, None, 0.5), wall_time_ms=1)
+
+    # deviations ½, 0, -½, 0: the variance of the sample is ½ / 3, that of the mean a fourth of it
+    assert summary.average_scores == {"bleu": 0.5}
+    assert summary.standard_errors == {"bleu": pytest.approx(math.sqrt(0.5 / 3 / 4))}
+
+
+def test_a_single_score_has_no_standard_error():
+    assert summarize(scored(1.0, None), wall_time_ms=1).standard_errors == {}

@@ -312,3 +312,26 @@ def test_a_url_that_is_told_nothing_of_before_cannot_hold_a_conversation(request
     found = dict(told(an_agent(case, backend=backend, model=None, instructions=None)))
 
     assert ("test_cases[0].turns" in found) is is_found
+
+
+TWO_TOOLS = {"expected_tools": ["find", "pay"]}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"input": "one"} | TWO_TOOLS, {"turns": [turn("one", **TWO_TOOLS)]}],
+    ids=["input", "turn"],
+)
+@pytest.mark.parametrize("is_scored_again", [False, True], ids=["run", "scored again"])
+async def test_a_report_tells_no_match_where_only_one_of_two_expected_tools_was_called(
+    tmp_path, case, is_scored_again
+):
+    agent = an_agent(case)
+    report = await report_of(tmp_path, agent, ScriptedBackend({"one": called("find")}))
+    if is_scored_again:
+        report = (await rescore(agent, recorded(*report.results))).report
+
+    text = generate_markdown_report(report)
+
+    assert "- **Match Status:** ❌ fail" in text
+    assert "- **Match Status:** ✅" not in text
