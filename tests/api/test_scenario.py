@@ -15,7 +15,7 @@ import pytest
 
 from fakes import Reply, clean_environment
 from holodeck import scenario
-from holodeck.errors import ConfigError
+from holodeck.errors import BackendTimeoutError, ConfigError
 from support.parties import a_user, an_agent, said
 
 PATHS = {
@@ -199,14 +199,42 @@ class Broken(scenario.AgentAdapter):
 
 
 @pytest.mark.parametrize("play", [scenario.run, scenario.arun])
-async def test_an_agent_that_raises_ends_in_a_result(play):
-    result = await play("case", "", [a_user("q"), Broken()])
+async def test_an_agent_that_raises_fails_a_test_that_looks_at_no_result(play):
+    def check(state):
+        assert state.last_message()["content"] == "q"
 
+    script = [scenario.user("q"), check, scenario.agent(), check, scenario.succeed()]
+
+    with pytest.raises(LookupError, match="lost") as raised:
+        await play("case", "", [a_user(), Broken()], script=script)
+
+    assert "in case 'case', step 3 (agent): Broken raised it" in raised.value.__notes__
+
+
+@pytest.mark.parametrize("play", [scenario.run, scenario.arun])
+async def test_listeners_hear_how_a_run_ended_that_an_agent_broke(play):
+    events = []
+
+    with pytest.raises(LookupError):
+        await play("case", "", [a_user("q"), Broken()], events=events.append)
+
+    result = events[-1].result
     assert (result.success, result.status, result.reason_code) == (False, "error", "agent_error")
     assert result.error == "LookupError: lost"
     assert result.reasoning == "case 'case', step 1 (proceed): Broken raised LookupError: lost"
     assert said(result.messages) == ["q"]
     assert result.total_time is not None
+
+
+@pytest.mark.parametrize("play", [scenario.run, scenario.arun])
+async def test_scenarios_that_are_gathered_go_on_beside_one_whose_agent_raises(play):
+    fine = play("fine", "", [an_agent()], script=ONE_CALL)
+    broken = play("broken", "", [Broken()], script=ONE_CALL)
+
+    raised, result = await asyncio.gather(broken, fine, return_exceptions=True)
+
+    assert isinstance(raised, LookupError)
+    assert result.success
 
 
 @pytest.mark.parametrize("play", [scenario.run, scenario.arun])
@@ -288,12 +316,11 @@ async def test_cancelling_does_not_wait_for_the_agent(agent, hang):
 @pytest.mark.parametrize("limit", [{"timeout": 0.5}, {"call_timeout": 0.5}], ids=str)
 @pytest.mark.parametrize("agent", [Hanging, Stuck])
 async def test_time_limits_fire_whatever_the_agent_does(agent, limit, hang):
-    result = await scenario.run("case", "", [a_user("q"), agent(hang)], **limit)
+    with pytest.raises(BackendTimeoutError, match=r"took more than 0\.5 s") as raised:
+        await scenario.run("case", "", [a_user("q"), agent(hang)], **limit)
 
-    assert (result.status, result.reason_code) == ("error", "timeout")
-    assert result.reasoning.startswith("case 'case', step 1 (proceed): ")
-    assert result.reasoning.endswith("took more than 0.5 s")
-    assert said(result.messages) == ["q"]
+    told = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
+    assert "case 'case', step 1 (proceed)" in told
 
 
 async def test_the_callers_loop_is_used_by_arun_only():
@@ -312,9 +339,8 @@ async def test_the_callers_loop_is_used_by_arun_only():
 
 
 async def test_an_agent_that_exits_ends_its_run_and_nothing_else():
-    result = await scenario.run("case", "", [an_agent(SystemExit(3))], script=ONE_CALL)
-
-    assert result.status == "error"
+    with pytest.raises(RuntimeError, match=r"case 'case', step 1 \(agent\): .*SystemExit: 3"):
+        await scenario.run("case", "", [an_agent(SystemExit(3))], script=ONE_CALL)
 
 
 @pytest.fixture

@@ -217,8 +217,9 @@ def test_other_yaml_files_are_no_agents(run, tmp_path):
 
 def test_a_run_that_was_given_up_counts_once(run, tmp_path):
     (tmp_path / "test_late.py").write_text(
-        "import asyncio, time\n"
+        "import asyncio, pytest, time\n"
         "from holodeck import scenario\n"
+        "from holodeck.errors import BackendTimeoutError\n"
         "class Slow(scenario.AgentAdapter):\n"
         "    async def call(self, input):\n"
         "        time.sleep(0.6)\n"
@@ -226,7 +227,8 @@ def test_a_run_that_was_given_up_counts_once(run, tmp_path):
         "def test_late():\n"
         "    script = [scenario.agent(), scenario.succeed()]\n"
         "    run = scenario.run('late', '...', [Slow()], script=script, timeout=0.1)\n"
-        "    assert asyncio.run(run).status == 'error'\n"
+        "    with pytest.raises(BackendTimeoutError):\n"
+        "        asyncio.run(run)\n"
         "    time.sleep(0.8)\n"
     )
     told = run()

@@ -6,34 +6,20 @@ import threading
 from contextlib import suppress
 
 from holodeck.lib.conversation.limits import OutOfTime
-from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
-from holodeck.lib.conversation.witnesses import meaning_of, tell
+from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.threads import see_off
 
 GRACE_S = 0.1
 """So much later than a limit, a run is left behind that its own loop could not stop."""
 
 
-async def to_result(run: ScriptRun) -> ScenarioResult:
-    """The result of a run, also if a party or a time limit broke it.
-
-    What is written wrong is raised, what the test's own code raises, and what a test framework
-    ends a test with: a test that looks at no result must not pass for that.
-    """
-    try:
-        return await run.run()
-    except Misuse:
-        raise
-    except Exception as error:
-        if run.is_of_the_test(error) or meaning_of(error) is not None:
-            raise
-        return run.broken(error)
-
-
 async def on_own_loop(run: ScriptRun) -> ScenarioResult:
-    """The result of a run that may block; cancelled, it is left behind at once."""
+    """Return the result of a run that may block; raise what broke it.
+
+    Whoever cancels is back at once; the run is left behind.
+    """
     beside = _Beside(run)
     try:
         return await beside.result()
@@ -60,7 +46,7 @@ class _Beside:
         self._thread.start()
 
     async def result(self) -> ScenarioResult:
-        """The result, or that of a run that cannot be stopped in time."""
+        """Return the result. Raises OutOfTime for a run that cannot be stopped in time."""
         while True:
             wait = self._longest_wait()
             done, _ = await asyncio.wait([self._outcome], timeout=wait)
@@ -68,9 +54,10 @@ class _Beside:
                 return self._outcome.result()
             left = self._run.clock.seconds_left()
             if left is not None and left[0] < -GRACE_S / 2:
-                late = self._run.broken(OutOfTime(left[1]))
-                tell(self._run.name, late)
-                return late
+                late = OutOfTime(left[1])
+                tell(self._run.name, self._run.broken(late))
+                self._run.note_place(late)
+                raise late
 
     def leave(self) -> None:
         """Stop the run if it is not over; nobody waits for it."""
@@ -95,9 +82,12 @@ class _Beside:
         if self._is_left:
             return
         try:
-            result = await to_result(self._run)
+            result = await self._run.run()
         except (SystemExit, asyncio.CancelledError, GeneratorExit) as error:
-            self._send(self._run.broken(error))  # sys.exit() of an adapter would end nobody
+            # Raised as it is, sys.exit() of an adapter would end the caller's loop.
+            ended = RuntimeError(self._run.broken(error).reasoning)
+            ended.__cause__ = error
+            self._send(ended)
         except BaseException as error:  # noqa: BLE001 - carried over: what ends a test, or all of them
             self._send(error)
         else:

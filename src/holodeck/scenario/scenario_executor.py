@@ -20,7 +20,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.conversation.witnesses import tell
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
-from holodeck.scenario.own_loop import on_own_loop, to_result
+from holodeck.scenario.own_loop import on_own_loop
 
 _PASSED = CriterionStatus.PASSED
 
@@ -29,8 +29,6 @@ __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
 
 class ScenarioExecutor(ScriptRun):
     """Builds and plays one scenario; `run` and `arun` are the short way.
-
-    Unlike those, its `run()` raises whatever an agent or a step raises.
 
     Args:
         name: What reports call the scenario.
@@ -130,12 +128,12 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
 ) -> ScenarioResult:
     """Play a scenario on an event loop of its own, so that agents that block hold up no other.
 
-    The parameters are those of ScenarioExecutor. What an agent raises and a time limit that is
-    over are told in the result, whose `status` is `error` then.
+    The parameters are those of ScenarioExecutor.
 
     Raises:
         ConfigError: The scenario is written wrong.
-        Exception: What a step or a callback raises, such as AssertionError.
+        BackendTimeoutError: A time limit is over.
+        Exception: What an agent, a step or a callback raises, such as AssertionError.
     """
     return await on_own_loop(
         ScenarioExecutor(
@@ -173,20 +171,19 @@ async def arun(  # noqa: PLR0913, PLR0917 - as documented
 
     Otherwise as `run`; an agent that blocks holds up the others.
     """
-    return await to_result(
-        ScenarioExecutor(
-            name,
-            description,
-            agents,
-            script,
-            max_turns=max_turns,
-            verbose=verbose,
-            cache_key=cache_key,
-            debug=debug,
-            set_id=set_id,
-            **more,
-        )
+    executor = ScenarioExecutor(
+        name,
+        description,
+        agents,
+        script,
+        max_turns=max_turns,
+        verbose=verbose,
+        cache_key=cache_key,
+        debug=debug,
+        set_id=set_id,
+        **more,
     )
+    return await executor.run()
 
 
 arun.__qualname__ = "scenario.arun"

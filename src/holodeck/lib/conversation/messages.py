@@ -53,8 +53,10 @@ def _message(value: Any, role: AgentRole) -> Message:
     if isinstance(value, Mapping) and isinstance(value.get("role"), str):
         return _through_json(dict(value))
     if isinstance(value, _Dumpable):
-        dumped = value.model_dump(exclude_unset=True, exclude_none=True, exclude_defaults=True)
-        return _through_json({"role": value.role, **dumped})
+        dumped = value.model_dump(exclude_none=True)
+        # Providers refuse empty lists such as that of tool calls; defaults that say more are kept.
+        told = {name: one for name, one in dumped.items() if one not in ([], {})}
+        return _through_json({"role": value.role, **told})
     raise ValueError(f"{_shown(value)} is no answer; {WANTED}")
 
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed, dropped
-from holodeck.lib.conversation.limits import OutOfTime
 from holodeck.lib.conversation.listening import RunFinished, RunStarted
 from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole, Message
@@ -100,8 +99,7 @@ class ScriptRun(ScriptedConversation):
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.broken(error)
-            if self.is_of_the_test(error) and not isinstance(error, Misuse):  # it says so itself
-                error.add_note(f"in {self.place}")
+            self.note_place(error)
             self._finished("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
             await self._outbox.delivered()
             raise
@@ -177,10 +175,13 @@ class ScriptRun(ScriptedConversation):
         """The step under way, such as `step 2 (agent)`; empty before the first."""
         return self._step_name
 
-    def is_of_the_test(self, error: BaseException) -> bool:
-        """Whether a step or a callback raised it: neither a party nor a limit of time."""
-        is_of_others = self._caller.author_of(error) is not None or isinstance(error, OutOfTime)
-        return bool(self._step_name) and not is_of_others
+    def note_place(self, error: BaseException) -> None:
+        """Add the case, the step and the party to an error that does not name them."""
+        if self.place in str(error):
+            return
+        party = self._caller.author_of(error)
+        who = "" if party is None else f": {type(party).__name__} raised it"
+        error.add_note(f"in {self.place}{who}")
 
     def was_run(self, result: ScenarioResult) -> None:
         """Told of the result of each run, also of one that broke; for those who derive."""

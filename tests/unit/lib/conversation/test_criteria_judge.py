@@ -6,7 +6,7 @@ import pytest
 
 from fakes import Reply
 from holodeck import scenario
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.conversation.transcript import paragraphs_of, shortened
 from support.parties import a_user, an_agent
 
@@ -188,10 +188,8 @@ async def test_a_judge_whose_endpoint_knows_no_schema_is_still_understood(fake_o
 async def test_a_judge_that_never_answers_as_asked_breaks_the_run(fake_openai):
     fake_openai.reply("no").reply("no")
 
-    result = await play(judge_at(fake_openai), scenario.judge())
-
-    assert (result.status, result.reason_code) == ("error", "judge_error")
-    assert "did not answer as asked, twice" in result.error
+    with pytest.raises(EvaluationError, match="did not answer as asked, twice"):
+        await play(judge_at(fake_openai), scenario.judge())
 
 
 async def test_instructions_may_be_ones_own(fake_openai):

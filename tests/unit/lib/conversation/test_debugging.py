@@ -113,9 +113,7 @@ async def test_a_command_that_is_none_is_told_and_asked_again(line, answer):
 
 
 @pytest.mark.parametrize("line", ["/quit", None], ids=["quit", "end of input"])
-@pytest.mark.parametrize(
-    "run", [scenario.ScenarioExecutor.run, scenario.scenario_executor.to_result]
-)
+@pytest.mark.parametrize("run", [scenario.ScenarioExecutor.run])
 def test_quitting_interrupts_and_listeners_hear_of_it(line, run):
     heard = []
     executor = debugged(a_user(), an_agent(), lines=[line], events=heard.append)

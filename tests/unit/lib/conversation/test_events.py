@@ -87,7 +87,8 @@ async def test_each_event_is_in_the_file_before_the_run_goes_on_for_long(tmp_pat
 
 async def test_a_run_that_breaks_is_finished_with_an_error(tmp_path):
     path = tmp_path / "events.jsonl"
-    await scenario.run("a chat", "…", [a_user(), an_agent(OSError("gone"))], events=path)
+    with pytest.raises(OSError, match="gone"):
+        await scenario.run("a chat", "…", [a_user(), an_agent(OSError("gone"))], events=path)
 
     assert lines_of(path)[-1]["status"] == "ERROR"
     assert "gone" in lines_of(path)[-1]["result"]["error"]

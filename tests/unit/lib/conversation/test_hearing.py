@@ -127,7 +127,7 @@ class Message:
     unset: dict[str, Any] = field(default_factory=dict)
 
     def model_dump(self, **options):
-        assert options == {"exclude_unset": True, "exclude_none": True, "exclude_defaults": True}
+        assert options == {"exclude_none": True}
         return {"content": self.content}
 
 
@@ -149,6 +149,24 @@ async def test_answers_become_messages(returned, messages):
     result = await executor(an_agent(returned), max_turns=1).run()
 
     assert result.messages == messages
+
+
+class Greeting(BaseModel):
+    """A message whose fields have defaults that say something."""
+
+    role: str = "assistant"
+    content: str = "Hello!"
+    name: str = "desk"
+    tool_calls: list[dict[str, Any]] | None = None
+
+
+@pytest.mark.parametrize(
+    "returned", [Greeting(), Greeting(content="Hello!", name="desk")], ids=["unset", "set"]
+)
+async def test_a_returned_model_keeps_fields_that_equal_their_defaults(returned):
+    result = await executor(an_agent(returned), max_turns=1).run()
+
+    assert result.messages == [{"role": "assistant", "content": "Hello!", "name": "desk"}]
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,10 @@ async def test_the_end_says_why_where_no_criterion_does():
 
 
 async def test_a_broken_run_ends_with_its_error():
-    told = await shown_of(a_user(), an_agent(OSError("gone")), verbose=True)
+    stream = io.StringIO()
+    with redirect_stderr(stream), pytest.raises(OSError, match="gone"):
+        await scenario.run("a chat", "…", [a_user(), an_agent(OSError("gone"))], verbose=True)
+    told = stream.getvalue()
 
     assert told.splitlines()[-1].startswith("ERROR: a chat (")
     assert "OSError: gone" in told

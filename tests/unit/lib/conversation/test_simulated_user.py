@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holodeck import scenario
-from holodeck.errors import ConfigError
+from holodeck.errors import BackendError, ConfigError
 from support.parties import a_judge, an_agent, said
 
 
@@ -151,6 +151,7 @@ def test_facts_are_a_list(fake_openai):
 async def test_an_endpoint_that_fails_breaks_the_run(fake_openai):
     fake_openai.reply(status=401, content="no")
 
-    result = await play(user_at(fake_openai), scenario.user())
+    with pytest.raises(BackendError, match="401") as raised:
+        await play(user_at(fake_openai), scenario.user())
 
-    assert (result.status, result.reason_code) == ("error", "simulator_error")
+    assert "in case 'case', step 1 (user): UserSimulatorAgent raised it" in raised.value.__notes__
