@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar
 
+from holodeck.installation import install_command
+
 
 class ExitCode(IntEnum):
     """What `holodeck` tells the shell."""
@@ -68,7 +70,7 @@ class MissingExtra(ConfigError):
         self.extra = extra
         super().__init__(
             needed_by,
-            f"needs an optional library; install it with: pip install 'holodeck[{extra}]'",
+            f"needs an optional library; install it with: {install_command(extra)}",
         )
 
 

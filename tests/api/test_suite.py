@@ -22,6 +22,7 @@ import pytest
 from fakes import clean_environment
 from holodeck import suite as api
 from holodeck.errors import BackendSessionError, ConfigError, NothingSelected
+from holodeck.installation import install_command
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.suite import (
     AgentAdapter,
@@ -416,7 +417,7 @@ def test_similarity_without_its_library_is_not_listed_and_says_what_to_install(t
         cwd=tmp_path, env=clean_environment(tmp_path), capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert "pip install 'holodeck[local]'" in ran.stdout
+    assert install_command("local") in ran.stdout
 
 
 def test_similarity_without_weights_keeps_the_answer_and_says_what_to_pull(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """What is installed: the facts of pyproject.toml and the console script."""
 
+import json
 import sys
 import tomllib
 from importlib import metadata
@@ -8,6 +9,8 @@ from pathlib import Path
 import pytest
 
 import holodeck
+from holodeck.errors import MissingExtra
+from holodeck.installation import DISTRIBUTION
 
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -40,6 +43,49 @@ def test_every_extra_that_an_error_tells_to_install_exists():
     assert told <= FEATURES
 
 
+def test_a_missing_library_is_never_installed_over_by_the_other_holodeck_of_the_index():
+    hint = str(MissingExtra("deepeval", "metric geval"))
+
+    assert PROJECT["name"] == DISTRIBUTION != "holodeck"
+    assert hint.endswith(f"install it with: {ROOT / 'scripts/install'} deepeval")
+
+
+@pytest.mark.parametrize(
+    ("origin", "command"),
+    [
+        (None, "python -m pip install 'holodeck-harness[nlp]'"),
+        (
+            {"url": "file:///a%20b/src", "dir_info": {"editable": True}},
+            "python -m pip install --editable '/a b/src[nlp]'",
+        ),
+        (
+            {"url": "file:///src", "dir_info": {}},
+            "python -m pip install 'holodeck-harness[nlp] @ file:///src'",
+        ),
+        (
+            {"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": "abc"}},
+            "python -m pip install 'holodeck-harness[nlp] @ git+https://host/x.git'",
+        ),
+        (
+            {"url": "https://host/x.whl", "archive_info": {}},
+            "python -m pip install 'holodeck-harness[nlp] @ https://host/x.whl'",
+        ),
+    ],
+    ids=["index", "editable elsewhere", "folder", "git", "wheel"],
+)
+def test_a_missing_library_is_installed_the_way_holodeck_was(
+    tmp_path, monkeypatch, origin, command
+):
+    installed = tmp_path / f"{DISTRIBUTION.replace('-', '_')}-1.0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {DISTRIBUTION}\n")
+    if origin is not None:
+        (installed / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert str(MissingExtra("nlp", "metric bleu")).endswith(f": {command}")
+
+
 @pytest.mark.parametrize(
     "library",
     ["semantic-kernel", "click", "pydantic", "pyyaml", "rich", "opentelemetry-api",
@@ -55,7 +101,7 @@ def test_the_version_is_written_in_one_place():
     assert "version" in PROJECT["dynamic"]
     assert home == Path(holodeck.__file__)
     assert f'__version__ = "{holodeck.__version__}"' in home.read_text(encoding="utf-8")
-    assert metadata.version("holodeck") == holodeck.__version__
+    assert metadata.version(DISTRIBUTION) == holodeck.__version__
 
 
 def test_the_console_script_is_the_command():
