@@ -136,6 +136,32 @@ def test_no_example_escapes_being_run(document):
     assert len(unmarked) == NOT_RUN.get(name_of(document), 0)
 
 
+def test_the_commands_of_the_readme_work_as_written_in_a_new_shell(tmp_path):
+    """With stand-ins for what is installed; only the path is what it would be."""
+    home = tmp_path / ".venv" / "bin"
+    scripts = {
+        "scripts/install": "python3 -m venv --without-pip .venv && cp command .venv/bin/holodeck",
+        "scripts/check": "exit 0",
+        "command": 'echo "holodeck $*" >> called',
+    }
+    for name, text in scripts.items():
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/sh\n{text}\n")
+        file.chmod(0o755)
+    lines = "".join(block.text for block in blocks_of(ROOT / "README.md") if block.kind == "sh")
+    environment = clean_environment(tmp_path)
+    python = Path(sys.executable).resolve().parent
+    environment["PATH"] = f"{python}{os.pathsep}/usr/bin{os.pathsep}/bin"
+
+    code, said = ended(["sh", "-ec", lines], tmp_path, environment)
+
+    assert (code, home.is_dir()) == (0, True), said
+    assert (tmp_path / "called").read_text().splitlines() == [
+        line.rpartition("&& ")[2] for line in lines.splitlines() if "holodeck " in line
+    ]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_every_link_between_documents_leads_somewhere(document):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text())

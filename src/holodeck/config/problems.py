@@ -187,16 +187,37 @@ def _quoted_path(text: str) -> Path_:
 _OF_A_CRITERION = {"text", "required"}
 
 
+_OF_A_MODEL = {"endpoint", "api_key"}
+_MODEL_KEYS_ELSEWHERE = {
+    "endpoint": "base_url api_base azure_endpoint url host api_url openai_api_base",
+    "name": "model model_name model_id ai_model_id engine deployment deployment_name"
+    " azure_deployment azure_deployment_name deployment_id",
+    "max_tokens": "max_completion_tokens max_output_tokens max_new_tokens num_predict",
+    "api_key": "key token api_token auth_token openai_api_key azure_api_key",
+    "api_version": "azure_api_version openai_api_version",
+    "provider": "api_type vendor type custom_llm_provider",
+}
+"""Key of `model` → what OpenAI, Azure, Semantic Kernel, LiteLLM and Ollama call it."""
+
+
 def _unknown_key(key: str, known: Sequence[str]) -> str:
-    setting = _settings_by_flag().get(key)
-    if setting in known:
-        return f"unknown key; did you mean {setting!r}?"
+    meant = _settings_by_flag().get(key)
+    if meant not in known and set(known) >= _OF_A_MODEL:
+        meant = _model_keys().get(key)
+    if meant in known:
+        return f"unknown key; did you mean {meant!r}?"
     near = difflib.get_close_matches(key, known, n=1)
     if near:
         return f"unknown key; did you mean {near[0]!r}?"
     if " " in key or set(known) == _OF_A_CRITERION:  # a mapping may stand where a text was meant
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
+
+
+@cache
+def _model_keys() -> dict[str, str]:
+    """The name of a key in other tools → our key: `base_url` → `endpoint`."""
+    return {other: key for key, others in _MODEL_KEYS_ELSEWHERE.items() for other in others.split()}
 
 
 @cache

@@ -22,6 +22,7 @@ Schema = Mapping[str, Any]
 METRICS: tuple[type[MetricSettings], ...] = tuple(
     dict.fromkeys([*BUILT_IN.values(), CustomMetric, *chain(*BY_TYPE.values())])
 )
+METRIC_NAMES = frozenset(one.__name__ for one in METRICS)
 _HEAD = """\
 # Configuration reference
 
@@ -32,6 +33,7 @@ In values, `${VAR}` becomes a variable's text, `${VAR:-text}` has a default, and
 `${VAR}`. Variables come from the environment, then from `.env` beside the agent.yaml, in the
 working folder and in the user's folder (`~/.holodeck`, `$XDG_CONFIG_HOME/holodeck`).
 """
+_OF_METRICS = "metrics[]."
 _SETTINGS = """\
 ## Settings of a run
 
@@ -76,11 +78,20 @@ class _Page:
         self._definitions: Mapping[str, Schema] = self._schema["definitions"]
         self._headings: dict[str, str] = {}
         self._find_headings(self._schema, "")
+        for metric in METRICS:
+            self._find_headings(self._definitions.get(metric.__name__, {}), _OF_METRICS)
 
     def sections(self) -> Iterator[str]:
-        yield self._section(self._title, self._schema, self._model)
+        yield self._section(f"## {self._title}", self._schema, self._model)
         for name, heading in self._headings.items():
-            yield self._section(heading, self._definitions[name], _class(name))
+            if not heading.startswith(_OF_METRICS):
+                yield self._section(f"## {heading}", self._definitions[name], _class(name))
+
+    def parts_of_metrics(self) -> Iterator[str]:
+        """A section for each mapping that only metrics hold, such as the bands of a rubric."""
+        for name, heading in sorted(self._headings.items(), key=lambda one: one[1]):
+            if heading.startswith(_OF_METRICS):
+                yield self._section(f"### {heading}", self._definitions[name], _class(name))
 
     def rows(self, schema: Schema, without: set[str] | None = None) -> str:
         """The table's rows, one a key."""
@@ -105,13 +116,13 @@ class _Page:
                     self._find_headings(self._definitions[name], f"{path}.")
 
     def _has_section(self, name: str) -> bool:
-        elsewhere = name == "ExecutionConfig" or name in {one.__name__ for one in METRICS}
+        elsewhere = name == "ExecutionConfig" or name in METRIC_NAMES
         return not elsewhere and "enum" not in self._definitions[name]
 
     def _section(self, heading: str, schema: Schema, model: type[BaseModel]) -> str:
         description = str(schema.get("description", "")).replace("\n", " ")
         table = _table(self.rows(schema))
-        return f"## {heading}\n\n{description}\n\n{table}{_not_yet(model)}"
+        return f"{heading}\n\n{description}\n\n{table}{_not_yet(model)}"
 
     def _type(self, value: Schema) -> str:
         """A JSON schema in words."""
@@ -133,8 +144,11 @@ class _Page:
             return f"[mapping](#{re.sub(r'[^a-z_]', '', heading)})"
         if "enum" in self._definitions[name]:
             return self._type(self._definitions[name])
-        is_metric = name != "ExecutionConfig"
-        return "[metric](#metrics)" if is_metric else "[settings](#settings-of-a-run)"
+        if name in METRIC_NAMES:
+            return "[metric](#metrics)"
+        if name == "ExecutionConfig":
+            return "[settings](#settings-of-a-run)"
+        raise LookupError(f"the shape of {name} is documented nowhere")
 
 
 _WORDS = {
@@ -185,6 +199,7 @@ def _metrics() -> Iterator[str]:
             + (f"\n{_table(rows)}" if rows else "")
             + _not_yet(model)
         )
+    yield from page.parts_of_metrics()
 
 
 def _heading(model: type[MetricSettings]) -> str:

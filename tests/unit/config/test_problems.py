@@ -327,3 +327,32 @@ def test_problems_stand_in_the_order_of_the_file(folder):
     ]
 
     assert places == [["4", "1"], ["5", "15"], ["6", "12"]]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("base_url", "endpoint"),
+        ("api_base", "endpoint"),
+        ("azure_endpoint", "endpoint"),
+        ("azure_deployment", "name"),
+        ("deployment_name", "name"),
+        ("model", "name"),
+        ("max_completion_tokens", "max_tokens"),
+        ("token", "api_key"),
+        ("api_type", "provider"),
+    ],
+)
+@pytest.mark.parametrize("where", ["model", "judge", "config.yaml"])
+def test_what_other_tools_call_a_key_of_a_model_leads_to_ours(folder, where, written, meant):
+    if where == "config.yaml":
+        folder.write("config.yaml", f"providers: {{openai: {{{written}: x}}}}\n")
+    model = f"{{provider: openai, name: m, {written}: x}}"
+    judged = f"evaluations: {{model: {model}}}\n" if where == "judge" else ""
+    own = model if where == "model" else "{provider: local}"
+    folder.write("agent.yaml", f"name: x\nmodel: {own}\ninstructions: {{inline: hi}}\n{judged}")
+
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert str(caught.value).endswith(f".{written}: unknown key; did you mean {meant!r}?")

@@ -1,5 +1,6 @@
 """The published schema and reference say what the models say."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -106,3 +107,29 @@ def test_links_of_the_reference_lead_to_headings(reference):
     }
 
     assert {part.partition(")")[0] for part in reference.split("](#")[1:]} <= anchors
+
+
+def test_every_link_of_the_reference_leads_to_the_shape_of_its_key(reference):
+    headings = re.findall(r"(?m)^#+ (.+)$", reference)
+    anchors = {re.sub(r"[^a-z0-9_ -]", "", one.lower()).replace(" ", "-") for one in headings}
+
+    linked = re.findall(r"\]\(#([^)]*)\)", reference)
+
+    assert set(linked) <= anchors
+
+
+@pytest.mark.parametrize(
+    ("key", "keys"),
+    [
+        ("rubric[]", ["score", "expected_outcome"]),
+        ("criteria[]", ["question"]),
+        ("examples[]", ["response", "answers"]),
+        ("azure_ai_project", ["subscription_id", "resource_group_name", "project_name"]),
+    ],
+)
+def test_what_a_metric_holds_is_documented_with_its_keys(reference, key, keys):
+    anchor = f"metrics{key.removesuffix('[]')}"
+    section = reference.partition(f"\n### metrics[].{key}\n")[2].partition("\n#")[0]
+
+    assert re.search(rf"\| `{key.removesuffix('[]')}` \|[^|]*\(#{anchor}\)", reference)
+    assert all(f"\n| `{one}` |" in section for one in keys), section
