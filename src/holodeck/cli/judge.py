@@ -55,7 +55,8 @@ def judge() -> None:
 @click.option(
     "--min-kappa",
     type=click.FloatRange(-1, 1),
-    help="Exit with 1 if the agreement beyond chance is less than this.",
+    help="Exit with 1 if the agreement beyond chance is less than this; needs 20 labels or more,"
+    " 5 of each kind. An inconclusive answer counts as wrong.",
 )
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write JSON, too."
@@ -81,13 +82,15 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     code 4 tells that some answers could not be judged.
     """
     from holodeck.errors import ExitCode
-    from holodeck.lib.judging.check_labels import SHIPPED, read_labels
+    from holodeck.lib.judging.check_labels import SHIPPED, read_labels, refuse_too_few
     from holodeck.lib.judging.check_result import as_table
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
     from holodeck.lib.ui.live import put
 
     invocation = context.ensure_object(Invocation)
     chosen = _chosen(read_labels(labels or SHIPPED), criteria)
+    if min_kappa is not None:
+        refuse_too_few(chosen, str(labels or "the labels that come with holodeck"))
     if json_file is not None:
         _refuse_unwritable(json_file)
     if model is None and endpoint is not None:
@@ -104,11 +107,20 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
         _write(json_file, found, invocation)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
-    if min_kappa is not None and (
-        found.agreement.kappa is None or found.agreement.kappa < min_kappa
-    ):
-        click.echo(f"The agreement beyond chance is less than {min_kappa:g}", err=True)
+    if min_kappa is not None and (shortfall := _shortfall(found, min_kappa)) is not None:
+        click.echo(shortfall, err=True)
         context.exit(ExitCode.TEST_FAILED)
+
+
+def _shortfall(found: "JudgeCheck", min_kappa: float) -> str | None:
+    """What to say of a judge that agrees too little with people; None if it agrees enough."""
+    kappa = found.strict_agreement.kappa
+    if kappa is not None and kappa >= min_kappa:
+        return None
+    value = "not defined" if kappa is None else f"{kappa:.2f}"
+    unsure = found.inconclusive
+    why = f" ({unsure} inconclusive answers count as wrong)" if unsure else ""
+    return f"Cohen's kappa is {value}, which is less than {min_kappa:g}{why}"
 
 
 def _chosen(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":

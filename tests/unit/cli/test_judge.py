@@ -65,9 +65,65 @@ def test_a_quick_check_asks_once_for_each_answer(check, server):
     assert "both orders" not in ran.stdout
 
 
+def labels(good, bad, wrong=0):
+    """So many labels of each kind; the judge passes `wrong` of the bad ones."""
+    right = [WAGES | {"response": f"{n} euros.", "label": "pass"} for n in range(good)]
+    refused = [WAGES | {"response": f"Chair {n}.", "label": "fail"} for n in range(bad - wrong)]
+    fooled = [WAGES | {"response": f"No euros, {n}.", "label": "fail"} for n in range(wrong)]
+    return [*right, *refused, *fooled]
+
+
 def test_too_little_agreement_can_be_made_a_failure(check):
-    assert check("--min-kappa", "0.4", "--quick").code == 0
-    assert check("--min-kappa", "0.6", "--quick").code == 1
+    rows = labels(10, 10, wrong=5)
+
+    assert check("--min-kappa", "0.4", "--quick", rows=rows).code == 0
+    assert check("--min-kappa", "0.6", "--quick", rows=rows).code == 1
+
+
+TOO_FEW = {
+    "two labels": (labels(1, 1), "2 labels (1 pass, 1 fail)"),
+    "one kind": (labels(25, 0), "25 labels (25 pass, 0 fail)"),
+    "hardly any of a kind": (labels(40, 2), "42 labels (40 pass, 2 fail)"),
+    "the same ones again and again": (20 * labels(1, 1), "2 labels (1 pass, 1 fail)"),
+}
+
+
+@pytest.mark.parametrize(("rows", "told"), TOO_FEW.values(), ids=TOO_FEW)
+def test_a_gate_on_kappa_with_too_few_labels_is_an_error_that_says_what_to_add(
+    check, server, rows, told
+):
+    ran = check("--min-kappa", "0.9", "--quick", rows=rows)
+
+    assert ran.code == 2
+    assert "labels.jsonl: --min-kappa needs 20 different labels or more" in ran.stderr
+    assert told in ran.stderr
+    assert "add " in ran.stderr
+    assert server.requests == []
+
+
+def test_inconclusive_answers_count_against_the_judge_where_kappa_is_a_gate(
+    check, server, tmp_path
+):
+    server.when("Perhaps", yes(0.52))
+    unsure = [WAGES | {"response": f"Perhaps {n} euros.", "label": "pass"} for n in range(8)]
+    (tmp_path / "shop.py").write_text("def answer(text): return text\n")
+    (tmp_path / "agent.yaml").write_text(f"""
+name: shop
+backend: "shop:answer"
+evaluations:
+  model: {{provider: openai, name: wise, endpoint: "{server.url}", api_key: k}}
+  metrics:
+    - {{type: judge, name: price, margin: 0.1, threshold: 0.5, criteria: [Is it polite?]}}
+""")
+
+    ran = check(
+        "--metric", "price", "--min-kappa", "0.9", "--quick",
+        rows=[*labels(10, 10), *unsure], model=False,
+    )  # fmt: skip
+
+    assert ran.code == 1
+    assert "inconclusive                8" in ran.stdout
+    assert "is less than 0.9 (8 inconclusive answers count as wrong)" in ran.stderr
 
 
 def test_a_ground_truth_is_shown_where_there_is_one(check, server):

@@ -82,6 +82,34 @@ def _in_words(error: ValidationError) -> str:
     return f"{key!r} is {first['input']!r}; write text that is not empty"
 
 
+LEAST_LABELS = 20
+"""A gate on agreement needs so many different labels; with fewer, luck passes it."""
+LEAST_OF_EACH = 5
+"""So many of them have to be good answers, and as many bad ones."""
+
+
+def refuse_too_few(labels: Sequence[Label], where: str) -> None:
+    """Raise ConfigError for labels that are too few to decide about a judge by its agreement."""
+    different = {(one.input, one.response, one.criterion, one.ground_truth): one for one in labels}
+    good = sum(one.is_good for one in different.values())
+    bad = len(different) - good
+    if len(different) >= LEAST_LABELS and min(good, bad) >= LEAST_OF_EACH:
+        return
+    missing = [
+        f"{LEAST_OF_EACH - count} more with label {kind!r}"
+        for kind, count in (("pass", good), ("fail", bad))
+        if count < LEAST_OF_EACH
+    ]
+    if len(different) < LEAST_LABELS:
+        missing.append(f"{LEAST_LABELS - len(different)} more in all")
+    raise ConfigError(
+        where,
+        f"--min-kappa needs {LEAST_LABELS} different labels or more, at least {LEAST_OF_EACH} of"
+        f" each kind; found {len(different)} labels ({good} pass, {bad} fail);"
+        f" add {' and '.join(missing)}",
+    )
+
+
 def pairs_of(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
     """A good and a bad answer to the same input by the same criterion, in the file's order."""
     bad: dict[tuple[str, str], list[Label]] = {}

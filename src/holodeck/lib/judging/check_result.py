@@ -76,6 +76,17 @@ class JudgeCheck:
         return Agreement.of([(good, said) for good, said in found if said is not None])
 
     @property
+    def strict_agreement(self) -> Agreement:
+        """With people, where an inconclusive answer counts as the wrong verdict."""
+        answered = [one for one in self.judgements if one.error is None]
+        return Agreement.of(
+            [
+                (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
+                for one in answered
+            ]
+        )
+
+    @property
     def scores(self) -> list[tuple[bool, float]]:
         return [(one.label.is_good, one.score) for one in self.judgements if one.score is not None]
 
@@ -99,6 +110,7 @@ def as_document(check: JudgeCheck) -> dict[str, Any]:
         "true_negative_rate": _share(found.true_negative_rate),
         "kappa": found.kappa,
         "kappa_standard_error": found.kappa_error,
+        "kappa_if_inconclusive_is_wrong": check.strict_agreement.kappa,
         "area_under_curve": area_under_curve(check.scores),
         "best_threshold": best_threshold(check.scores),
         "repeats": check.repeats,
