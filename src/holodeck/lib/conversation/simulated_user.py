@@ -1,12 +1,11 @@
 """A user who pursues a goal, played by a model."""
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from holodeck.lib.chat.asking import asked
+from holodeck.lib.chat.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.chat.model import ChatModel, Question, Said
 from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
@@ -37,8 +36,6 @@ SCHEMA = {
 }
 NAMES = {"user": "USER", "assistant": "ASSISTANT", "system": "NOTE", "developer": "NOTE"}
 """What the roles are called that the user is shown; a script's notes are for them, too."""
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_UP_TO_THOUGHTS_END = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _OWN_NAME = re.compile(r"\A\s*user\s*:\s*", re.IGNORECASE)
 _OTHERS_NAME = re.compile(r"\A\s*(assistant|agent|ai|system)\s*:", re.IGNORECASE)
@@ -146,22 +143,17 @@ def _note(calls: int, said: Said | None) -> None:
     note_usage(usage, calls=calls, failed=calls - (said is not None))
 
 
-def without_reasoning(text: str) -> str:
-    """A model's answer without what it thought aloud, closed or not."""
-    return _UP_TO_THOUGHTS_END.sub("", _THOUGHT.sub("", text)).strip()
-
-
 def _read(text: str) -> Heard | None:
     """What an answer says, as JSON or as plain text; None if it is neither."""
     bare = without_reasoning(text)
     fenced = _FENCE.match(bare)
     bare = fenced[1].strip() if fenced else bare
-    if not bare.startswith("{"):
-        return _plain(bare, is_done=False)
     try:
-        answer: Any = json.loads(bare)
-    except (ValueError, RecursionError):
-        return None
+        answer = parse_json_answer(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict) or not {"message", "done"} & answer.keys():
+        return None if bare.startswith("{") else _plain(bare, is_done=False)
     message = "" if answer.get("message") is None else answer["message"]
     if not isinstance(message, str):
         return None

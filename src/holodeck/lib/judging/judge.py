@@ -1,6 +1,5 @@
 """A model that judges: asked for JSON, believed only when the answer is what was asked for."""
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,8 +10,9 @@ from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
 from holodeck.lib.chat.asking import Note, asked
+from holodeck.lib.chat.json_answer import parse_json_answer
 from holodeck.lib.chat.model import ChatModel, Question, Said
-from holodeck.lib.text import one_line, whole
+from holodeck.lib.text import one_line
 from holodeck.models.token_usage import TokenUsage
 
 logger = logging.getLogger(__name__)
@@ -164,33 +164,9 @@ class Judge:
 
 def _parsed(said: Said) -> Any:
     """The JSON of an answer. Raises ValueError in words for the judge."""
-    text = said.text.strip()
-    if not text:
-        raise ValueError("the answer is empty")
     if said.is_cut:
         raise ValueError("the answer was cut off at the limit of tokens")
-    if text.startswith("```"):
-        raise ValueError("the answer stands inside a Markdown fence; write the bare JSON")
-    try:
-        return json.loads(text, parse_constant=_no_constant, object_pairs_hook=_told_once)
-    except RecursionError as error:
-        raise ValueError("the answer is nested too deep") from error
-    except ValueError as error:
-        raise ValueError(f"the answer is not JSON ({error})") from error
-
-
-def _told_once(pairs: list[tuple[str, Any]]) -> JsonObject:
-    """The object; one that says two things of the same has said neither."""
-    told = {name: whole(one) if isinstance(one, str) else one for name, one in pairs}
-    if len(told) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands there twice")
-    return told
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
+    return parse_json_answer(said.text)
 
 
 def _reader(schema: Mapping[str, Any], read: Reader | None) -> Reader:

@@ -42,6 +42,8 @@ ANSWERS = {
     "thought in the message": line("<think>hm</think> hi"),
     "end of a thought": f"so I say</think>\n{line('hi')}",
     "fenced": f"```json\n{line('hi')}\n```",
+    "a sentence before the JSON": f"Here it is:\n{line('hi')}",
+    "a remark after the JSON": f"{line('hi')}\n\nThe user is polite.",
     "plain text": "hi",
     "named": "User: hi",
 }
@@ -62,6 +64,7 @@ UNUSABLE = {
     "the assistant's words": "Assistant: how can I help?",
     "an echo of the agent": line("a1"),
     "broken JSON": '{"message": "hi',
+    "two messages": f"{line('hi')}\n{line('ho')}",
     "another type": '{"message": 3, "done": false}',
 }
 

@@ -17,6 +17,7 @@ SCHEMA = {
     "required": ["reason", "score"],
 }
 GOOD = '{"reason": "fine", "score": 4}'
+LESS = '{"reason": "poor", "score": 1}'
 ASKED = [{"role": "user", "content": "How good is it?"}]
 QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 
@@ -47,7 +48,16 @@ async def test_an_answer_that_fits_is_given_back(judge, server):
 
 BAD = [
     ("It is rather good.", "is not JSON"),
-    (f"```json\n{GOOD}\n```", "Markdown fence"),
+    (f"The agent wrote\n{GOOD}\nwhich is wrong, so I say 1.", "before and after the JSON"),
+    (f"It wrote {GOOD} and I disagree.", "inside a line of text"),
+    (f"It wrote {GOOD}", "inside a line of text"),
+    (f"{GOOD} is what it wrote.", "inside a line of text"),
+    (f"It wrote\n{GOOD}\nI say:\n{LESS}", "several JSON objects that differ"),
+    (f"It wrote {GOOD}.\n\n```json\n{LESS}\n```", "several JSON objects that differ"),
+    (f'{{"verdicts": [\n{GOOD}\n], and more', "is not JSON"),
+    (f"<think>I would say {GOOD}", "holds reasoning and nothing else"),
+    (f"<think>hm</think>\n<think>{GOOD}", "holds reasoning and nothing else"),
+    ('{"reason": "fine", "score": 1, "score": 4}', "'score' stands there twice"),
     ('{"mark": 4}', "is a required property"),
     ('{"reason": "fine", "score": 9}', "score: 9 is greater than the maximum of 5"),
     ('{"reason": "fine", "score": "4"}', "is not of type"),
@@ -77,6 +87,39 @@ async def test_a_judge_that_never_answers_as_asked_is_an_error(judge, server, an
 
     assert wrong in str(seen.value)
     assert len(server.requests) == 2
+
+
+READABLE = {
+    "fenced": f"```json\n{GOOD}\n```",
+    "fenced without a language": f"```\n{GOOD}\n```",
+    "after reasoning": f"<think>It may be {LESS}, or not.</think>\n{GOOD}",
+    "after two thoughts": f"<think>a</think><thinking>b</thinking>{GOOD}",
+    "after the end of a thought": f"so it is {LESS}, no.\n</think>\n\n{GOOD}",
+    "reasoning and a fence": f"<think>hm</think>\n```json\n{GOOD}\n```",
+    "a sentence and a fence": f"Here is my verdict:\n\n```json\n{GOOD}\n```",
+    "a sentence before": f"Here is my verdict:\n{GOOD}",
+    "a remark after": f"{GOOD}\n\nLet me know if you need more.",
+    "said twice": f"{GOOD}\n\nAs JSON:\n{GOOD}",
+    "over several lines": 'My verdict:\n{\n  "reason": "fine",\n  "score": 4\n}',
+}
+
+
+@pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE)
+async def test_a_verdict_in_a_fence_after_reasoning_or_beside_a_remark_is_read(
+    judge, server, answer
+):
+    server.reply(answer)
+
+    assert await judge.ask(ASKED, SCHEMA) == {"reason": "fine", "score": 4}
+    assert len(server.requests) == 1
+
+
+async def test_tags_and_fences_inside_of_a_reason_are_left_alone(judge, server):
+    server.reply('{"reason": "it says </think> and ```{}```", "score": 4}')
+
+    answer = await judge.ask(ASKED, SCHEMA)
+
+    assert answer["reason"] == "it says </think> and ```{}```"
 
 
 async def test_an_answer_cut_off_at_the_limit_is_not_read(judge, server):

@@ -1,0 +1,109 @@
+"""The JSON in a model's answer: bare, in a Markdown fence, after reasoning, or beside a remark."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from holodeck.lib.text import whole
+
+_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_UP_TO_THOUGHTS_END = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
+_LEADING_THOUGHTS = re.compile(
+    r"\A\s*(<(think|thinking|reasoning)>.*?(</\2>|\Z)\s*)+", re.DOTALL | re.IGNORECASE
+)
+_FIRST_THOUGHTS_END = re.compile(
+    r"\A(?!\s*(\{|```)).*?</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE
+)
+_FENCE_BEFORE = re.compile(r"(?:\A|\n)[ \t]*```[ \t]*\w*[ \t]*\n\s*\Z")
+_FENCE_AFTER = re.compile(r"\A\s*\n[ \t]*```[ \t]*(?:\n|\Z)")
+_ONLY_JSON = "write nothing but the JSON"
+
+
+def without_reasoning(text: str) -> str:
+    """Return an answer without the reasoning in its tags, closed or not."""
+    return _UP_TO_THOUGHTS_END.sub("", _THOUGHT.sub("", text)).strip()
+
+
+def parse_json_answer(text: str) -> Any:
+    """Return the JSON value of an answer.
+
+    An object may follow reasoning, stand in a Markdown fence, and have a remark before or after
+    it. What may be a quotation is not read: an object with text on both sides, one inside a line,
+    and several that differ. Raises ValueError, in words for the model.
+    """
+    if not text.strip():
+        raise ValueError("the answer is empty")
+    try:
+        return _loads(text.strip())
+    except json.JSONDecodeError as error:
+        wrong = str(error)
+    answer = _FIRST_THOUGHTS_END.sub("", _LEADING_THOUGHTS.sub("", text)).strip()
+    if not answer:
+        raise ValueError("the answer holds reasoning and nothing else")
+    try:
+        return _loads(answer)
+    except json.JSONDecodeError:
+        return _object_in(answer, wrong)
+
+
+def _object_in(text: str, wrong: str) -> dict[str, Any]:
+    """Return the one object in a text; `wrong` is what keeps all of it from being JSON."""
+    text = text.replace("\r\n", "\n")
+    found = list(_objects(text, wrong))
+    if not found:
+        raise ValueError(f"the answer is not JSON ({wrong})")
+    if len({json.dumps(value, sort_keys=True) for _, _, value in found}) > 1:
+        raise ValueError(f"the answer holds several JSON objects that differ; {_ONLY_JSON}")
+    start, end, value = found[-1]
+    before, after = text[:start], text[end:]
+    fence = _FENCE_BEFORE.search(before)
+    if fence is not None and (closing := _FENCE_AFTER.match(after)) is not None:
+        before, after = before[: fence.start()], after[closing.end() :]
+    elif (before and before.rstrip(" \t")[-1:] != "\n") or (
+        after and after.lstrip(" \t")[:1] != "\n"
+    ):
+        raise ValueError(f"the JSON stands inside a line of text; {_ONLY_JSON}")
+    if before.strip() and after.strip():
+        raise ValueError(f"text stands before and after the JSON; {_ONLY_JSON}")
+    return value
+
+
+def _objects(text: str, wrong: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Yield the outermost objects of a text, each with where it starts and ends."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
+    at = text.find("{")
+    while at >= 0:
+        try:
+            value, end = decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            # A whole object inside of a broken one is not the answer.
+            if not text[text.rfind("\n", 0, at) + 1 : at].strip():
+                raise ValueError(f"the answer is not JSON ({wrong})") from error
+            end = at + 1
+        except RecursionError as error:
+            raise ValueError("the answer is nested too deep") from error
+        else:
+            yield at, end, value
+        at = text.find("{", end)
+
+
+def _loads(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object_of)
+    except RecursionError as error:
+        raise ValueError("the answer is nested too deep") from error
+
+
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the object; one that has two values for a key has none."""
+    read = {name: whole(one) if isinstance(one, str) else one for name, one in pairs}
+    if len(read) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands there twice")
+    return read
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
