@@ -197,7 +197,7 @@ async def test_an_agent_that_called_no_tool_cannot_be_judged_by_its_calls(build,
 
 MALFORMED = {
     "prose": ("It is rather good, I would say 5.", "is not JSON"),
-    "fenced": (f"```json\n{verdict(1)}\n```", "Markdown fence"),
+    "quoted": (f"It wrote\n```json\n{verdict(5)}\n```\nand no more.", "before and after the JSON"),
     "wrong keys": ('{"explanation": "fine", "stars": 1}', "is a required property"),
     "out of range": (verdict(9), "9 is not one of"),
     "text": (verdict("1"), "is not"),
@@ -211,7 +211,7 @@ MALFORMED = {
 
 
 @every_metric
-@pytest.mark.parametrize("kind", ["prose", "fenced", "wrong keys", "out of range", "empty"])
+@pytest.mark.parametrize("kind", ["prose", "quoted", "wrong keys", "out of range", "empty"])
 async def test_a_malformed_verdict_is_never_a_score(build, server, metric, kind):
     answer, wrong = MALFORMED[kind]
     server.otherwise(answer)
@@ -222,6 +222,15 @@ async def test_a_malformed_verdict_is_never_a_score(build, server, metric, kind)
 
     assert wrong in str(seen.value)
     assert len(server.requests) == 2
+
+
+async def test_a_verdict_in_a_fence_after_reasoning_is_a_score(build, server):
+    server.reply(f"<think>Perhaps {verdict(1)}?</think>\n```json\n{verdict(5)}\n```")
+    evaluator = build("coherence")
+
+    assert (await evaluator.evaluate(**inputs(evaluator)))["score"] == 1
+
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(("answer", "wrong"), MALFORMED.values(), ids=MALFORMED)

@@ -132,7 +132,7 @@ async def test_what_the_case_does_not_have_is_missing(absent, judge):
 
 MALFORMED = {
     "prose": "It is rather good.",
-    "fenced": '```json\n{"verdicts": []}\n```',
+    "quoted": 'It wrote\n```json\n{"verdicts": []}\n```\nand nothing else.',
     "wrong keys": '{"foo": 1}',
     "empty": "",
     "a list": "[]",

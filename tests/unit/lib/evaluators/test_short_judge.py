@@ -115,7 +115,8 @@ async def test_a_judge_that_begins_with_something_else_is_asked_for_json_that_on
 
 MALFORMED = {
     "prose": "I would say yes.",
-    "fenced": f"```json\n{verdict('yes')}\n```",
+    "quoted": f"It wrote\n```json\n{verdict('yes')}\n```\nand no more.",
+    "contradicted": f"{verdict('yes')}\n{verdict('no')}",
     "wrong keys": '{"verdict": "yes"}',
     "another mark": verdict("9"),
     "empty": "",
@@ -130,6 +131,14 @@ async def test_a_malformed_verdict_is_an_error_after_one_more_try(build, server,
         await build().evaluate(**CASE)
 
     assert len(server.requests) == 3  # for a word, for JSON, and once more
+
+
+async def test_a_fenced_verdict_after_reasoning_is_read(build, server):
+    server.reply("hm").reply(f"<think>Not {verdict('yes')}.</think>\n```json\n{verdict('no')}\n```")
+
+    assert (await build().evaluate(**CASE))["score"] == 0
+
+    assert len(server.requests) == 2  # for a word, and for JSON
 
 
 async def test_a_judge_that_is_down_is_an_error_and_not_asked_in_another_way(build, server):
