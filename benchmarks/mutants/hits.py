@@ -106,12 +106,22 @@ class Hits:
 
 def load(path: Path) -> Hits:
     """The map as it was left; an empty one if there is none."""
-    return Hits(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else Hits()
+    if not path.is_file():
+        return Hits()
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    tests = kept.pop("tests")
+    by_function = {name: [tests[at] for at in places] for name, places in kept.pop("hits").items()}
+    return Hits(by_function=by_function, **kept)
 
 
 def save(hits: Hits, path: Path) -> None:
-    kept = {name: getattr(hits, name) for name in ("seconds", "by_function", "apart", "files")}
-    path.write_text(json.dumps(kept), encoding="utf-8")
+    """Tests are written once each and named by their place: most run hundreds of functions."""
+    tests = sorted({one for tests in hits.by_function.values() for one in tests})
+    places = {test: at for at, test in enumerate(tests)}
+    by_function = {name: [places[one] for one in found] for name, found in hits.by_function.items()}
+    kept = {"seconds": hits.seconds, "apart": hits.apart, "files": hits.files}
+    document = kept | {"tests": tests, "hits": by_function}
+    path.write_text(json.dumps(document), encoding="utf-8")
 
 
 def stale_files(hits: Hits, sandbox: Sandbox, folders: Iterable[str]) -> list[str]:

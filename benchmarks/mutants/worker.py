@@ -1,7 +1,9 @@
 """Runs tests in forks of a process that has imported what is slow to import, but not holodeck.
 
-Started with the sandbox's Python. Reads one job a line, `{"tests": […], "seconds": …, "marks": …}`,
-and answers with one line: `{"code": …, "ran": […], "failed": […], "said": …}`.
+Started with the sandbox's Python. Reads one job a line, `{"tests": […], "seconds": …}`, and answers
+with one line: `{"code": …, "rows": [[test, outcome, seconds], …], "said": …}`. The job's key `all`
+goes on behind a test that fails, `marks` is the file in which the name of the test under way is
+kept, and `collect` only lists tests.
 """
 
 import faulthandler
@@ -32,6 +34,12 @@ class Watch:
         self._out = out
         self._ends = time.monotonic() + seconds
         self._marks = None if marks is None else Path(marks)
+
+    def pytest_collection_finish(self, session: Any) -> None:
+        if session.config.option.collectonly:
+            self._out.writelines(
+                json.dumps([one.nodeid, "collected", 0]) + "\n" for one in session.items
+            )
 
     def pytest_runtest_protocol(self, item: Any) -> None:
         faulthandler.dump_traceback_later(_SLOWEST_TEST_S, exit=True, file=self._out)
@@ -67,6 +75,7 @@ def run(job: dict[str, Any], out: TextIO, said: TextIO) -> int:
     options = ["-q", "--no-header", "--tb=line", "-p", "no:cacheprovider"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what is warm is ours to know
     options += [] if job.get("all") else ["-x"]
+    options += ["--collect-only"] if job.get("collect") else []
     watch = Watch(out, job["seconds"], job.get("marks"))
     return int(pytest.main([*options, *job["tests"]], plugins=[watch]))
 
