@@ -236,3 +236,35 @@ def test_a_line_of_a_script_that_the_agent_is_not_told_of_is_an_error(tmp_path, 
     problems = check(ConfigLoader().load_agent_yaml(tmp_path / "agent.yaml"))
 
     assert [one.path for one in problems if one.severity == "error"] == found
+
+
+HTTP = "name: a\nbackend: {type: http, url: 'http://localhost:1', request: {q: '{input}', %s}}\n"
+MESSAGES_SENT, ID_SENT, NOTHING_SENT = "m: '{messages}'", "id: '{conversation_id}'", "n: 1"
+
+
+@pytest.mark.parametrize(
+    ("case", "with_id", "with_nothing"),
+    [
+        (f"input: b, history: [{ASKED}, {SAID}]", ["history"], ["history"]),
+        (
+            "script: [{user: a}, {agent: Hello}, {user: b}, agent]",
+            ["script[1]"],
+            ["script", "script[1]"],
+        ),
+        ("turns: [{input: a}, {input: b}]", [], ["turns"]),
+    ],
+    ids=["history", "script", "turns"],
+)
+def test_a_request_without_a_place_for_what_was_said_before_is_an_error(
+    tmp_path, case, with_id, with_nothing
+):
+    def errors(request):
+        cases = f"test_cases: [{{{case}, evaluations: [{{metric: contains, value: x}}]}}]\n"
+        (tmp_path / "agent.yaml").write_text(HTTP % request + cases)
+        problems = check(ConfigLoader().load_agent_yaml(tmp_path / "agent.yaml"))
+        return [one for one in problems if one.severity == "error"]
+
+    assert errors(MESSAGES_SENT) == []
+    for request, places in ((ID_SENT, with_id), (NOTHING_SENT, with_nothing)):
+        assert [one.path for one in errors(request)] == [f"test_cases[0].{one}" for one in places]
+        assert all("'{messages}'" in one.message for one in errors(request))
