@@ -515,3 +515,25 @@ async def test_the_time_of_a_metric_is_in_milliseconds(tmp_path):
     [result] = (await executor.execute_tests()).results
 
     assert 50 <= result.metric_results[0].evaluation_time_ms < 60_000
+
+
+async def test_what_a_metric_loads_is_loaded_while_the_agent_answers(tmp_path):
+    ready = asyncio.Event()
+
+    class Loads(BaseEvaluator):
+        async def prepare(self):
+            ready.set()
+
+        async def _evaluate_impl(self, **_):
+            return {"score": 1.0, "passed": True}
+
+    async def answer(_):
+        await asyncio.wait_for(ready.wait(), 60)
+        return "OK"
+
+    agent = an_agent({"input": "go"})
+    executor = executor_of(tmp_path, agent, ScriptedBackend(answer), evaluators={"slow": Loads()})
+
+    [result] = (await executor.execute_tests()).results
+
+    assert result.passed
