@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
@@ -211,6 +212,15 @@ async def test_all_wordings_differ_and_none_changes_the_question(build, server):
     prompts = {(prompt_of(one), one.body["messages"][0]["content"]) for one in server.requests}
     assert len(prompts) == WORDINGS == 10
     assert all(PRICE in prompt for prompt, _ in prompts)
+
+
+async def test_more_votes_than_there_are_wordings_begin_with_the_first_again(build, server):
+    server.otherwise(yes(0.1))
+
+    await build(votes=9, confirm_on_fail=9).evaluate(**CASE)
+
+    prompts = [(prompt_of(one), one.body["messages"][0]["content"]) for one in server.requests]
+    assert sorted(Counter(prompts).values()) == [1] * 2 + [2] * 8
 
 
 async def test_a_tie_is_a_no(build, server):

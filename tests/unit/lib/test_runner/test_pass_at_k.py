@@ -47,3 +47,9 @@ def test_the_summary_takes_the_mean_over_the_repeated_cases():
 )
 def test_there_is_no_estimate_from_runs_that_were_chosen(results):
     assert estimates(results, one_of_k) == {}
+
+
+def test_k_goes_up_to_the_fewest_repetitions_of_a_case():
+    results = [repeated(PASS, PASS, FAIL), repeated(PASS, FAIL)]
+
+    assert estimates(results, one_of_k) == pytest.approx({1: (2 / 3 + 1 / 2) / 2, 2: 1.0})

@@ -463,3 +463,16 @@ async def test_functions_of_two_cases_wait_beside_each_other(tmp_path, fake_open
     report = await report_of(tmp_path, agent, ScriptedBackend(), parallel_test_cases=2)
 
     assert [one.outcome for one in report.results] == [Outcome.PASSED, Outcome.PASSED]
+
+
+async def test_a_checkpoint_and_the_final_verdict_are_paid_for_together(run, fake_openai):
+    fake_openai.when(JUDGE, words("passed"))
+    steps = [{"user": "a"}, "agent", {"judge": ["Is short"]}, "succeed"]
+
+    result = await run(*steps, criteria=["Greets"])
+
+    once = (await run({"user": "a"}, "agent", criteria=["Greets"])).judge_cost
+    assert (once.calls, once.tokens.total_tokens) == (1, 15)
+    assert (result.judge_cost.calls, result.judge_cost.tokens.total_tokens) == (2, 30)
+    assert (result.judge_cost.failed, result.judge_cost.kept) == (0, 0)
+    assert result.judge_cost.model == once.model

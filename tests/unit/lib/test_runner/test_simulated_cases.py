@@ -490,3 +490,21 @@ def test_a_url_that_is_told_nothing_of_before_cannot_hold_a_simulated_conversati
     found = dict(told(an_agent(fake_openai, simulated("Greets"), backend=backend)))
 
     assert "no place for what was said before" in found["test_cases[0].simulate"]
+
+
+async def test_a_judge_who_is_asked_again_reads_what_the_judge_of_the_run_read(
+    run_one, fake_openai
+):
+    fake_openai.when(JUDGE, words("passed"))
+    for case in (
+        {"turns": [{"input": "one"}, {"input": "two"}], "criteria": ["Greets"]},
+        {"input": "one", "criteria": ["Greets"]},
+    ):
+        held = await run_one(case)
+        first = fake_openai.requests[-1].prompt
+
+        graded = await rescore(an_agent(fake_openai, case), recorded(held))
+
+        assert graded.report.results[0].passed
+        assert "[2] assistant: OK: one" in first
+        assert fake_openai.requests[-1].prompt == first
