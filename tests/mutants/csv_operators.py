@@ -91,6 +91,9 @@ def _raw(text: str, number: int, cell: str) -> Iterator[Slip]:
     line = text.splitlines(keepends=True)[number]
     if not cell or cell not in line:
         return
+    for operator, new in {"no quote before": f'{cell}"', "no quote after": f'"{cell}'}.items():
+        changed = line.replace(f'"{cell}"', new, 1)
+        yield f"raw: {operator}", start, text[:start] + changed + text[start + len(line) :]
     for operator, new in {
         "quote before a cell": f'"{cell}',
         "quote after a cell": f'{cell}"',

@@ -26,7 +26,7 @@ PLACES = frozenset({
 def why_legitimate(project: Project, mutant: Mutant) -> str | None:
     """The rule by which the mutant may be green; None if there is none."""
     if mutant.new_name is not None:
-        return PUT_ASIDE if _is_put_aside(mutant.new_name) else None
+        return PUT_ASIDE if _is_put_aside(mutant.file, mutant.new_name) else None
     try:
         before = read(mutant.file, project.files[mutant.file].encode())
         after = read(mutant.file, mutant.content)
@@ -41,24 +41,27 @@ def why_legitimate(project: Project, mutant: Mutant) -> str | None:
     return None
 
 
-def _is_put_aside(name: str) -> bool:
-    """`a.yaml.bak` is not meant to be read; `a.YAML` and `a.yml` are."""
-    own = name.rpartition("/")[2]
+def _is_put_aside(old: str, new: str) -> bool:
+    """`a.yaml.bak` and what lies in another folder is not meant; `a.YAML` and `a.yml` are."""
+    folder, _, own = new.rpartition("/")
     suffix = own.rpartition(".")[2].lower()
-    return own.startswith(".") or suffix not in {"yaml", "yml", "csv", "json", "jsonl"}
+    if own.startswith(".") or suffix not in {"yaml", "yml", "csv", "json", "jsonl"}:
+        return True
+    return folder != old.rpartition("/")[0]
 
 
 def _rule(project: Project, check: Check, before: Any, after: Any) -> str | None:
-    if any(_is_pruned(tree, after) for tree in _without_it(before, check.path)):
+    if any(_is_pruned(tree, after) for tree in _without_it(before, check)):
         return REMOVED
     if _is_changed(project, check.path, before, after):
         return CHANGED
     return MOVED if _is_moved(check.path, before, after) else None
 
 
-def _without_it(before: Any, path: Keys) -> Iterator[Any]:
+def _without_it(before: Any, check: Check) -> Iterator[Any]:
     """The tree without the check, or without what holds it; never with an empty list left."""
-    for length in range(1, len(path) + 1):
+    path = check.path
+    for length in range(1, len(path) + check.is_whole):
         tree = without(before, path[:length])
         if value_at(tree, path[: length - 1]):
             yield tree
@@ -88,7 +91,7 @@ def _is_pruned(before: Any, after: Any) -> bool:
 def _is_changed(project: Project, path: Keys, before: Any, after: Any) -> bool:
     try:
         now = value_at(after, path)
-        rest = without(before, path) == without(after, path)
+        rest = _is_pruned(without(before, path), without(after, path))
     except LookupError:
         return False
     return rest and now != value_at(before, path) and bool(project.meets(now))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from mutants.project import Project
+
 Files = dict[str, bytes]
 
 
@@ -21,3 +23,12 @@ class Mutant:
     @property
     def name(self) -> str:
         return f"{self.project}: {self.file}: {self.operator} at {self.place}"
+
+
+def slip(project: Project, file: str, old: str, new: str) -> Mutant:
+    """The mutant in which one text of the file is another. Raises ValueError if there is none."""
+    text = project.files[file]
+    if text.count(old) != 1:
+        raise ValueError(f"{project.name}: {file} holds {old!r} {text.count(old)} times, not once")
+    content = text.replace(old, new).encode()
+    return Mutant(project.name, file, f"{old!r} as {new!r}", file, content)

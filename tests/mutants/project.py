@@ -20,6 +20,8 @@ class Check:
 
     file: str
     path: Keys
+    is_whole: bool = True
+    """Whether a file without it asks for nothing in its place; else it may only be changed."""
 
 
 def never(_: Any) -> bool:

@@ -34,7 +34,7 @@ suites:
     },
     [
         Check("agent.yaml", ("suites", 0, "test_cases", 1)),
-        Check("agent.yaml", ("suites", 0, "test_cases", 1, "ground_truth")),
+        Check("agent.yaml", ("suites", 0, "test_cases", 1, "ground_truth"), is_whole=False),
     ],
     meets=says,
 )
@@ -125,13 +125,13 @@ test_cases_file: cases.csv
 """,
         "cases.csv": """\
 name,input,ground_truth,tags
-days,how long?,30 days,smoke
 "shoes, again",what can I return?,shoes,"smoke,slow"
+days,how long?,30 days,"smoke"
 refund,may I have my money?,refund,
-polite,"hello, there",You can,smoke
+polite,hello,You can,"smoke"
 """,
     },
-    [Check("cases.csv", (2,)), Check("cases.csv", (2, "ground_truth"))],
+    [Check("cases.csv", (2,)), Check("cases.csv", (2, "ground_truth"), is_whole=False)],
     meets=says,
 )
 
@@ -160,7 +160,7 @@ refund,may I have my money?,refund,sam
 polite,"hello, there",You can,sam
 """,
     },
-    [Check("faq.csv", (2,)), Check("faq.csv", (2, "answer"))],
+    [Check("faq.csv", (2,)), Check("faq.csv", (2, "answer"), is_whole=False)],
     meets=says,
 )
 
@@ -395,7 +395,7 @@ scenarios:
     },
     [
         Check("support.yaml", ("scenarios", 1)),
-        Check("support.yaml", ("scenarios", 1, "expected_output")),
+        Check("support.yaml", ("scenarios", 1, "expected_output"), is_whole=False),
     ],
     meets=says,
 )

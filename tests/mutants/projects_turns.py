@@ -26,6 +26,12 @@ class Desk:
 """
 FIRST, LAST = ("test_cases", 0, "turns", 0), ("test_cases", 0, "turns", 1)
 
+
+def _is_asked_well(text: object) -> bool:
+    """Whether a criterion is one that the judge finds met."""
+    return isinstance(text, str) and bool(text.strip()) and "wrong" not in text
+
+
 SECOND_TURN = Project(
     "the second turn is wrong",
     {
@@ -49,7 +55,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", (*LAST, "evaluations", 0))],
-    provokes=[Check("agent.yaml", FIRST)],
+    provokes=[Check("agent.yaml", (*FIRST, "input"))],
 )
 
 FORBIDDEN_TURN = Project(
@@ -76,7 +82,7 @@ test_cases:
         Check("agent.yaml", (*LAST, "forbidden_tools")),
         Check("agent.yaml", (*LAST, "forbidden_tools", 0)),
     ],
-    provokes=[Check("agent.yaml", FIRST), Check("agent.yaml", LAST)],
+    provokes=[Check("agent.yaml", (*turn, "input")) for turn in (FIRST, LAST)],
 )
 
 WHOLE = Project(
@@ -96,7 +102,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", ("test_cases", 0, "forbidden_tools"))],
-    provokes=[Check("agent.yaml", FIRST), Check("agent.yaml", LAST)],
+    provokes=[Check("agent.yaml", (*turn, "input")) for turn in (FIRST, LAST)],
 )
 
 SCRIPT = Project(
@@ -185,7 +191,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "criteria", 1)),
         Check("agent.yaml", ("test_cases", 0, "criteria")),
     ],
-    meets=lambda text: isinstance(text, str) and bool(text.strip()) and "wrong" not in text,
+    meets=_is_asked_well,
 )
 
 SIMULATED = Project(
@@ -220,7 +226,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "criteria", 1)),
         Check("agent.yaml", ("test_cases", 0, "criteria")),
     ],
-    meets=lambda text: isinstance(text, str) and bool(text.strip()) and "wrong" not in text,
+    meets=_is_asked_well,
 )
 
 SIMULATED_TOOL = Project(
@@ -271,7 +277,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "script", 5)),
         Check("agent.yaml", ("test_cases", 0, "script", 5, "judge", 1)),
     ],
-    meets=lambda text: isinstance(text, str) and bool(text.strip()) and "wrong" not in text,
+    meets=_is_asked_well,
 )
 
 JUDGED = Project(
@@ -306,8 +312,7 @@ test_cases:
         Check("agent.yaml", ("evaluations", "metrics", 1, "criteria", 0, "question")),
     ],
     meets=lambda given: (
-        (isinstance(given, str) and bool(given.strip()) and "wrong" not in given)
-        or (isinstance(given, dict) and "wrong" not in str(given.get("question", "wrong")))
+        _is_asked_well(given) or (isinstance(given, dict) and _is_asked_well(given.get("question")))
     ),
 )
 
@@ -346,9 +351,10 @@ name: service
 backend:
   type: http
   url: "${SERVER}/agent"
+  request:
+    message: "{input}"
   answer:
-    text: reply.text
-    tool_calls: reply.calls
+    tool_calls: calls
 test_cases:
   - name: greets
     input: Hello
@@ -423,7 +429,8 @@ def server() -> FakeOpenAI:
 def _answer(request: Request) -> Reply | str:
     if request.dialect == "plain":
         calls = [{"name": name, "arguments": {}} for name in ("get_order", "delete_order")]
-        return Reply(json={"reply": {"text": "Your order is deleted.", "calls": calls}})
+        reply = {"text": "Your order is deleted.", "calls": calls}
+        return Reply(json={"reply": reply, "response": reply["text"], "calls": calls})
     if request.model == "agent":
         called = bool(request.tool_results)
         return "It is gone." if called else Reply(tool_calls=[("delete_order", {"id": "9"})])

@@ -49,17 +49,18 @@ class Bench:
         name = f"{llm.provider.value}/{llm.name}"
         agents = self._agent.model
         if agents is not None and _who(agents) == _who(llm):
-            self._note(
+            self.note(
                 f"the judge {name} is the agent's own model, and models are kind to themselves;"
                 " name another with 'evaluations.model'"
             )
         if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
-            self._note(
+            self.note(
                 f"the judge {name} is too small to judge: its verdicts are close to chance;"
                 " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
             )
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Say something that a reader of the report must know, once."""
         if text not in self.notes:
             self.notes.append(text)
             logger.warning("%s", text)

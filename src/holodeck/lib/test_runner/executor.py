@@ -33,6 +33,7 @@ from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.earlier import histories_of, refuse_deaf
 from holodeck.lib.test_runner.grading import Gradebook
 from holodeck.lib.test_runner.keeping import Keeping
+from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.observer import Observer
 from holodeck.lib.test_runner.schedule import Schedule
 from holodeck.lib.test_runner.standing import Standing
@@ -272,6 +273,9 @@ class TestExecutor:
             self.on_test_start(case)
 
     def _tell_of_result(self, index: int, result: TestResult) -> None:
+        tools = [tool.name for tool in self.agent_config.tools or ()]
+        for text in misnamed_tools(self.cases[index], result, tools):
+            self._gradebook.bench.note(text)
         if self.on_result is not None:
             self.on_result(index, result)
         if self.progress_callback is not None:
