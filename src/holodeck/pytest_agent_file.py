@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +13,31 @@ from holodeck.config.cases.suites import name_of_suite
 from holodeck.config.check import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.owners import agent_above
+from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.setup import new_id
 from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.case_events import told
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.raised_error import Reason
 
 
 class CaseFailed(Exception):
     """A case did not pass; the message says why."""
+
+    def __init__(self, reasons: Sequence[Reason]) -> None:
+        super().__init__("\n".join(map(str, reasons)))
+        lines = [(str(one), *_frames(one)) for one in reasons]
+        self.in_full = "\n".join(line for group in lines for line in group)
+        """The reasons with the frames of the user's code that raised them."""
+
+
+def _frames(reason: Reason) -> list[str]:
+    return [] if reason.raised is None else [f"  {one}" for one in reason.raised.traceback]
 
 
 @dataclass(frozen=True)
@@ -34,16 +47,19 @@ class Subject:
     path: str
     agent: Agent
     settings: ExecutionConfig
+    secrets: tuple[str, ...]
+    """What no output may show."""
 
     @classmethod
     def read(cls, path: str, suites: Sequence[Path] = ()) -> "Subject":
         """The agent in a file, with the cases of more suites. Raises HoloDeckError."""
-        agent, settings, _ = load_agent_with_config(path, suites=suites)
-        return cls(path, agent, settings)
+        agent, settings, loader = load_agent_with_config(path, suites=suites)
+        secrets = collect(agent, loader.environment(agent.base_dir))
+        return cls(path, agent, settings, tuple(secrets))
 
     def keeping(self, places: Sequence[int]) -> "Subject":
         """The same with these of its cases."""
-        return Subject(self.path, self.agent.keeping(places), self.settings)
+        return replace(self, agent=self.agent.keeping(places))
 
     def places(self) -> dict[str | None, list[int]]:
         """Where the cases of each suite stand; of None, those without one."""
@@ -159,15 +175,17 @@ class AgentCase(pytest.Item):
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = watching(debug=True)
         report = asyncio.run(executor.execute_tests())
-        [result] = report.results
+        [result] = Redactor(self._subject.secrets).redact_report(report).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
         self.user_properties.append(("outcome", result.outcome.value))
         tell(self.name, told(result).model_copy(update={"scenario_run_id": new_id("case")}))
         if not result.passed:
-            raise CaseFailed("\n".join(result.reasons()))
+            raise CaseFailed(result.explained())
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
+        if isinstance(excinfo.value, CaseFailed) and self.config.get_verbosity() > 0:
+            return f"{self.name}: {excinfo.value.in_full}"
         if isinstance(excinfo.value, CaseFailed | HoloDeckError):
             return f"{self.name}: {excinfo.value}"
         return super().repr_failure(excinfo, *given)

@@ -10,6 +10,7 @@ import sys
 import threading
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 
@@ -221,7 +222,10 @@ async def test_listeners_hear_how_a_run_ended_that_an_agent_broke(play):
     result = events[-1].result
     assert (result.success, result.status, result.reason_code) == (False, "error", "agent_error")
     assert result.error == "LookupError: lost"
-    assert result.reasoning == "case 'case', step 1 (proceed): Broken raised LookupError: lost"
+    line = inspect.getsourcelines(Broken.call)[1] + 1
+    place = f'{Path(__file__).relative_to(Path.cwd())}:{line}: raise LookupError("lost")'
+    told = f"Broken raised LookupError: lost ({place})"
+    assert result.reasoning == f"case 'case', step 1 (proceed): {told}"
     assert said(result.messages) == ["q"]
     assert result.total_time is not None
 

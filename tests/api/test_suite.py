@@ -1144,3 +1144,17 @@ def test_a_bad_file_in_a_folder_is_an_error_and_an_empty_folder_too(scenarios, t
     (tmp_path / "empty").mkdir()
     with pytest.raises(NothingSelected, match="no YAML file"):
         load_scenarios_from_dir(tmp_path / "empty")
+
+
+def test_an_adapter_and_a_scorer_that_raise_tell_their_file_and_line(grumpy, desk):
+    def broken(message):
+        return {}[message]
+
+    scored = Runner(desk).run_scenario(grumpy).scores[1]
+    answered = Runner(broken).run_scenario(grumpy)
+
+    assert scored.raised.file.endswith("test_suite.py")
+    assert scored.raised.function == "score"
+    assert scored.explanation.endswith('raise RuntimeError("cannot say"))')
+    assert answered.error == "KeyError: 'b'"
+    assert answered.raised.code == "return {}[message]"

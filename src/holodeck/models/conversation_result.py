@@ -3,6 +3,8 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Model
+from holodeck.models.on_demand import OnDemand
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 INTERRUPTED = "interrupted"
@@ -38,6 +40,8 @@ class ConversationEnd(Model):
     """False where the ending itself fails the case; None where it decides nothing."""
     broke: bool = False
     """Whether it ended because something other than the agent broke, so nothing was decided."""
+    raised: OnDemand[RaisedError] | None = None
+    """Where a function of the script, or other code of the user's, raised what ended it."""
 
     @property
     def is_interrupted(self) -> bool:

@@ -1,5 +1,7 @@
 """An exception that code of the user's raised, and where."""
 
+from dataclasses import dataclass
+
 from holodeck.models.base import Count, Model
 
 
@@ -22,3 +24,19 @@ class RaisedError(Model):
         """`agent.py:12: return prices[item]`."""
         place = f"{self.file}:{self.line}"
         return f"{place}: {self.code}" if self.code else place
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a test did not pass, and what the user's code raised, if that is why."""
+
+    text: str
+    raised: RaisedError | None = None
+
+    def __str__(self) -> str:
+        """`KeyError: 'tea' (agent.py:12: return prices[item])`."""
+        return self.text if self.raised is None else f"{self.text} ({self.raised.place})"
+
+    def after(self, beginning: str) -> "Reason":
+        """The same after words that say where."""
+        return Reason(beginning + self.text, self.raised)

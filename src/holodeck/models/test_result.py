@@ -1,6 +1,5 @@
 """What a run found out: metric rows, test results, the report."""
 
-from enum import StrEnum
 from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -11,34 +10,14 @@ from holodeck.models.conversation_result import ConversationEnd, CriterionRow, M
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
 from holodeck.models.on_demand import OnDemand
+from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
+from holodeck.models.raised_error import RaisedError, Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
 UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
-
-
-class Outcome(StrEnum):
-    """How a test ended."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    AGENT_ERROR = "agent_error"
-    """The agent could not be run, so nothing was decided."""
-    METRIC_ERROR = "metric_error"
-    """A metric, the judge or the simulated user broke, so nothing was decided."""
-    UNCHECKED = "unchecked"
-    """The agent answered, but the case has no check that could fail."""
-    FLAKY = "flaky"
-    """It passed in the end, but not every time it was run."""
-    SKIPPED = "skipped"
-    """It was not run, for a reason that is told."""
-
-    @property
-    def is_pass(self) -> bool:
-        """Whether a test that ended so counts as passed."""
-        return self in {Outcome.PASSED, Outcome.FLAKY}
 
 
 StopKind = Literal["fail_fast", "run_timeout", "refused", "budget"]
@@ -78,6 +57,8 @@ class MetricResult(Model):
     raw_scale: str | None = None
     """What `raw_score` lies between, such as `1-5`."""
     error: str | None = None
+    raised: OnDemand[RaisedError] | None = None
+    """Where the user's code raised the error; None where it did not."""
     retry_count: Count = 0
     evaluation_time_ms: int | None = None
     model_used: str | None = None
@@ -102,6 +83,8 @@ class ToolInvocation(Model):
     """Size of the result as JSON."""
     duration_ms: int | None = None
     error: str | None = None
+    raised: OnDemand[RaisedError] | None = None
+    """Where the tool raised the error; None where it did not."""
 
 
 class ToolCheck(Model):
@@ -208,6 +191,8 @@ class TestResult(Model):
     execution_time_ms: int
     agent_time_ms: int | None = None
     errors: list[str] = []
+    raised: list[OnDemand[RaisedError]] = []
+    """Where the user's code raised what stands in `errors`."""
     attempts: list[OnDemand[Attempt]] = []
     timestamp: str
     token_usage: TokenUsage | None = None
@@ -260,41 +245,57 @@ class TestResult(Model):
 
     def reasons(self) -> list[str]:
         """Why the test did not pass, or not each time, one line each; empty for one that did."""
+        return [str(one) for one in self.explained()]
+
+    def explained(self) -> list[Reason]:
+        """The reasons, each with what the user's code raised, if anything."""
         if self.outcome is Outcome.PASSED:
             return []
         if self.repeats is not None:
-            return [str(self.repeats), *_of_parts("repetition", self.repeats.runs)]
+            return [Reason(str(self.repeats)), *_of_parts("repetition", self.repeats.runs)]
         if self.outcome is Outcome.FLAKY:
             return _of_parts("try", self.tries)
         if self.skip_reason is not None:
-            return [self.skip_reason]
-        lines = [*self.errors]
+            return [Reason(self.skip_reason)]
+        found = [self._explained_error(line) for line in self.errors]
         for number, turn in enumerate(self.turns, 1):
-            lines += [f"turn {number}: {reason}" for reason in _reasons(turn)]
-        lines += _reasons(self)
-        lines += [_criterion_reason(row) for row in self.criteria if row.is_missed]
+            found += [one.after(f"turn {number}: ") for one in _reasons(turn)]
+        found += _reasons(self)
+        found += [Reason(_criterion_reason(row)) for row in self.criteria if row.is_missed]
         if self.outcome is Outcome.UNCHECKED:
-            lines.append(UNCHECKED)
-        return lines
+            found.append(Reason(UNCHECKED))
+        return found
+
+    def _explained_error(self, line: str) -> Reason:
+        if self.ending is not None and line == self.ending.reasoning:
+            return Reason(line, self.ending.raised)
+        fitting = (one for one in self.raised if line.endswith(one.error))
+        return Reason(line, next(fitting, None))
 
 
-def _of_parts(kind: str, parts: list[TestResult]) -> list[str]:
+def _of_parts(kind: str, parts: list[TestResult]) -> list[Reason]:
     return [
-        f"{kind} {number}: {reason}"
+        reason.after(f"{kind} {number}: ")
         for number, part in enumerate(parts, 1)
-        for reason in part.reasons()
+        for reason in part.explained()
     ]
 
 
-def _reasons(part: TestResult | TurnResult) -> list[str]:
-    """What the checks of a case or a turn found wrong."""
+def _reasons(part: TestResult | TurnResult) -> list[Reason]:
+    """What the checks of a case or a turn found wrong, and the tools that raised."""
     missed = [check.reason or check.expectation for check in part.tool_checks if not check.passed]
     rows = [
-        _row_reason(row)
+        Reason(_row_reason(row), row.raised)
         for row in part.metric_results
         if row.required and (row.error or row.inconclusive or row.passed is False)
     ]
-    return missed + rows
+    calls = [] if isinstance(part, TestResult) and part.turns else part.tool_invocations
+    raised = [
+        Reason(f"tool {one.name!r} raised {one.raised.error}", one.raised)
+        for one in calls
+        if one.raised
+    ]
+    return [*map(Reason, missed), *rows, *raised]
 
 
 def _criterion_reason(row: CriterionRow) -> str:

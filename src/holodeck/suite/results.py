@@ -8,6 +8,7 @@ from pydantic import Field, PlainSerializer
 
 from holodeck.lib.tools.results import jsonable
 from holodeck.models.base import Count, Ratio
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_result import Outcome
 from holodeck.suite.scenario import Noun, Scenario
 
@@ -56,6 +57,8 @@ class ScoreResult(Noun):
     details: dict[str, Anything] | None = None
     error: str | None = None
     """What kept the scorer from deciding, as `Type: message`; such a row never passes."""
+    raised: RaisedError | None = None
+    """Where the scorer raised the error, with file and line."""
 
 
 class ScenarioRunResult(Noun):
@@ -70,6 +73,8 @@ class ScenarioRunResult(Noun):
     """How long the agent took in the attempt that counts."""
     error: str | None = None
     """What kept the scenario from a verdict, as `Type: message`; None if there is a verdict."""
+    raised: RaisedError | None = None
+    """Where the adapter raised the error, with file and line."""
     retry_count: int = 0
     """Index of the attempt that counts, from 0."""
     outcome: Outcome = Outcome.FAILED

@@ -6,6 +6,7 @@ from copy import deepcopy
 from functools import partial
 
 from holodeck.errors import BackendError, ConfigError
+from holodeck.lib.exceptions import raised_by
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Outcome
@@ -121,7 +122,10 @@ class Runner:
             )
         except BackendError as error:
             return tried.result(
-                AgentResult(output=""), error=in_words(error), outcome=Outcome.AGENT_ERROR
+                AgentResult(output=""),
+                error=in_words(error),
+                raised=raised_by(error),
+                outcome=Outcome.AGENT_ERROR,
             )
         rows = await score(tried.planned, answer, is_strict=self.strict_scorers)
         outcome, why = verdict(rows)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.exceptions import describe, with_place
+from holodeck.lib.exceptions import describe, raised_by, with_place
 from holodeck.lib.threads import outcome
 from holodeck.models.test_result import Outcome
 from holodeck.suite.plan import Planned
@@ -68,4 +68,5 @@ def _broken(name: str, scenario: Scenario, error: Exception) -> ScoreResult:
         passed=False,
         explanation=f"could not be scored: {with_place(error)}",
         error=describe(error),
+        raised=raised_by(error),
     )

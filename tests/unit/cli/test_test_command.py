@@ -98,7 +98,7 @@ def test_reasons_stand_under_what_did_not_pass(folder):
         "[Test 1/2] FAIL says hullo",
         "    contains: 0.00: did not find 'hello'; got 'hullo'",
         "[Test 2/2] ERROR says raise",
-        "    RuntimeError: no such thing",
+        '    RuntimeError: no such thing (mine.py:6: raise RuntimeError("no such thing"))',
     ]
 
 

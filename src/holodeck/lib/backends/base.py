@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from holodeck.models.attempt import Attempt
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -30,6 +31,8 @@ class ToolResult(_Named, total=False):
     refused: bool
     """Whether the call never reached a tool: unknown name, unreadable or unfitting arguments."""
     duration_ms: int
+    raised: RaisedError
+    """Where the code of a function tool raised the error."""
 
 
 class _Said(TypedDict):

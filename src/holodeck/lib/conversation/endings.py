@@ -9,7 +9,7 @@ from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Party, ScenarioResult
 from holodeck.lib.conversation.witnesses import meaning_of
-from holodeck.lib.exceptions import describe, message_of
+from holodeck.lib.exceptions import describe, message_of, with_place
 from holodeck.lib.text import one_line
 
 MOST_SHOWN = 160
@@ -109,7 +109,7 @@ def why_broken(error: BaseException, place: str, party: Party | None) -> dict[st
         return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
     told = describe(error)
     who = f"{type(party).__name__} raised " if party is not None else ""
-    reasoning = f"{place}: {who}{told}"
+    reasoning = f"{place}: {who}{with_place(error)}"
     if isinstance(error, Misuse | OutOfTime):
         text = message_of(error)
         reasoning = text if text.startswith(place) else f"{place}: {text}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.backends.memory import open_session
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -28,6 +28,7 @@ from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of
 from holodeck.lib.test_runner.verdict import together, verdict
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 
@@ -74,6 +75,8 @@ class CaseRun:
     rows: list[MetricResult] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     """What ended the case besides what went wrong in a turn."""
+    raised: list[RaisedError] = field(default_factory=list)
+    """Where the user's code raised what stands in `broken`."""
     failure: RetryKind | None = None
     """What that was, where another try may help."""
 
@@ -119,7 +122,7 @@ class CaseRun:
             except TimeoutError as error:
                 self.failure = "timeout"
                 if not limit.expired():
-                    self.broken.append(describe(error))
+                    self._note(error)
                 else:
                     self._note_time(f"the case took longer than {self.time_limit_s:g} s")
             except Exception as error:  # noqa: BLE001 - the border: a case that breaks is a row
@@ -134,6 +137,7 @@ class CaseRun:
         """What ended the case besides what went wrong in a turn."""
         self.failure = failure_of(error)
         self.broken.append(describe(error))
+        self.raised += filter(None, [raised_by(error)])
 
     def _note_time(self, words: str) -> None:
         """Time ran out; whether that is the agent's error depends on who was waited for."""
@@ -339,6 +343,7 @@ class CaseRun:
             execution_time_ms=elapsed_ms,
             agent_time_ms=_ms(sum(took)) if took else None,
             errors=[*self.errors, *faults, *self.came_to.errors],
+            raised=[*(one for run in self.runs for one in run.raised), *self.raised],
             attempts=[tried for run in self.runs for tried in run.attempts],
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
             token_usage=reduce(add, usages) if usages else None,

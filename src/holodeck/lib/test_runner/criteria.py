@@ -10,7 +10,7 @@ from holodeck.lib.conversation.keeping import Keeper, KeptJudge
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.spending import Tally, tallied
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
 from holodeck.models.conversation import CriterionSettings
@@ -39,7 +39,10 @@ class Checkpoints:
 def judge_broke(error: Exception) -> ConversationEnd:
     """The ending of a case whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
-        code="judge_error", reasoning=f"the criteria are not judged: {describe(error)}", broke=True
+        code="judge_error",
+        reasoning=f"the criteria are not judged: {describe(error)}",
+        broke=True,
+        raised=raised_by(error),
     )
 
 

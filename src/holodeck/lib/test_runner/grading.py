@@ -15,7 +15,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Spent, counted
 from holodeck.lib.observability import Span, names, span
@@ -348,6 +348,7 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
         passed=False,
         required=check.required,
         error=describe(error),
+        raised=raised_by(error),
         evaluation_time_ms=_ms_since(started),
     )
 

@@ -15,7 +15,7 @@ from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.test_runner.agent_party import AgentIsBrokenError, AgentParty, TakeTurn
 from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
 from holodeck.lib.test_runner.criteria import CaseCriteria, judge_broke
@@ -231,10 +231,14 @@ def _cut_off(talk: ScriptRun) -> ConversationEnd | None:
 def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
     code = result.reason_code or "error"
     if code == "step_failed":
-        return ConversationEnd(code=code, reasoning=result.reasoning, passed=False)
+        return ConversationEnd(
+            code=code, reasoning=result.reasoning, passed=False, raised=raised_by(error)
+        )
     if code == "judge_error":
         return judge_broke(error)
     who = "the simulated user broke: " if code == "simulator_error" else ""
     told = str(error) if isinstance(error, AgentIsBrokenError) else describe(error)
     reasoning = f"{who}{told}"
-    return ConversationEnd(code=code, reasoning=reasoning, broke=code != "agent_error")
+    return ConversationEnd(
+        code=code, reasoning=reasoning, broke=code != "agent_error", raised=raised_by(error)
+    )

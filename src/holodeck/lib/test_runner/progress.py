@@ -10,6 +10,7 @@ from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.text import one_line, percent
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
+from holodeck.models.raised_error import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
 
@@ -143,11 +144,16 @@ class ProgressIndicator(SpinnerMixin):
         result = self._shown_last()
         if result is None:
             return []
-        reasons = result.reasons()
+        reasons = result.explained()
         shown = reasons if self.verbose else reasons[:_REASONS_SHOWN]
-        lines = [f"    {one_line(reason, _REASON_LIMIT)}" for reason in shown]
+        lines = [line for reason in shown for line in self._reason_lines(reason)]
         hidden = len(reasons) - len(shown)
         return [*lines, f"    … and {hidden} more (--verbose shows all)"] if hidden else lines
+
+    def _reason_lines(self, reason: Reason) -> Iterator[str]:
+        yield f"    {_short(reason)}"
+        if self.verbose and reason.raised is not None:
+            yield from (f"      {one_line(one, _REASON_LIMIT)}" for one in reason.raised.traceback)
 
     def _shown_last(self) -> TestResult | None:
         """The last result, if it is one to be shown by itself."""
@@ -275,6 +281,14 @@ def _score(row: MetricResult) -> str:
 def _mark(mark: _Mark) -> str:
     # Colours can be asked for where there is no terminal, in the log of a CI job say.
     return colorize(mark.symbol if is_tty() else mark.word, mark.color)
+
+
+def _short(reason: Reason) -> str:
+    """The reason on one line; of a long one the place of an error stays."""
+    if reason.raised is None:
+        return one_line(reason.text, _REASON_LIMIT)
+    place = one_line(reason.raised.place, _REASON_LIMIT // 2)
+    return f"{one_line(reason.text, _REASON_LIMIT - len(place) - 3)} ({place})"
 
 
 def _shown(name: str | None) -> str:

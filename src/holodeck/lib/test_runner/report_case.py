@@ -10,6 +10,7 @@ from holodeck.lib.test_runner.report_conversation import (
     transcript_section,
 )
 from holodeck.lib.test_runner.report_history import history_section
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     MetricResult,
@@ -239,6 +240,8 @@ def _cell(value: object) -> str:
 
 def _call_in_full(number: int, call: ToolInvocation) -> Iterator[str]:
     """What did not fit into the table."""
+    if call.raised is not None:
+        yield from _raised(f"Call {number}, raised", call.raised)
     for title, value in (("arguments", call.args), ("result", call.result)):
         if len(json_text(value)) > _CELL_LIMIT:
             yield from (f"Call {number}, {title}:", "")
@@ -304,6 +307,8 @@ def _metric_details(row: MetricResult, mark: str) -> Iterator[str]:
         yield from ("Reasoning:", "", *fenced(row.reasoning), "")
     if row.error:
         yield from ("⚠️ Error:", "", *fenced(row.error), "")
+    if row.raised is not None:
+        yield from _raised("Raised", row.raised)
     if row.retry_count:
         yield from (f"Retries: {row.retry_count}", "")
 
@@ -319,6 +324,15 @@ def _errors(result: TestResult) -> Iterator[str]:
         yield from ("#### Errors", "")
         yield from (f"- ❌ {inline(error, 2_000)}" for error in result.errors)
         yield ""
+    ending = result.ending
+    found = [*result.raised, *([ending.raised] if ending is not None and ending.raised else [])]
+    for one in found:
+        yield from _raised("Raised", one)
+
+
+def _raised(title: str, raised: RaisedError) -> Iterator[str]:
+    """Where the user's code raised an error, the outermost frame first."""
+    yield from (f"{title}:", "", *fenced("\n".join([*raised.traceback, raised.error])), "")
 
 
 def _attempts(result: TestResult) -> Iterator[str]:

@@ -40,6 +40,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
         duration_ms=None if result is None else result.get("duration_ms"),
         error=_error(call, result),
+        raised=None if result is None else result.get("raised"),
     )
 
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
 from holodeck.models.attempt import Attempt
+from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import RetryKind, TurnModel
 from holodeck.models.test_result import (
     Outcome,
@@ -41,6 +42,8 @@ class TurnRun:
     invocations: list[ToolInvocation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What kept the agent from being run."""
+    raised: list[RaisedError] = field(default_factory=list)
+    """Where the user's code raised what stands in `errors`."""
     failure: RetryKind | None = None
     """What kept the agent from being run, where another try may help; None where it cannot."""
     is_hopeless: bool = False
@@ -119,6 +122,7 @@ class TurnRun:
 
     def _note_failure(self, error: Exception) -> None:
         self.errors.append(describe(error))
+        self.raised += filter(None, [raised_by(error)])
         self.is_hopeless = isinstance(error, BackendError) and error.hopeless
         self.failure = None if self.is_hopeless else failure_of(error)
         self.attempts = [

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.exceptions import message_of
+from holodeck.lib.exceptions import message_of, raised_by
 from holodeck.lib.observability import names
 from holodeck.lib.observability.spans import Span, set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.lib.tools.results import readable, shortened
+from holodeck.models.raised_error import RaisedError
 
 MOST_AT_ONCE = 32
 """Tools of one agent call under way: each that is not async has a thread of its own."""
@@ -43,6 +44,8 @@ class ToolRun:
     duration_ms: int
     refused: bool = False
     """Whether the arguments did not fit, so that the tool never ran."""
+    raised: RaisedError | None = None
+    """Where the tool's code raised the error."""
 
 
 class ToolArgumentError(Exception):
@@ -83,13 +86,14 @@ class _Failed:
     kind: str
     message: str
     refused: bool = False
+    raised: RaisedError | None = None
 
 
 def _recorded(current: Span, outcome: _Returned | _Failed, duration_ms: int) -> ToolRun:
     if isinstance(outcome, _Failed):
         current.fail(outcome.kind, outcome.message)
         error = shortened(f"{outcome.kind}: {outcome.message}".removesuffix(": "))
-        return ToolRun(f"Error: {error}", None, error, duration_ms, outcome.refused)
+        return ToolRun(f"Error: {error}", None, error, duration_ms, outcome.refused, outcome.raised)
     value, text = readable(outcome.value)
     set_content(current, names.TOOL_RESULT, text)
     return ToolRun(text, value, None, duration_ms)
@@ -108,8 +112,12 @@ async def _outcome(
     except TimeoutError as error:
         if scope.expired():
             return _Failed("TimeoutError", f"no result within {limit:g} s")
-        return _Failed(type(error).__name__, message_of(error))
+        return _failed(error)
     except ToolArgumentError as error:
         return _Failed("ArgumentError", str(error), refused=True)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
-        return _Failed(type(error).__name__, message_of(error))
+        return _failed(error)
+
+
+def _failed(error: BaseException) -> _Failed:
+    return _Failed(type(error).__name__, message_of(error), raised=raised_by(error))

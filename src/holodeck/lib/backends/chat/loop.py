@@ -113,6 +113,8 @@ class ChatLoop:
         result["result"] = run.result if run.error is None else run.result_text
         if run.refused:
             result["refused"] = True
+        if run.raised is not None:
+            result["raised"] = run.raised
         return result, run.result_text
 
 

@@ -62,4 +62,6 @@ def _tool_result(call: AgentCall, name: str, item: FunctionResultContent) -> Too
     result["duration_ms"] = run.duration_ms
     if run.error is None:
         result["result"] = run.result
+    if run.raised is not None:
+        result["raised"] = run.raised
     return result
