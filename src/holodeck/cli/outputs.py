@@ -70,7 +70,7 @@ def write_all(
     failures = []
     for target in targets:
         try:
-            write_report(shown, target.file, target.report_format)
+            write_report(shown, target.file, target.report_format, target.path)
         except ReportError as error:
             failures.append(str(error))
         else:

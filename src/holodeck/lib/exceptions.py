@@ -11,7 +11,7 @@ from holodeck.models.raised_error import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[1])
 _SITE = ("site-packages", "dist-packages")
-_CODE_LIMIT = 120
+_CODE_LIMIT = 1_000
 _MOST_FRAMES = 30
 
 
@@ -120,11 +120,9 @@ def _shown(file: str) -> str:
 
 
 def _code(frame: traceback.FrameSummary) -> str | None:
-    """The first line of the statement."""
+    """The line; None for one that no person wrote. Never cut, or half a secret might stay."""
     lines = (frame.line or "").strip().splitlines()
-    if not lines:
-        return None
-    return lines[0] if len(lines[0]) <= _CODE_LIMIT else lines[0][: _CODE_LIMIT - 1] + "…"
+    return lines[0] if lines and len(lines[0]) <= _CODE_LIMIT else None
 
 
 def _as_line(frame: traceback.FrameSummary) -> str:

@@ -93,15 +93,20 @@ def _try_folder(path: Path, folder: Path) -> None:
         raise ConfigError("--output", f"{str(path)!r} cannot be written: {reason}") from error
 
 
-def write_report(report: TestReport, path: Path, report_format: str) -> None:
-    """Write the report; a reader sees the old file or the whole new one. Raises ReportError."""
+def write_report(
+    report: TestReport, path: Path, report_format: str, shown: Path | None = None
+) -> None:
+    """Write the report; a reader sees the old file or the whole new one.
+
+    Raises ReportError, which names the path as `shown`, else as it is.
+    """
     text = FORMATS.load(report_format, where="--format")(report)
     data = text.encode("utf-8", "backslashreplace")
     try:
         _write(data, path)
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise ReportError(f"the report cannot be written to {path}: {reason}") from error
+        raise ReportError(f"the report cannot be written to {shown or path}: {reason}") from error
 
 
 def _write(data: bytes, path: Path) -> None:
