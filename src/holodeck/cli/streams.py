@@ -44,7 +44,8 @@ def streams_kept() -> Iterator[TextIO]:
         for name, copy in copies.items():
             if copy is None:
                 continue
-            if name in closed or getattr(sys, name) is not originals[name]:
+            is_lost = name in closed or getattr(sys, name) is not originals[name]
+            if is_lost or not _is_flushed(copy):  # what it still holds is for the last flush
                 setattr(sys, name, copy)
             else:
                 copy.close()
@@ -60,6 +61,15 @@ def _copy_of(stream: TextIO | None) -> _Copy | None:
         return _Copy(stream)
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _is_flushed(copy: TextIO) -> bool:
+    """Whether everything that was written is out."""
+    try:
+        copy.flush()
+    except OSError:
+        return False
+    return True
 
 
 def _is_closed(original: TextIO, name: str) -> bool:
