@@ -17,7 +17,7 @@ HoloDeckError
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from holodeck.installation import install_command
 
@@ -111,12 +111,18 @@ class ExecutionError(HoloDeckError):
     label = "Execution Error"
 
 
+Refusal = Literal["key", "quota", "model", "request", "unreachable"]
+"""What a provider refuses: the key, what is left to spend, the model or address, this request;
+`unreachable` is a server that never answered in the run."""
+
+
 class BackendError(ExecutionError):
     """Something went wrong on the way to the agent.
 
     `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
     agent had done by then (`lib.backends.base.ExecutionResult`) or None. `hopeless` says that every
-    other call will fare the same: the key is wrong, or the quota spent.
+    other call will fare the same: the key is wrong, or the quota spent. `refusal` says what the
+    provider objects to, where its answer says that, or that it was never reached.
     """
 
     def __init__(
@@ -126,11 +132,17 @@ class BackendError(ExecutionError):
         seen: object | None = None,
         *,
         hopeless: bool = False,
+        refusal: Refusal | None = None,
     ) -> None:
         self.attempts = tuple(attempts)
         self.seen = seen
-        self.hopeless = hopeless
+        self.hopeless = hopeless or refusal not in {None, "request"}
+        self.refusal = refusal
         super().__init__(message)
+
+    def give_up(self) -> None:
+        """Take it that every other call will fare the same: the server was never reached."""
+        self.refusal, self.hopeless = "unreachable", True
 
 
 class BackendInitError(BackendError):

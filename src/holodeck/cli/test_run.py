@@ -3,8 +3,9 @@
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +18,7 @@ from holodeck.errors import ExitCode, HoloDeckError, ReportError
 if TYPE_CHECKING:
     from holodeck.cli.resuming import Resumed
     from holodeck.lib.records.recorder import Recorder
+    from holodeck.lib.retry import Wait
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
@@ -111,6 +113,7 @@ class TestRun:
         from holodeck.cli.running import run_to_report
         from holodeck.cli.streams import streams_kept
         from holodeck.lib.observability import initialize_observability, shutdown_observability
+        from holodeck.lib.retry import on_wait
         from holodeck.lib.ui.live import LiveLine
         from holodeck.models.observability import ObservabilityConfig
 
@@ -131,10 +134,12 @@ class TestRun:
                 with live.paused():
                     click.echo("Interrupted: stopping; Ctrl-C again stops at once", err=True)
 
+            token = on_wait.set(partial(_note_wait, progress, self.invocation.redactor.redact))
             try:
                 with live:
                     return run_to_report(executor, stopping)
             finally:
+                on_wait.reset(token)
                 shutdown_observability(traces)
 
     def _connect(
@@ -226,3 +231,8 @@ class TestRun:
         args += self._repeats()
         line = f"Resume with: {shlex.join(args)}"
         click.echo(self.invocation.clean(line), err=True)
+
+
+def _note_wait(progress: "ProgressIndicator", redact: Callable[[str], str], wait: "Wait") -> None:
+    """Show the wait before a request is sent again."""
+    progress.note_wait(replace(wait, reason=redact(wait.reason)))

@@ -298,6 +298,15 @@ class Limiters:
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
             WeakKeyDictionary()
         )
+        self._reached: set[str] = set()
+
+    def note_reached(self, endpoint: str) -> None:
+        """Take note that the endpoint answered, whatever it said."""
+        self._reached.add(endpoint)
+
+    def was_reached(self, endpoint: str) -> bool:
+        """Whether the endpoint has answered anything in this run."""
+        return endpoint in self._reached
 
     def of(self, endpoint: str, kind: str = "agent") -> Limiter:
         """The limiter of an endpoint (say URL and a hash of the key) for a kind of work."""

@@ -1,16 +1,48 @@
 """Trying again: how often, after how long, and what a server says about it."""
 
 import asyncio
+import logging
 import math
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+FIRST_TRIES = 3
+"""Tries to connect to a server that has not answered anything yet."""
+FIRST_DELAY_S = 1.0
+"""The longest wait between these."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The wait before a request is sent again."""
+
+    reason: str
+    """Why the last try failed."""
+    retry: int
+    """Which retry comes next, from 1."""
+    most: int
+    """How many there are at most."""
+    seconds: float
+
+    @property
+    def next_try(self) -> str:
+        """Such as `retry 3 of 5 in 4.0 s`."""
+        return f"retry {self.retry} of {self.most} in {self.seconds:.1f} s"
+
+
+on_wait: ContextVar[Callable[[Wait], None] | None] = ContextVar("holodeck_on_wait", default=None)
+"""Called whenever a request waits for its next try, so that somebody can see it."""
 
 
 class RetryConfig(BaseModel):
@@ -44,7 +76,12 @@ def backoff_delay(
     return rng() * min(longest, config.max_delay)
 
 
-async def retry(
+def first_delay(attempt: int, config: RetryConfig) -> float:
+    """Seconds until a server that has not answered yet is tried again; nothing left to chance."""
+    return min(FIRST_DELAY_S, backoff_delay(attempt, config, rng=lambda: 1.0))
+
+
+async def retry(  # noqa: PLR0913 - each decision belongs to somebody else
     call: Callable[[], Awaitable[T]],
     *,
     attempts: int,
@@ -52,27 +89,43 @@ async def retry(
     delay_for: Callable[[Exception, int], float],
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     on_retry: Callable[[Exception, int, float], None] | None = None,
+    is_down: Callable[[Exception], bool] | None = None,
+    describe: Callable[[Exception], str] | None = None,
 ) -> T:
     """What `call` gives, tried up to `attempts` times in all.
 
     An error that is not transient, and the error of the last try, are raised as they are.
     `delay_for(error, attempt)` is the wait in seconds after try number `attempt` (from 1); it may
     raise to end the tries. `on_retry(error, attempt, delay)` is told before each wait.
+    `is_down(error)` says that the server never answered: then there are fewer tries. With
+    `describe` each wait is logged and passed to `on_wait`.
     Cancellation passes through at once.
     """
     if attempts < 1:
         raise ValueError(f"attempts is {attempts}; at least 1 is needed")
-    for attempt in range(1, attempts):
+    attempt = 0
+    while True:
+        attempt += 1
         try:
             return await call()
         except Exception as error:
-            if not is_transient(error):
+            gives_up_early = is_down is not None and is_down(error)
+            allowed = min(attempts, FIRST_TRIES) if gives_up_early else attempts
+            if attempt >= allowed or not is_transient(error):
                 raise
             delay = delay_for(error, attempt)
             if on_retry is not None:
                 on_retry(error, attempt, delay)
+            if describe is not None:
+                _tell(Wait(describe(error), attempt, allowed - 1, delay))
         await sleep(delay)
-    return await call()
+
+
+def _tell(wait: Wait) -> None:
+    logger.info("%s, %s", wait.reason, wait.next_try)
+    listener = on_wait.get()
+    if listener is not None:
+        listener(wait)
 
 
 def _now() -> datetime:

@@ -1,7 +1,7 @@
 """Agents behind a URL: `backend: {type: http, url: …}`."""
 
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -17,7 +17,8 @@ from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, v
 from holodeck.lib.backends.memory import NO_MESSAGES, Method
 from holodeck.lib.chat.limits import limiters_for, limits_of
 from holodeck.lib.chat.rate_limits import heed
-from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.lib.limiter import Limiter
+from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.attempt import Attempt
 from holodeck.models.config import ExecutionConfig
@@ -130,12 +131,21 @@ class HttpBackend:
             waits.append(slot.waited_s)
             try:
                 return await self._exchange.post(
-                    body, self._limits.attempt_timeout, partial(heed, limiter)
+                    body, self._limits.attempt_timeout, partial(self._note_headers, limiter)
                 )
             except ExchangeFault as error:
                 if error.is_overload:
                     limiter.overloaded(slot, error.asked_wait)
                 raise
+
+    def _note_headers(self, limiter: Limiter, headers: Mapping[str, str]) -> None:
+        self._limiters.note_reached(self._url)
+        heed(limiter, headers)
+
+    def _is_down(self, error: Exception) -> bool:
+        """Whether no connection could be made to a server that has not answered in this run."""
+        is_unreachable = isinstance(error, ExchangeFault) and error.is_unreachable
+        return is_unreachable and not self._limiters.was_reached(self._url)
 
     async def _tried(self, body: Any, attempts: list[Attempt], waits: list[float]) -> Any:
         """The JSON that came back in the end; every failed try is noted in `attempts`."""
@@ -148,13 +158,15 @@ class HttpBackend:
                 on_retry=lambda error, number, delay: attempts.append(
                     Attempt(number=number, error=str(error), retry_after_ms=round(delay * 1000))
                 ),
+                is_down=self._is_down,
+                describe=str,
             )
         except ExchangeFault as error:
             attempts.append(Attempt(number=len(attempts) + 1, error=str(error)))
+            if self._is_down(error):
+                error.give_up()
             tries = f" (after {len(attempts)} tries)" if len(attempts) > 1 else ""
-            raise BackendSessionError(
-                f"{error}{tries}", attempts, hopeless=error.hopeless
-            ) from error
+            raise BackendSessionError(f"{error}{tries}", attempts, refusal=error.refusal) from error
 
     def _delay_for(self, error: Exception, attempt: int) -> float:
         asked = error.asked_wait if isinstance(error, ExchangeFault) else None
@@ -164,7 +176,10 @@ class HttpBackend:
             return asked
         if self._limits.retry_delay == 0:
             return 0.0
-        return backoff_delay(attempt, RetryConfig(base_delay=self._limits.retry_delay))
+        waits = RetryConfig(base_delay=self._limits.retry_delay)
+        if self._is_down(error):
+            return first_delay(attempt, waits)
+        return backoff_delay(attempt, waits)
 
     def _read(self, answer: Any, attempts: list[Attempt]) -> ExecutionResult:
         text = self._at("text", answer)

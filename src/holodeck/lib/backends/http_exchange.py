@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError
+from holodeck.lib.chat.faults import no_connection, refusal_of, why_unreachable
 from holodeck.lib.chat.http import MalformedHttp, TooLarge, decoded_body, too_large
 from holodeck.lib.retry import parse_retry_after
 from holodeck.lib.text import one_line
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
 OVERLOAD_STATUS = frozenset({429, 503, 529})
-REFUSED_STATUS = frozenset({401, 403})
 NO_CODING = {"accept-encoding": "identity"}
 """What is asked of a server; one that compresses all the same is understood."""
 
@@ -31,14 +31,18 @@ class ExchangeFault(BackendSessionError):
         message: str,
         *,
         is_transient: bool = False,
+        is_unreachable: bool = False,
         asked_wait: float | None = None,
         status: int | None = None,
     ) -> None:
         self.is_transient = is_transient
+        self.is_unreachable = is_unreachable
+        """Whether no connection could be made."""
         self.is_overload = status in OVERLOAD_STATUS
         self.asked_wait = asked_wait
         """Seconds that the server asked to wait; None if it did not."""
-        super().__init__(message, hopeless=status in REFUSED_STATUS)
+        # A 404 may be about what the case asks for, and not about the URL.
+        super().__init__(message, refusal="request" if status == 404 else refusal_of(status, set()))
 
 
 class Exchange:
@@ -66,10 +70,7 @@ class Exchange:
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
             raise ExchangeFault(f"{self._shown_url}: {error}") from error
         except httpx2.TransportError as error:
-            reason = one_line(str(error), 200) or "the connection broke"
-            raise ExchangeFault(
-                f"{self._shown_url}: {type(error).__name__}: {reason}", is_transient=True
-            ) from error
+            raise self._no_answer(error) from error
         except httpx2.HTTPError as error:
             reason = one_line(str(error), 200)
             raise ExchangeFault(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
@@ -87,6 +88,16 @@ class Exchange:
         if not response.is_success:
             raise self._refusal(response, data)
         return self._parsed(response, data)
+
+    def _no_answer(self, error: Exception) -> ExchangeFault:
+        """The fault of a connection that could not be made or was lost."""
+        why = why_unreachable(error)
+        if why is not None:
+            message = no_connection(self._shown_url, why)
+            return ExchangeFault(message, is_transient=True, is_unreachable=True)
+        reason = one_line(str(error), 200) or "the connection broke"
+        message = f"{self._shown_url}: {type(error).__name__}: {reason}"
+        return ExchangeFault(message, is_transient=True)
 
     async def _read(self, response: "Response") -> bytes:
         data = bytearray()

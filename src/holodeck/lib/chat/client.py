@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import logging
 import random
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -22,7 +21,7 @@ from holodeck.lib.chat.limits import CallLimits
 from holodeck.lib.chat.rate_limits import heed
 from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
 from holodeck.models.attempt import Attempt
 from holodeck.models.token_usage import TokenUsage
 
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holodeck.lib.observability.spans import Span
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -86,13 +83,20 @@ class ChatClient:
         """
         data = body.encode()
         request = self._head + b"Content-Length: %d\r\n\r\n" % len(data) + data
-        completion = await retry(
-            partial(self._tried, request, trail, count(1)),
-            attempts=self._retry.max_retries + 1,
-            is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
-            delay_for=self._delay,
-            on_retry=partial(_note_wait, trail),
-        )
+        try:
+            completion = await retry(
+                partial(self._tried, request, trail, count(1)),
+                attempts=self._retry.max_retries + 1,
+                is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
+                delay_for=self._delay,
+                on_retry=partial(_note_wait, trail),
+                is_down=self._is_down,
+                describe=str,
+            )
+        except ChatFault as error:
+            if self._is_down(error):
+                error.give_up()
+            raise
         trail.usage += completion.usage
         return completion
 
@@ -143,7 +147,8 @@ class ChatClient:
         except TimeoutError as error:
             raise ChatFault("no answer in time", is_transient=True) from error
         except OSError as error:
-            raise broken(error, self._endpoint.server.authority) from error
+            raise broken(error, self._endpoint.server) from error
+        self._limiters.note_reached(self._endpoint.name)
         heed(limiter, response.headers)
         if response.status != 200:
             raise refused(response)
@@ -164,8 +169,15 @@ class ChatClient:
             )
         return found
 
+    def _is_down(self, error: Exception) -> bool:
+        """Whether no connection could be made to a server that has not answered in this run."""
+        is_unreachable = isinstance(error, ChatFault) and error.is_unreachable
+        return is_unreachable and not self._limiters.was_reached(self._endpoint.name)
+
     def _delay(self, error: Exception, attempt: int) -> float:
         """Seconds until the next try: what the provider asks, else growing with each try."""
+        if self._is_down(error):
+            return first_delay(attempt, self._retry)
         asked = error.asked_wait if isinstance(error, ChatFault) else None
         if asked is None:
             return backoff_delay(attempt, self._retry)
@@ -188,10 +200,9 @@ def _head(endpoint: Endpoint) -> bytes:
     return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
 
 
-def _note_wait(trail: Trail, error: Exception, attempt: int, wait: float) -> None:
+def _note_wait(trail: Trail, _error: Exception, _attempt: int, wait: float) -> None:
     last = trail.attempts.pop()
     trail.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
-    logger.info("try %d failed (%s), next in %.1f s", attempt, error, wait)
 
 
 def encoded(value: Any) -> str:

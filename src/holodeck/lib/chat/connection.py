@@ -53,6 +53,14 @@ class Server:
         return f"{host}:{self.parts.port}" if self.parts.port else host
 
     @property
+    def contact(self) -> str:
+        """The URL to connect to, without path and secrets: the proxy's, where there is one."""
+        if self.proxy is None:
+            return f"{self.parts.scheme}://{self.authority}"
+        parts = urlsplit(self.proxy)
+        return f"the proxy {parts.scheme}://{parts.hostname}:{parts.port or 80}"
+
+    @property
     def target(self) -> str:
         """What the first line of a request names: a proxy wants to know the server, too."""
         path = self.parts.path or "/"

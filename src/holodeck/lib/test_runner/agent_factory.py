@@ -197,7 +197,7 @@ class AgentThreadRun:
             ) from error
 
     def _failure(self, error: Exception, call: "AgentCall", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.faults import describe, is_hopeless
+        from holodeck.lib.backends.semantic_kernel.faults import describe, refusal_in
         from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
 
         tries = len(call.attempts)
@@ -214,7 +214,7 @@ class AgentThreadRun:
             f"Agent invocation failed: {message}",
             call.attempts,
             seen,
-            hopeless=is_hopeless(error),
+            refusal="unreachable" if call.found_no_server else refusal_in(error),
         )
 
     def _result(self, call: "AgentCall", response: str) -> AgentExecutionResult:

@@ -12,6 +12,7 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, TypeVar
 
+from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.calls import calls_within
 from holodeck.lib.backends.memory import open_session
@@ -91,6 +92,12 @@ class CaseRun:
     def is_hopeless(self) -> bool:
         """Whether every other case will fail like this one: a wrong key, a spent quota."""
         return any(run.is_hopeless for run in self.runs)
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """What the provider objected to before it answered anything; None if it did not."""
+        early = (run.refusal for at, run in enumerate(self.runs) if at == 0 or run.is_hopeless)
+        return next(filter(None, early), None)
 
     def failure_in(self, result: TestResult) -> RetryKind | None:
         """What went wrong, where another try may help."""

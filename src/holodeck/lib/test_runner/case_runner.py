@@ -58,4 +58,4 @@ class CaseRunner:
             if run.cut_off is not None and case.repeat is None:
                 self.cut_off[index] = run.cut_off
             raise
-        return Ran(result, run.failure_in(result), run.is_hopeless)
+        return Ran(result, run.failure_in(result), run.is_hopeless, run.refusal)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from holodeck.lib.retry import Wait
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.text import one_line, percent
@@ -75,6 +76,11 @@ class ProgressIndicator(SpinnerMixin):
         self.test_results: list[TestResult] = []
         self.start_time = datetime.now(UTC)
         self._running: list[tuple[str, float]] = []
+        self._wait = ("", 0.0)
+
+    def note_wait(self, wait: Wait) -> None:
+        """A request waits before it is sent again; shown until then."""
+        self._wait = (f"{wait.next_try}: {wait.reason}", time.monotonic() + wait.seconds)
 
     def start_test(self, test_name: str) -> None:
         """A test begins; several may run at a time."""
@@ -112,6 +118,8 @@ class ProgressIndicator(SpinnerMixin):
         line = self.get_spinner_line() if running else ""
         if not line:
             return ""
+        if wait := self._shown_wait():
+            return line.replace("Running...", wait)
         name, since = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
         return f"{line} {_shown(name)} ({time.monotonic() - since:.0f} s){more}"
@@ -121,7 +129,13 @@ class ProgressIndicator(SpinnerMixin):
         if self.quiet:
             return ""
         done = f"{self.current_test} of {self.total_tests} done"
-        return f"still running: {done}, {self._elapsed():.0f} s"
+        line = f"still running: {done}, {self._elapsed():.0f} s"
+        return f"{line}; {wait}" if (wait := self._shown_wait()) else line
+
+    def _shown_wait(self) -> str:
+        """The wait that was noted last; "" once it is over."""
+        sentence, until = self._wait
+        return one_line(sentence, _REASON_LIMIT) if time.monotonic() < until else ""
 
     def get_progress_line(self) -> str:
         """The line of the last finished test; empty when quiet and before there is one.

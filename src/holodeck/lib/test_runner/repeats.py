@@ -124,7 +124,9 @@ async def repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Ran:
     series = Series(bar, run, stops_early=case.stop_early is not False)
     await series.finish()
     results = [one.result for _, one in sorted(series.ran.items())]
-    return Ran(together(case, bar, results), is_hopeless=series.is_hopeless)
+    refusals = [one.refusal for one in series.ran.values()]
+    refusal = refusals[0] if refusals and all(refusals) else None
+    return Ran(together(case, bar, results), is_hopeless=series.is_hopeless, refusal=refusal)
 
 
 def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestResult:

@@ -13,6 +13,9 @@ from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome
+
+_ANSWERED = frozenset(Outcome) - {Outcome.AGENT_ERROR, Outcome.SKIPPED}
 
 
 class Schedule:
@@ -39,7 +42,8 @@ class Schedule:
         self._agent = agent
         self._run_timeout = config.run_timeout
         self._begins = begins
-        self._brakes = Brakes(config)
+        answered = any(one.outcome in _ANSWERED for one in standing.results)
+        self._brakes = Brakes(config, agent, has_answers=answered)
         self._budget = Budget(config, agent.prices.unit if agent.prices else "")
 
     async def run(self, workers: int) -> None:
@@ -90,7 +94,7 @@ class Schedule:
             ran = await self._runner.ran(index, case)
             result = priced(ran.result, self._agent)
             self._standing.keep(index, result)
-            self._brakes.watch(case, result, is_hopeless=ran.is_hopeless)
+            self._brakes.watch(case, result, is_hopeless=ran.is_hopeless, refusal=ran.refusal)
             await self._budget.pay(result)
 
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from holodeck.errors import Refusal
 from holodeck.lib.retry import RetryConfig, backoff_delay
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
@@ -23,6 +24,8 @@ class Ran:
     """What went wrong, where another try may help."""
     is_hopeless: bool = False
     """Whether every other case will fail like this one."""
+    refusal: Refusal | None = None
+    """What the provider objected to before it answered anything; None if it did not."""
 
 
 async def tried(
@@ -48,7 +51,7 @@ async def tried(
         return ran
     took = sum(one.execution_time_ms for one in (*earlier, ran.result))
     result = after_tries(ran.result, earlier).model_copy(update={"execution_time_ms": took})
-    return Ran(result, ran.failure, ran.is_hopeless)
+    return Ran(result, ran.failure, ran.is_hopeless, ran.refusal)
 
 
 def after_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:

@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
+from holodeck.errors import BackendError, BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.files.processor import FileProcessor
@@ -48,6 +48,8 @@ class TurnRun:
     """What kept the agent from being run, where another try may help; None where it cannot."""
     is_hopeless: bool = False
     """Whether every other case will fail like this one: a wrong key, a spent quota."""
+    refusal: Refusal | None = None
+    """What the provider objected to; None if it did not."""
     faults: list[str] = field(default_factory=list)
     """What the agent did wrong, whatever the checks say."""
     attempts: list[Attempt] = field(default_factory=list)
@@ -124,6 +126,7 @@ class TurnRun:
         self.errors.append(describe(error))
         self.raised += filter(None, [raised_by(error)])
         self.is_hopeless = isinstance(error, BackendError) and error.hopeless
+        self.refusal = error.refusal if isinstance(error, BackendError) else None
         self.failure = None if self.is_hopeless else failure_of(error)
         self.attempts = [
             tried for tried in getattr(error, "attempts", ()) if isinstance(tried, Attempt)

@@ -125,7 +125,7 @@ def _failure(error: BackendError, call: AgentCall) -> BackendError:
     tries = len(call.trail.attempts)
     message = f"{error} (after {tries} tries)" if tries > 1 else str(error)
     kind = BackendTimeoutError if isinstance(error, BackendTimeoutError) else BackendSessionError
-    return kind(message, call.trail.attempts, call.result(), hopeless=error.hopeless)
+    return kind(message, call.trail.attempts, call.result(), refusal=error.refusal)
 
 
 def _parsed(text: str) -> object | None:

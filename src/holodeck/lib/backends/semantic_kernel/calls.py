@@ -46,6 +46,8 @@ class AgentCall:
     """By the id of the tool call: as a mapping, and why they could not be read."""
     waited_s: float = 0.0
     """Seconds that requests waited for a slot."""
+    found_no_server: bool = False
+    """Whether no connection could be made to a server that never answered in the run."""
     requests: int = 0
     tool_rounds: int = 0
 

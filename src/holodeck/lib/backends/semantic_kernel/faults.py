@@ -2,19 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
+from typing import Any
 
 from pydantic import ValidationError
 
-from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError
+from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError, Refusal
+from holodeck.lib.chat.faults import causes, no_connection, refusal_of, why_unreachable
 from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.retry import parse_retry_after
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
-REFUSED_STATUS = frozenset({401, 403})
 OVERLOAD_STATUS = frozenset({429, 503, 529})
-HOPELESS_CODES = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 
 STUMBLES = (AttributeError, TypeError, LookupError, RecursionError)
 SK_WRAPPER = "ServiceResponseException"
@@ -34,16 +34,6 @@ def stumbling_is_malformed() -> Iterator[None]:
         raise MalformedAnswer(NOT_A_COMPLETION) from error
 
 
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it, outermost first."""
-    seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        yield current
-        current = current.__cause__ or current.__context__
-
-
 def status_of(error: BaseException) -> int | None:
     """The HTTP status behind an error; None if there was no response."""
     for cause in causes(error):
@@ -60,8 +50,8 @@ def is_transient(error: Exception) -> bool:
         return False
     status = status_of(error)
     if status is not None and status != 200:
-        hopeless = any(getattr(cause, "code", None) in HOPELESS_CODES for cause in chain)
-        return (status in TRANSIENT_STATUS or status >= 500) and not hopeless
+        may_pass = status in TRANSIENT_STATUS or status >= 500
+        return may_pass and refusal_in(error) != "quota"
     return _is_malformed(chain) or any(_is_connection_fault(cause) for cause in chain)
 
 
@@ -70,10 +60,10 @@ def is_overload(error: Exception) -> bool:
     return status_of(error) in OVERLOAD_STATUS
 
 
-def is_hopeless(error: Exception) -> bool:
-    """Whether every other request will be refused too: a wrong key, a spent quota."""
+def refusal_in(error: Exception) -> Refusal | None:
+    """Return what the provider objects to, where every other request may be refused, too."""
     codes = {getattr(cause, "code", None) for cause in causes(error)}
-    return status_of(error) in REFUSED_STATUS or bool(codes & HOPELESS_CODES)
+    return refusal_of(status_of(error), codes)
 
 
 def _is_connection_fault(cause: BaseException) -> bool:
@@ -115,6 +105,9 @@ def describe(error: BaseException) -> str:
         return str(error)
     if status_of(error) is None and _is_malformed(list(causes(error))):
         return NOT_A_COMPLETION
+    unreachable = why_unreachable(error) if status_of(error) is None else None
+    if unreachable is not None:
+        return no_connection(_server_in(error), unreachable)
     refused = [one for one in causes(error) if isinstance(one, TooLarge | MalformedHttp)]
     innermost = refused[0] if refused else _most_telling(error)
     status = status_of(error)
@@ -136,14 +129,27 @@ def _most_telling(error: BaseException) -> BaseException:
 
 
 def _with_transport_detail(cause: BaseException) -> BaseException:
-    """For "Connection error." the error below it, which says what kind."""
+    """For "Connection error." the error below it, which says what kind.
+
+    OpenAI's library calls any lost connection a timeout, so its own words are left out then.
+    """
     below = cause.__cause__
-    vague = status_of(cause) is None and below is not None and str(below)
-    return ConnectionError(f"{cause} ({below}{_server_of(cause)})") if vague else cause
+    if status_of(cause) is not None or below is None or not str(below):
+        return cause
+    is_timeout = any(isinstance(one, TimeoutError) for one in causes(cause))
+    if any(isinstance(one, OSError) for one in causes(cause)) and not is_timeout:
+        return ConnectionError(no_connection(_server_in(cause), str(below)))
+    return ConnectionError(f"{cause} ({below}; {_server_in(cause)})")
 
 
-def _server_of(cause: BaseException) -> str:
+def _server_in(error: BaseException) -> str:
     """Which server was asked, without the parts of its URL that may hold a secret."""
-    url = getattr(getattr(cause, "request", None), "url", None)
-    host, port = getattr(url, "host", None), getattr(url, "port", None)
-    return f"; {host}:{port}" if host and port else f"; {host}" if host else ""
+    for cause in causes(error):
+        url: Any = None
+        with suppress(RuntimeError):  # httpx raises where the error has no request
+            url = getattr(getattr(cause, "request", None), "url", None)
+        host, port = getattr(url, "host", None), getattr(url, "port", None)
+        if host:
+            shown = f"[{host}]" if ":" in host else host
+            return f"{url.scheme}://{shown}:{port}" if port else f"{url.scheme}://{shown}"
+    return "the provider"

@@ -1,7 +1,6 @@
 """A chat service that keeps its nerve: one client per event loop, retries, limits, counts."""
 
 import asyncio
-import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
@@ -23,13 +22,15 @@ from holodeck.lib.backends.semantic_kernel.faults import (
     describe,
     is_overload,
     is_transient,
+    status_of,
     stumbling_is_malformed,
 )
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
+from holodeck.lib.chat.faults import why_unreachable
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
 from holodeck.models.attempt import Attempt
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
     from semantic_kernel.contents.streaming_chat_message_content import (
         StreamingChatMessageContent,
     )
-
-logger = logging.getLogger(__name__)
 
 ServiceMaker = Callable[[], ChatCompletionClientBase]
 
@@ -132,8 +131,12 @@ class ResilientChat(ChatCompletionClientBase):
             call.waited_s += slot.waited_s
             token = current_limiter.set(limiter)
             try:
-                return await self._answered(chat_history, settings, call)
+                messages = await self._answered(chat_history, settings, call)
+                self._limiters.note_reached(self._endpoint)
+                return messages
             except Exception as error:
+                if status_of(error) is not None:
+                    self._limiters.note_reached(self._endpoint)
                 if is_overload(error):
                     limiter.overloaded(slot, asked_wait(error))
                 raise
@@ -173,13 +176,28 @@ class ResilientChat(ChatCompletionClientBase):
                 call.attempts.append(Attempt(number=number, error=describe(error)))
                 raise
 
-        return await retry(
-            once,
-            attempts=call.retry.max_retries + 1,
-            is_transient=is_transient,
-            delay_for=lambda error, attempt: _wait(call, error, attempt),
-            on_retry=lambda error, attempt, wait: _note_wait(call, error, attempt, wait),
-        )
+        try:
+            return await retry(
+                once,
+                attempts=call.retry.max_retries + 1,
+                is_transient=is_transient,
+                delay_for=lambda error, attempt: (
+                    first_delay(attempt, call.retry)
+                    if self._is_down(error)
+                    else _wait(call, error, attempt)
+                ),
+                on_retry=lambda _error, _attempt, wait: _note_wait(call, wait),
+                is_down=self._is_down,
+                describe=describe,
+            )
+        except Exception as error:
+            call.found_no_server = self._is_down(error)
+            raise
+
+    def _is_down(self, error: Exception) -> bool:
+        """Whether no connection could be made to a server that has not answered in this run."""
+        is_unreachable = status_of(error) is None and why_unreachable(error) is not None
+        return is_unreachable and not self._limiters.was_reached(self._endpoint)
 
     async def _inner_get_streaming_chat_message_contents(
         self,
@@ -250,7 +268,6 @@ def _wait(call: AgentCall, error: Exception, attempt: int) -> float:
     return asked * random.uniform(1, 1.1)  # noqa: S311 - spreads load, guards nothing
 
 
-def _note_wait(call: AgentCall, error: Exception, attempt: int, wait: float) -> None:
+def _note_wait(call: AgentCall, wait: float) -> None:
     last = call.attempts.pop()
     call.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
-    logger.info("try %d failed (%s), next in %.1f s", attempt, describe(error), wait)

@@ -1,0 +1,330 @@
+"""What every case would meet ends the run soon, with one message; what one case meets does not."""
+
+import socket
+import threading
+from contextlib import contextmanager
+from itertools import pairwise
+
+import pytest
+
+from fakes import FakeOpenAI, Reply
+from holodeck.lib.chat.faults import why_unreachable
+from holodeck.lib.retry import Wait, on_wait, retry
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.test_result import Outcome
+from support.cli import start_in_pty
+from support.faults import agent_for, completion, run_cases, settings
+from support.folder import case
+
+MODEL_WAYS = ("Semantic Kernel", "chat")
+WAYS = (*MODEL_WAYS, "http")
+on_every_way = pytest.mark.parametrize("way", WAYS)
+
+
+def fields(way, url):
+    """What an agent.yaml says to go that way to that URL."""
+    if way == "http":
+        answer = {"text": "choices[0].message.content"}
+        return {
+            "model": None,
+            "instructions": None,
+            "backend": {"type": "http", "url": url, "answer": answer},
+        }
+    model = {"provider": "openai", "name": "fake", "endpoint": url, "api_key": "not-a-real-key"}
+    return {"model": model} | ({"backend": "chat"} if way == "chat" else {})
+
+
+def cases(count, **more):
+    return [case(f"case {n}", f"say {n}", contains="OK", **more) for n in range(count)]
+
+
+async def report_of(way, url, folder, test_cases, **execution):
+    """The report of cases that run one after the other."""
+    with FakeOpenAI() as server:
+        agent = agent_for(server, folder, 0, test_cases=test_cases, **fields(way, url))
+    limits = {"parallel_test_cases": 1, "retry_delay": 0} | execution
+    return await run_cases(agent, folder, settings(ExecutionConfig(), **limits))
+
+
+def a_closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return probe.getsockname()[1]
+
+
+@on_every_way
+def test_a_server_that_is_down_ends_the_run_after_three_tries_with_one_message(agent_dir, way):
+    url = f"http://127.0.0.1:{a_closed_port()}/v1"
+    execution = {"parallel_test_cases": 1, "retry_delay": 0}
+    agent_dir.write_agent(**fields(way, url), test_cases=cases(4), execution=execution)
+
+    ran = agent_dir.run("test", "-v")
+
+    said = ran.stdout + ran.stderr
+    where = "backend.url (agent.yaml:" if way == "http" else "model.endpoint (agent.yaml:"
+    assert ran.code == 3
+    assert "connection refused (after 3 tries); check that the server runs, and " in ran.stderr
+    assert where in ran.stderr
+    assert "so the other 3 cases are not run" in ran.stderr
+    assert said.count("ERROR case") == 2  # its line and, with -v, its details
+    assert "connection refused, retry 1 of 2 in 0.0 s" in ran.stderr
+    assert "timed out" not in said
+
+
+@on_every_way
+async def test_a_server_that_is_down_is_tried_three_times_and_only_for_one_case(way, tmp_path):
+    url = f"http://127.0.0.1:{a_closed_port()}/v1"
+
+    report = await report_of(way, url, tmp_path, cases(4))
+
+    first, *others = report.results
+    assert len(first.attempts) == 3
+    assert f"no connection to {url.removesuffix('/v1')}" in first.errors[0]
+    assert [one.skipped_by for one in others] == ["refused"] * 3
+
+
+async def test_fewer_tries_than_three_are_made_for_so_many_more_cases(tmp_path):
+    url = f"http://127.0.0.1:{a_closed_port()}/v1"
+
+    report = await report_of("chat", url, tmp_path, cases(5), max_retries=0)
+
+    assert [len(one.attempts) for one in report.results] == [1, 1, 1, 0, 0]
+    assert "3 calls in a row were refused" in report.stopped
+
+
+async def test_a_host_that_does_not_exist_ends_the_run_as_well(tmp_path):
+    report = await report_of("chat", "http://holodeck-tests.invalid/v1", tmp_path, cases(4))
+
+    assert "the host name cannot be resolved" in report.results[0].errors[0]
+    assert len(report.results[0].attempts) == 3
+    assert report.stopped_by == "refused"
+
+
+@contextmanager
+def answering_once():
+    """A server that answers one request, and is gone then."""
+    body = str(completion()).replace("'", '"').encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        taken, _ = listener.accept()
+        listener.close()
+        with taken, taken.makefile("rb") as lines:
+            length = 0
+            while (line := lines.readline().strip().lower()) != b"":
+                if line.startswith(b"content-length:"):
+                    length = int(line.partition(b":")[2])
+            lines.read(length)
+            taken.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    thread.join()
+
+
+@on_every_way
+async def test_a_server_that_goes_down_in_the_middle_is_waited_for_with_every_try(way, tmp_path):
+    with answering_once() as url:
+        report = await report_of(way, url, tmp_path, cases(4), max_retries=4)
+
+    assert [one.outcome for one in report.results] == [Outcome.PASSED] + [Outcome.AGENT_ERROR] * 3
+    assert [len(one.attempts) for one in report.results[1:]] == [5, 5, 5]
+    assert report.stopped is None
+
+
+def test_the_cause_of_a_lost_connection_is_found_in_the_chain():
+    def chained(*errors):
+        for outer, inner in pairwise(errors):
+            outer.__cause__ = inner
+        return errors[0]
+
+    refused = ConnectionRefusedError(111, "Connect call failed")
+    several = "Multiple exceptions: [Errno 99] no address, [Errno 111] Connect call failed"
+
+    assert why_unreachable(chained(RuntimeError("Request timed out."), refused)) == (
+        "connection refused"
+    )
+    assert why_unreachable(OSError(several)) == "connection refused"
+    assert why_unreachable(ExceptionGroup("all failed", [refused])) == "connection refused"
+    assert "cannot be resolved" in why_unreachable(socket.gaierror(-2, "unknown name"))
+    assert why_unreachable(ConnectionResetError(104, "Connection reset by peer")) is None
+    assert why_unreachable(TimeoutError()) is None
+
+
+async def test_every_wait_for_another_try_is_told_with_its_number():
+    waits = []
+    token = on_wait.set(waits.append)
+    errors = [ConnectionRefusedError("refused")] * 2
+
+    async def call():
+        if errors:
+            raise errors.pop()
+        return "answer"
+
+    async def sleep(_):
+        pass
+
+    try:
+        answer = await retry(
+            call,
+            attempts=6,
+            is_transient=lambda _: True,
+            delay_for=lambda _, attempt: 2.0 * attempt,
+            sleep=sleep,
+            describe=str,
+        )
+    finally:
+        on_wait.reset(token)
+
+    assert answer == "answer"
+    assert waits == [Wait("refused", 1, 5, 2.0), Wait("refused", 2, 5, 4.0)]
+    assert waits[1].next_try == "retry 2 of 5 in 4.0 s"
+
+
+def test_the_live_line_tells_of_the_wait_for_another_try(agent_dir):
+    agent_dir.server.otherwise(status=429, headers={"retry-after": "50"})
+    agent_dir.write_agent(backend="chat", execution={"max_retries": 3})
+
+    with start_in_pty("test", cwd=agent_dir.path, cols=100) as run:
+        run.read_until("retry 1 of 3 in 5")
+        run.interrupt()
+        run.finish()
+
+
+def refusing(status, message, code=None):
+    return Reply(status=status, json={"error": {"message": message, "code": code}})
+
+
+@pytest.mark.parametrize("way", MODEL_WAYS)
+def test_a_wrong_model_name_is_said_once_with_its_line(agent_dir, way):
+    agent_dir.server.otherwise(refusing(404, "The model 'fake' does not exist"))
+    url = agent_dir.server.url
+    agent_dir.write_agent(
+        **fields(way, url), test_cases=cases(60), execution={"parallel_test_cases": 1}
+    )
+
+    ran = agent_dir.run("test")
+
+    assert ran.code == 3
+    assert len(agent_dir.server.requests) == 3
+    assert ran.stderr.count("does not exist") == 1
+    assert "3 calls in a row were refused; check model.name (agent.yaml:4:9)" in ran.stderr
+    assert "so the other 57 cases are not run" in ran.stderr
+    assert "Not run: 57" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (401, "check model.api_key or OPENAI_API_KEY"),
+        (402, "check the account behind model.api_key or OPENAI_API_KEY"),
+        (403, "check model.api_key or OPENAI_API_KEY"),
+        (404, "check model.name and model.endpoint"),
+        (400, "check model"),
+        (422, "check model"),
+    ],
+)
+@pytest.mark.parametrize("way", MODEL_WAYS)
+async def test_a_refusal_that_every_case_gets_ends_the_run(tmp_path, way, status, hint):
+    with FakeOpenAI(refusing(status, "not today")) as server:
+        report = await report_of(way, server.url, tmp_path, cases(6))
+
+        assert len(server.requests) == 3
+    assert report.stopped_by == "refused"
+    assert f"not today; 3 calls in a row were refused; {hint}" in report.stopped
+    assert [one.skipped_by for one in report.results[3:]] == ["refused"] * 3
+
+
+@pytest.mark.parametrize(
+    ("status", "hint"),
+    [
+        (401, "check backend.headers"),
+        (402, "check the account behind backend.headers"),
+        (404, "check backend"),
+        (422, "check backend"),
+    ],
+)
+async def test_a_refusal_that_every_case_gets_from_a_url_ends_the_run(tmp_path, status, hint):
+    with FakeOpenAI(refusing(status, "not today")) as server:
+        report = await report_of("http", server.url, tmp_path, cases(6))
+
+        assert len(server.requests) == 3
+    assert hint in report.stopped
+
+
+def by_prompt(**answers):
+    """A server's script: these answers to the prompts that hold a text, else OK."""
+
+    def answer(request):
+        held = [said for text, said in answers.items() if text in request.raw.decode()]
+        return held[0] if held else Reply(json=completion())
+
+    return answer
+
+
+@on_every_way
+async def test_a_400_that_tells_of_each_case_something_else_does_not_end_the_run(way, tmp_path):
+    def too_long(request):
+        return refusing(400, f"{len(request.raw) + request.number} tokens are too many")
+
+    with FakeOpenAI(too_long) as server:
+        report = await report_of(way, server.url, tmp_path, cases(6))
+
+        assert len(server.requests) == 6
+    assert report.stopped is None
+
+
+@pytest.mark.parametrize("way", MODEL_WAYS)
+@pytest.mark.parametrize("code", ["content_filter", "context_length_exceeded"])
+async def test_a_400_about_the_content_does_not_end_the_run(way, code, tmp_path):
+    with FakeOpenAI(refusing(400, "filtered by a policy", code)) as server:
+        report = await report_of(way, server.url, tmp_path, cases(6))
+
+        assert len(server.requests) == 6
+    assert report.stopped is None
+
+
+@on_every_way
+@pytest.mark.parametrize("status", [400, 404, 422])
+async def test_the_same_refusal_after_an_answer_does_not_end_the_run(way, status, tmp_path):
+    no = refusing(status, "no")
+    script = by_prompt(**{"say 1": no, "say 2": no, "say 3": no, "say 4": no})
+
+    with FakeOpenAI(script) as server:
+        report = await report_of(way, server.url, tmp_path, cases(6))
+
+        assert len(server.requests) == 6
+    assert report.stopped is None
+
+
+async def test_the_same_400_in_a_later_turn_does_not_end_the_run(tmp_path):
+    turns = [{"input": "hello"}, {"input": "too much"}]
+    talks = [
+        {"name": f"case {n}", "turns": turns, "evaluations": [{"metric": "contains", "value": "x"}]}
+        for n in range(5)
+    ]
+
+    with FakeOpenAI(by_prompt(**{"too much": refusing(400, "no more")})) as server:
+        report = await report_of("chat", server.url, tmp_path, talks)
+
+        assert len(server.requests) == 10
+    assert report.stopped is None
+
+
+def test_a_run_of_the_cases_that_a_provider_refused_asks_for_every_one_again(agent_dir):
+    """The others had answers: what is left may be refused for what it says."""
+    bad = {f"say {n}": refusing(400, "no") for n in range(1, 6)}
+    agent_dir.server.otherwise(by_prompt(**bad))
+    execution = {"parallel_test_cases": 1}
+    agent_dir.write_agent(
+        **fields("chat", agent_dir.server.url), test_cases=cases(6), execution=execution
+    )
+    agent_dir.run("test")
+    before = len(agent_dir.server.requests)
+
+    ran = agent_dir.run("test", "--resume", "--retry-errors")
+
+    assert before == 6
+    assert len(agent_dir.server.requests) == 11
+    assert "Not run" not in ran.stdout
