@@ -325,3 +325,245 @@ def test_a_check_that_is_indented_into_the_metadata_is_refused(folder, key):
     assert f"scenarios[0].metadata.{key}" in ran.stderr
     with pytest.raises(ConfigError, match=rf"scenarios\[0\].metadata.{key}"):
         load_scenarios(folder.path / SUITE_FILE)
+
+
+NAMES_OF_NO_TOOL = {
+    "a pattern": ("undelete_*", "'*'"),
+    "a regular expression": ("^undelete", "'^'"),
+    "two names": ("'undelete_file, pay'", "each tool as an item"),
+    "two names with a semicolon": ("undelete_file;pay", "each tool as an item"),
+    "white space at the end": ("'undelete_file '", "white space"),
+    "a placeholder": ("'{{tool}}'", "placeholder"),
+}
+
+
+@pytest.mark.parametrize("what", NAMES_OF_NO_TOOL)
+def test_a_forbidden_name_that_no_tool_can_have_is_refused(folder, what):
+    name, message = NAMES_OF_NO_TOOL[what]
+    case = CASE + "    forbidden_tools: [NAME]\n"
+    folder.write({"agent.yaml": AGENT + case.replace("NAME", "undelete_file")})
+    assert folder.test().code == 1
+    folder.write({"agent.yaml": AGENT + case.replace("NAME", name)})
+
+    ran = folder.test()
+
+    assert ran.code == 2, ran.stdout
+    assert "agent.yaml:6:23: test_cases[0].forbidden_tools[0]: no call can match" in ran.stderr
+    assert message in ran.stderr
+
+
+def test_forbidden_names_in_one_cell_with_semicolons_are_refused(folder):
+    folder.write(
+        {
+            "agent.yaml": AGENT + CONTAINS + "test_cases_file: c.csv\n",
+            "c.csv": "input,forbidden_tools\nx,undelete_file;pay\n",
+        }
+    )
+
+    ran = folder.test()
+
+    assert ran.code == 2
+    assert "c.csv:2:1: forbidden_tools[0]: no call can match 'undelete_file;pay'" in ran.stderr
+
+
+LEFT_OVER = {
+    "input": "{input: 'In {{city}}?'}",
+    "name": "{name: 'in {{city}}', input: x}",
+    "ground_truth": "{input: x, ground_truth: '{{city}}', evaluations: [{metric: contains}]}",
+    "evaluations[0].value": "{input: x, evaluations: [{metric: contains, value: '{{city}}'}]}",
+    "turns[0].input": "{turns: [{input: 'In {{city}}?', expected_tools: []}]}",
+    "expected_tools[0].args.q": "{input: x, expected_tools: [{name: a, args: {q: '{{city}}'}}]}",
+    "context.city": "{input: x, context: {city: '{{city}}'}}",
+    "criteria[0]": "{input: x, criteria: ['It names {{city}}.']}",
+}
+
+
+@pytest.mark.parametrize("key", LEFT_OVER)
+def test_a_placeholder_that_nothing_fills_is_told_wherever_it_is(folder, key):
+    folder.write({"agent.yaml": AGENT + CONTAINS + f"test_cases: [{LEFT_OVER[key]}]\n"})
+
+    checked = folder.validate()
+
+    assert f"test_cases[0].{key}: '{{{{city}}}}' stays as it is" in checked.stdout
+
+
+def test_a_text_that_is_forbidden_and_a_placeholder_is_refused(folder):
+    case = "    evaluations: [{metric: not_contains, value: '{{secret}}'}]\n"
+    folder.write({"agent.yaml": AGENT + CASE + case})
+
+    ran = folder.test()
+
+    assert ran.code == 2
+    assert "test_cases[0].evaluations[0].value: no answer contains '{{secret}}'" in ran.stderr
+
+
+PASSED_BY_EVERY_ANSWER = {
+    "a line break at the end of what must not be said": (
+        'metric: not_contains, value: "no idea"',
+        'metric: not_contains, value: "no idea\\n"',
+        "value: ends with a line break",
+    ),
+    "a line break at the end of one of several": (
+        "metric: not_contains, values: [idea]",
+        'metric: not_contains, values: [secret, "idea\\n"]',
+        "values[1]: ends with a line break",
+    ),
+    "a threshold of 0": (
+        "metric: f1_score, value: sunday, threshold: 0.9",
+        "metric: f1_score, value: sunday, threshold: 0",
+        "threshold: every score reaches 0; write more than 0, or 'required: false'",
+    ),
+    "a threshold of 0 of a verdict": (
+        "metric: contains, value: sunday",
+        "metric: contains, value: sunday, threshold: 0",
+        "threshold: every score reaches 0",
+    ),
+    "an alternative that is empty": (
+        "metric: regex, pattern: sunday",
+        "metric: regex, pattern: sunday|",
+        "pattern: 'sunday|' matches every text",
+    ),
+    "a pattern that may match nothing": (
+        "metric: regex, pattern: (sunday)+",
+        "metric: regex, pattern: (sunday)*",
+        "pattern: '(sunday)*' matches every text",
+    ),
+    "an exclusion that is not anchored": (
+        "metric: regex, pattern: '^(?!.*idea)'",
+        "metric: regex, pattern: '(?!.*idea)'",
+        "pattern: '(?!.*idea)' matches every text",
+    ),
+    "an infinite tolerance": (
+        "metric: numeric, value: 7, pick: any",
+        "metric: numeric, value: 7, pick: any, absolute_tolerance: .inf",
+        "absolute_tolerance: found inf; wanted a finite number",
+    ),
+    "a tolerance that is no number": (
+        "metric: numeric, value: 7, pick: any",
+        "metric: numeric, value: 7, pick: any, absolute_tolerance: .nan",
+        "absolute_tolerance: found nan; wanted",
+    ),
+    "a tolerance of 500 %": (
+        "metric: numeric, value: 7, pick: any",
+        "metric: numeric, value: 7, pick: any, relative_tolerance: 5",
+        "relative_tolerance: found 5; wanted less than 1",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", PASSED_BY_EVERY_ANSWER)
+@pytest.mark.parametrize("beside", ["", ", {metric: contains, value: idea}"], ids=["alone", "also"])
+def test_a_metric_that_every_answer_passes_is_refused(folder, what, beside):
+    right, wrong, message = PASSED_BY_EVERY_ANSWER[what]
+    folder.write({"agent.yaml": AGENT + CASE + f"    evaluations: [{{{right}}}{beside}]\n"})
+    assert folder.test().code == 1
+    (folder.path / "called").unlink()
+    folder.write({"agent.yaml": AGENT + CASE + f"    evaluations: [{{{wrong}}}{beside}]\n"})
+
+    ran = folder.test()
+
+    assert ran.code == 2, ran.stdout
+    assert f"test_cases[0].evaluations[0].{message}" in ran.stderr
+    assert not folder.was_called
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        "{metric: f1_score, value: sunday, threshold: 0, required: false}",
+        "{metric: regex, pattern: 'sunday|', required: false}",
+        "{metric: regex, pattern: '^(?!.*sunday)'}",
+        "{metric: regex, pattern: '^[^0-9]*$'}",
+        "{metric: regex, pattern: '(?s)^.{0,500}$'}",
+        "{metric: regex, pattern: '[a-z ]*', fullmatch: true}",
+        "{metric: not_contains, value: |-\n  sunday\n}".replace("|-\n  sunday\n", "sunday"),
+        "{metric: numeric, value: 7, relative_tolerance: 0.99, required: false}",
+    ],
+)
+def test_a_metric_that_can_fail_or_is_only_reported_is_fine(folder, metric):
+    folder.write({"agent.yaml": AGENT + CONTAINS + CASE + f"    scorers: [{metric}]\n"})
+
+    checked = folder.validate("--strict")
+
+    assert checked.code == 0, checked.stdout
+
+
+JUDGED = "evaluations: {model: {provider: local}}\n" + CASE + "    evaluations:\n"
+NEVER_SEES_THE_ANSWER = {
+    "a judge's threshold of 0": (
+        "{type: judge, name: j, criteria: [Is it kind?], threshold: 0}",
+        "[0].threshold: every score reaches 0",
+    ),
+    "a criterion's threshold of 0": (
+        "{type: judge, name: j, criteria: [{question: Is it kind?, threshold: 0}]}",
+        "[0].criteria[0].threshold: every score reaches 0",
+    ),
+    "a judge that sees the input only": (
+        "{type: judge, name: j, criteria: [Is it kind?], inputs: [input]}",
+        "[0].inputs: the judge never sees the answer; add 'response' to input",
+    ),
+    "a judge that sees what is right only": (
+        "{type: judge, name: j, criteria: [Is it kind?], inputs: [input, ground_truth]}",
+        "[0].inputs: the judge never sees the answer",
+    ),
+    "a G-Eval that sees the input only": (
+        "{type: geval, name: g, criteria: Is it kind?, evaluation_params: [input]}",
+        "[0].evaluation_params: the judge never sees the answer; add 'actual_output' to input",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NEVER_SEES_THE_ANSWER)
+def test_a_judge_that_every_answer_satisfies_is_refused(folder, what):
+    metric, message = NEVER_SEES_THE_ANSWER[what]
+    ground_truth = "        # the case has one\n"
+    folder.write(
+        {"agent.yaml": AGENT + JUDGED + ground_truth + f"      - {metric}\n    ground_truth: y\n"}
+    )
+
+    ran = folder.test()
+
+    assert ran.code == 2
+    assert f"test_cases[0].evaluations{message}" in ran.stderr
+
+
+def test_a_metric_without_a_threshold_beside_other_checks_is_told_to_decide_nothing(folder):
+    metrics = "[{metric: contains, value: idea}, {metric: f1_score, value: sunday}]"
+    folder.write({"agent.yaml": AGENT + CASE + f"    evaluations: {metrics}\n"})
+
+    checked, ran = folder.validate(), folder.test()
+
+    told = "test_cases[0].evaluations[1]: 'f1_score' decides nothing without a threshold"
+    assert "warning" in checked.stdout
+    assert told in checked.stdout
+    assert (ran.code, told in ran.stderr) == (0, True)
+
+
+def test_a_shared_metric_without_a_threshold_is_told_once(folder):
+    metrics = "evaluations: {metrics: [{metric: f1_score, value: sunday}]}\n"
+    cases = "test_cases:\n" + "  - {input: x, expected_tools: [undelete_file]}\n" * 2
+    folder.write({"agent.yaml": AGENT + metrics + cases})
+
+    checked = folder.validate()
+
+    assert checked.stdout.count("decides nothing without a threshold") == 1
+
+
+def test_a_pattern_that_every_text_matches_but_blank_ones_is_a_warning(folder):
+    folder.write({"agent.yaml": AGENT + CASE + "    evaluations: [{metric: regex, pattern: .+}]\n"})
+
+    checked = folder.validate()
+
+    assert checked.code == 0
+    assert "evaluations[0].pattern: '.+' matches every text that is not blank" in checked.stdout
+
+
+def test_a_pattern_in_python_that_every_text_matches_passes_no_answer():
+    scenario = Scenario(
+        name="a", input="x", scorers=["regex"], metadata={"regex_pattern": "sunday|"}
+    )
+
+    result = Runner(lambda _: "no idea").run_scenario(scenario)
+
+    assert not result.passed
+    assert "'sunday|' matches every text" in str(result.error)

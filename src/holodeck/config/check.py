@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from importlib.util import find_spec
 
-from holodeck.config.check_cases import check_case, check_pattern
+from holodeck.config.check_cases import check_case, check_pattern, is_decided
+from holodeck.config.check_metrics import check_metric, check_undecided
+from holodeck.config.check_placeholders import check_placeholders
 from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
 from holodeck.config.keys import metrics_in, missing_keys
@@ -54,6 +56,9 @@ def check(agent: Agent) -> list[Finding]:
         for at, part in case.parts:
             _check_metrics_in(agent, part, (*path, *at), inputs, findings)
         check_case(agent, case, path, tools, inputs, findings)
+    if any(case.evaluations is None and is_decided(agent, case) for case in cases):
+        check_undecided(shared, ("evaluations", "metrics"), findings)
+    check_placeholders(agent, findings)
     return findings.all
 
 
@@ -197,6 +202,7 @@ def check_metrics(
             findings.warning(place, f"{metric.label!r} stands here twice, just the same")
         if not metric.enabled:
             continue
+        check_metric(metric, place, findings)
         try:
             if metric.user_code is not None:
                 _check_target(metric.user_code, agent, place, findings)

@@ -3,7 +3,8 @@
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
-from holodeck.config.cases.placeholders import PLACEHOLDER
+from holodeck.config.check_metrics import check_forbidden_text, check_undecided
+from holodeck.config.check_tool_names import check_forbidden_name, warn_of_parts
 from holodeck.config.files import inside
 from holodeck.config.findings import Findings
 from holodeck.config.python_files import check_target
@@ -20,7 +21,7 @@ from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.models.agent import Agent, HttpBackendConfig
-from holodeck.models.evaluation import ComparingMetric, MetricSettings
+from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
 from holodeck.models.script import kind_of, unanswered, value_of
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
@@ -54,13 +55,18 @@ def check_case(
     _check_inputs(inputs, metrics[: len(metrics) - len(scorers)], case, own, findings)
     _check_inputs(inputs, scorers, case, (*path, "scorers"), findings)
     enabled = [one for one in metrics if one.enabled and not compares_nothing(one, case)]
-    if case.skip is None and not _is_checked_elsewhere(case):
-        _check_that_it_can_fail(case, enabled, path, findings)
+    if is_decided(agent, case):
+        check_undecided(case.evaluations or [], (*path, "evaluations"), findings)
+        check_undecided(scorers, (*path, "scorers"), findings)
+    elif case.skip is None:
+        _warn_of_nothing_decided(enabled, path, findings)
     _check_expectations(agent, case, enabled, path, tools, inputs, findings)
     for at, turn in case.parts:
         place = (*path, *at)
         _check_inputs(inputs, turn.evaluations or [], turn, (*place, "evaluations"), findings)
         _check_inputs(inputs, turn.scorers or [], turn, (*place, "scorers"), findings)
+        check_undecided(turn.evaluations or [], (*place, "evaluations"), findings)
+        check_undecided(turn.scorers or [], (*place, "scorers"), findings)
         enabled = [metric for metric in metrics_of_turn(turn) if metric.enabled]
         _check_expectations(agent, turn, enabled, place, tools, inputs, findings)
     if case.context is not None:
@@ -71,7 +77,6 @@ def check_case(
 
         check_conversation(agent, path, case, findings)
     _check_models(agent, case, path, findings)
-    _check_placeholders(case, path, findings)
     _check_script(agent, case, (*path, "script"), findings)
 
 
@@ -82,17 +87,6 @@ def _check_script(agent: Agent, case: TestCaseModel, path: Path_, findings: Find
     for number, step in enumerate(case.script or ()):
         if kind_of(step) == "call":
             _check_code(agent, value_of(step), (*path, number, "call"), findings)
-
-
-def _check_placeholders(case: TestCaseModel, path: Path_, findings: Findings) -> None:
-    """Tell of placeholders that stayed: forgotten parameters look like this."""
-    for text in (case.said, case.ground_truth or ""):
-        left = PLACEHOLDER.search(text)
-        if left is not None:
-            findings.warning(
-                path, f"'{left[0]}' stays as it is; add 'parameters' if it stands for values"
-            )
-            return
 
 
 def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
@@ -151,6 +145,10 @@ def _check_expectations(
             (*path, "ground_truth"),
             "is compared with nothing; add a metric such as 'exact_match' without 'value'",
         )
+    for metric in metrics:
+        if isinstance(metric, NotContainsMetric) and metric.wanted() is None:
+            text = case.ground_truth or ""
+            check_forbidden_text(text, metric, (*path, "ground_truth"), findings)
     _check_tool_expectations(agent, case, path, tools, findings)
     for index, file in enumerate(case.files or []):
         try:
@@ -176,16 +174,22 @@ def _check_inputs(
             findings.warning(place, NOTHING_TO_COMPARE)
 
 
-def _check_that_it_can_fail(
-    case: TestCaseModel, metrics: Sequence[MetricSettings], path: Path_, findings: Findings
-) -> None:
+def is_decided(agent: Agent, case: TestCaseModel) -> bool:
+    """Whether anything that the case checks can fail it."""
     if case.expected_tools is not None or case.forbidden_tools is not None:
-        return
+        return True
+    metrics = (one for one in metrics_of(agent, case) if not compares_nothing(one, case))
+    return _is_checked_elsewhere(case) or any(map(can_fail, metrics))
+
+
+def _warn_of_nothing_decided(
+    metrics: Sequence[MetricSettings], path: Path_, findings: Findings
+) -> None:
     if not metrics:
         findings.warning(
             path, "checks nothing: add evaluations, criteria, expected_tools or forbidden_tools"
         )
-    elif not any(map(can_fail, metrics)):
+    elif not any(one.required and one.threshold == 0 for one in metrics):  # which are errors
         names = ", ".join(dict.fromkeys(metric.label for metric in metrics))
         why = "without a threshold above 0 gives no verdict"
         if not all(metric.required for metric in metrics):
@@ -212,10 +216,12 @@ def _check_tool_expectations(
             findings.error(place, f"{_name(wanted)!r} is expected and forbidden")
         if not agent.brings_its_own_model:
             _check_known(wanted, place, tools, findings)
-    if not agent.brings_its_own_model:
-        for index, name in enumerate(case.forbidden_tools or []):
-            if name not in tools:
-                findings.error((*path, "forbidden_tools", index), _unknown(name, tools))
+    for index, name in enumerate(case.forbidden_tools or []):
+        place = (*path, "forbidden_tools", index)
+        if check_forbidden_name(name, place, findings) or agent.brings_its_own_model:
+            continue
+        if name not in tools:
+            findings.error(place, _unknown(name, tools))
 
 
 def _check_known(
@@ -224,8 +230,9 @@ def _check_known(
     fitting = _fitting(wanted, tools)
     if not fitting:
         findings.error(place, _unknown(_name(wanted), tools))
-    elif isinstance(wanted, ExpectedTool):
-        for argument, names in _unknown_arguments(wanted, fitting, tools):
+    warn_of_parts(_name(wanted), fitting, place, findings)
+    if isinstance(wanted, ExpectedTool):
+        for argument, names in _unknown_arguments(wanted, fitting, tools) if fitting else ():
             near = difflib.get_close_matches(argument, names, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
             findings.error(

@@ -1,6 +1,8 @@
 """Regular expressions with a time limit: the one door to the library `regex`."""
 
-from typing import Any
+import re
+import string
+from typing import Any, Literal
 
 from holodeck.errors import ConfigError
 
@@ -42,3 +44,42 @@ def replace(pattern: Any, by: str, text: str, seconds: float) -> str:
     Raises TimeoutError after so many seconds.
     """
     return str(pattern.sub(lambda _: by, text, timeout=seconds, concurrent=True))
+
+
+def passes_every_text(pattern: Any, *, whole: bool = False) -> Literal["every", "not blank"] | None:
+    """Whether a compiled pattern finds something in every text, or in every one that is not blank.
+
+    It is tried on texts of all kinds, which a sensible pattern does not all match. None for a
+    pattern that excludes something by an anchored `(?!…)`: such texts would have to be guessed.
+    """
+    source = pattern.pattern
+    if _EXCLUDES.search(source) and (whole or _ANCHORED.search(source)):
+        return None
+    counts = [int(number) for number in _NUMBER.findall(source)]
+    if max(counts, default=0) > _LONGEST:
+        return None
+    try:
+        if not all(_is_in(pattern, text, whole) for text in (*_TEXTS, *_WORD.findall(source))):
+            return None
+        if not _is_in(pattern, _LINE * (max(counts, default=0) + 2), whole):
+            return None
+        blank = all(_is_in(pattern, text, whole) for text in ("", " ", "\n"))
+    except TimeoutError:
+        return None
+    return "every" if blank else "not blank"
+
+
+def _is_in(pattern: Any, text: str, whole: bool) -> bool:
+    return find(pattern, text, _SECONDS, whole=whole) is not None
+
+
+_TEXTS = ("7", "z", "Z", "@", "é", "☃", string.printable, "No idea.\nReally, none!")
+"""Different kinds of text, none of them blank."""
+_LINE = "Zq 7@ ☃\n"
+_SECONDS = 1.0
+_LONGEST = 10_000
+"""The highest count in a pattern (`.{0,500}`) that is tried to be exceeded."""
+_NUMBER = re.compile(r"[0-9]+")
+_WORD = re.compile(r"\w+")
+_EXCLUDES = re.compile(r"\(\?<?!")
+_ANCHORED = re.compile(r"[\^$]|\\[AZzbBG]|\(\?<")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+AbsoluteTolerance = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+RelativeTolerance = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Milliseconds = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]

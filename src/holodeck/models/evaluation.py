@@ -10,7 +10,15 @@ from holodeck.models.azure_metrics import (
     AzureMetric,
     AzureSafetyMetric,
 )
-from holodeck.models.base import Json, Milliseconds, Model, NonBlank, Ratio
+from holodeck.models.base import (
+    AbsoluteTolerance,
+    Json,
+    Milliseconds,
+    Model,
+    NonBlank,
+    Ratio,
+    RelativeTolerance,
+)
 from holodeck.models.code_metric import CodeMetric
 from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMetric, RAGMetricType
 from holodeck.models.judge_metric import JudgeMetric
@@ -163,10 +171,10 @@ class NumericMetric(ComparingMetric):
     """The number to compare with."""
     values: Annotated[list[float | NonBlank], Field(min_length=1)] | None = None  # type: ignore[assignment]
     """Several right numbers."""
-    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-6
+    absolute_tolerance: AbsoluteTolerance = 1e-6
     """How far off the answer may be."""
-    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
-    """How far off the answer may be, as a share of the number."""
+    relative_tolerance: RelativeTolerance = 0.0
+    """How far off the answer may be, as a share of the number: 0.05 is 5 %."""
     accept_percent: bool = False
     """Whether 45 % counts as 0.45."""
     accept_thousands_separators: bool = False

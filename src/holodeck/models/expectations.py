@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import AbsoluteTolerance, Json, Model, NonBlank, RelativeTolerance
 from holodeck.models.evaluation import Metric
 from holodeck.models.on_demand import OnDemand
 from holodeck.models.scorers import Scorer
@@ -15,9 +15,9 @@ MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
 class NumberMatcher(Model):
     """A number within a tolerance."""
 
-    value: float
-    absolute_tolerance: Annotated[float, Field(ge=0)] = 1e-9
-    relative_tolerance: Annotated[float, Field(ge=0)] = 0.0
+    value: Annotated[float, Field(allow_inf_nan=False)]
+    absolute_tolerance: AbsoluteTolerance = 1e-9
+    relative_tolerance: RelativeTolerance = 0.0
 
 
 class ArgMatcher(Model):

@@ -1,7 +1,7 @@
 """The scorer `regex`: a pattern matches somewhere in the answer, within a time limit."""
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.patterns import compiled, find
+from holodeck.lib.patterns import compiled, find, passes_every_text
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 
@@ -18,6 +18,8 @@ class RegexScorer:
         pattern = scenario.metadata.get("regex_pattern")
         if not isinstance(pattern, str) or not pattern:
             raise ConfigError("metadata.regex_pattern", f"found {pattern!r}; wanted a pattern")
+        if passes_every_text(compiled(pattern)) == "every":
+            raise ConfigError("metadata.regex_pattern", f"{pattern!r} matches every text")
         match = self._found(pattern, result.output)
         return ScoreResult(
             scenario_id=scenario.id,

@@ -1,0 +1,107 @@
+"""Metrics that no answer can fail, and metrics that decide nothing: found before anything runs."""
+
+from collections.abc import Sequence
+
+from holodeck.config.findings import Findings
+from holodeck.config.source import Path_
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.metric_table import can_fail
+from holodeck.lib.patterns import compiled, passes_every_text
+from holodeck.models.deepeval_metrics import GEvalMetric
+from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
+from holodeck.models.judge_metric import JudgeMetric
+
+ONLY_REPORTED = "or 'required: false' to only report it"
+NOT_THE_AGENTS = frozenset({"input", "ground_truth", "expected_output"})
+"""What of a case does not come from the agent."""
+
+
+def check_metric(metric: MetricSettings, place: Path_, findings: Findings) -> None:
+    """Find what makes a metric pass every answer; one that is only reported may."""
+    if not metric.required:
+        return
+    _check_threshold(metric, place, findings)
+    if isinstance(metric, RegexMetric):
+        _check_pattern(metric, place, findings)
+    elif isinstance(metric, NotContainsMetric):
+        _check_forbidden_texts(metric, place, findings)
+    elif isinstance(metric, JudgeMetric):
+        for index, criterion in enumerate(metric.criteria):
+            if not isinstance(criterion, str) and criterion.threshold == 0:
+                _refuse_zero((*place, "criteria", index, "threshold"), findings)
+        _check_sight(metric.inputs, "response", (*place, "inputs"), findings)
+    elif isinstance(metric, GEvalMetric):
+        sees = metric.evaluation_params
+        _check_sight(sees, "actual_output", (*place, "evaluation_params"), findings)
+
+
+def _check_threshold(metric: MetricSettings, place: Path_, findings: Findings) -> None:
+    if metric.threshold != 0:
+        return
+    if metric.user_code is None:
+        _refuse_zero((*place, "threshold"), findings)
+    else:
+        findings.warning(
+            (*place, "threshold"),
+            f"every score reaches 0, so only 'passed' decides; write more than 0, {ONLY_REPORTED}",
+        )
+
+
+def _refuse_zero(path: Path_, findings: Findings) -> None:
+    findings.error(path, f"every score reaches 0; write more than 0, {ONLY_REPORTED}")
+
+
+def _check_pattern(metric: RegexMetric, place: Path_, findings: Findings) -> None:
+    path = (*place, "pattern")
+    try:
+        pattern = compiled(metric.pattern, ignore_case=metric.ignore_case)
+    except ConfigError:
+        return  # said where the metric is built
+    passes = passes_every_text(pattern, whole=metric.fullmatch)
+    if passes == "every":
+        findings.error(path, f"{metric.pattern!r} matches every text, so no answer can fail")
+    elif passes == "not blank":
+        findings.warning(
+            path, f"{metric.pattern!r} matches every text that is not blank; a blank one fails"
+        )
+
+
+def _check_forbidden_texts(metric: NotContainsMetric, place: Path_, findings: Findings) -> None:
+    for index, text in enumerate(metric.wanted() or ()):
+        path = (*place, "value") if metric.values is None else (*place, "values", index)
+        check_forbidden_text(text, metric, path, findings)
+
+
+def check_forbidden_text(
+    text: str, metric: NotContainsMetric, path: Path_, findings: Findings
+) -> None:
+    """Find a text that 'not_contains' looks for and that hardly any answer contains."""
+    if text.endswith("\n"):
+        findings.error(
+            path,
+            "ends with a line break, which few answers contain after it; write '|-' instead of"
+            " '|', or '>-' instead of '>'",
+        )
+    elif text != text.strip() and not metric.normalize_whitespace:
+        findings.warning(
+            path,
+            f"{text!r} begins or ends with white space, which the answer must contain, too; remove"
+            " it, or use 'regex' with \\b for whole words",
+        )
+
+
+def _check_sight(sees: Sequence[str], answer: str, path: Path_, findings: Findings) -> None:
+    if NOT_THE_AGENTS.issuperset(sees):
+        findings.error(
+            path, f"the judge never sees the answer; add {answer!r} to {', '.join(sees)}"
+        )
+
+
+def check_undecided(metrics: Sequence[MetricSettings], path: Path_, findings: Findings) -> None:
+    """Find metrics that give no verdict, beside checks that do."""
+    for index, metric in enumerate(metrics):
+        if metric.enabled and metric.required and not can_fail(metric) and metric.threshold is None:
+            findings.warning(
+                (*path, index),
+                f"{metric.label!r} decides nothing without a threshold; write one, {ONLY_REPORTED}",
+            )

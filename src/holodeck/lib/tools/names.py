@@ -1,0 +1,10 @@
+"""How the name that a test case writes relates to the name of a tool."""
+
+SEPARATORS = "-._"
+"""What stands between the name of a plugin and the name of its function."""
+
+
+def is_whole_name(written: str, tool: str) -> bool:
+    """Whether it is the tool's name, or all of it after the name of a plugin."""
+    before = tool.removesuffix(written)
+    return written == tool or (before != tool and before.endswith(tuple(SEPARATORS)))
