@@ -53,6 +53,7 @@ FIRST = 30
 """So many tests are run first; most mutants do not live longer, and collecting more takes time."""
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 _SURVIVED, _NO_TEST = 0, 5
+_SEEN = {"killed", "hung"}
 
 
 @dataclass
@@ -124,13 +125,16 @@ def main() -> int:
             print(f"src/{one.path}:{one.line} {one.kind} → {one.text}")
         return 0
     with Worker(sandbox) as worker:
-        hits = _hits(worker, sandbox, work, is_fresh=options.fresh)
+        hits = _hits(worker, sandbox, work, options)
         verdicts = []
         for number, mutant in enumerate(chosen, 1):
             verdict = try_mutant(mutant, sandbox, worker, hits, options.seconds)
             verdicts.append(verdict)
             if verdict.kind != "killed":
                 print(f"[{number}] {verdict}", flush=True)
+            if number % 10 == 0:
+                seen = sum(one.kind in _SEEN for one in verdicts)
+                print(f"{number} tried, {seen} seen", flush=True)
         doubtful = _doubtful(verdicts, worker)
     return report(verdicts, doubtful, options)
 
@@ -160,10 +164,10 @@ def choose(mutants: Sequence[Mutant], options: argparse.Namespace) -> list[Mutan
     return random.Random(options.seed).sample(list(mutants), number)
 
 
-def _hits(worker: Worker, sandbox: Sandbox, work: Path, *, is_fresh: bool) -> Hits:
+def _hits(worker: Worker, sandbox: Sandbox, work: Path, options: argparse.Namespace) -> Hits:
     kept = work / "map.json"
-    hits = Hits() if is_fresh else known_hits.load(kept)
-    stale = known_hits.stale_files(hits, sandbox, TESTS)
+    hits = Hits() if options.fresh else known_hits.load(kept)
+    stale = known_hits.stale_files(hits, sandbox, options.learn or TESTS)
     if stale:
         print(f"{len(stale)} files of tests are run to see what they reach", flush=True)
         hits = known_hits.record(hits, sandbox, worker.ask, stale, work)
@@ -284,6 +288,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--at", action="append", default=[], help="every mutant of FILE:LINE")
     parser.add_argument("--list", action="store_true", help="print them, run nothing")
     parser.add_argument("--fresh", action="store_true", help="run every test for the map again")
+    parser.add_argument("--learn", action="append", help="only these changed files of tests")
     parser.add_argument("--json", help="write what became of each to this file")
     folder = Path(tempfile.gettempdir()) / f"holodeck-mutants-{os.getuid()}"
     parser.add_argument("--work", default=str(folder), help="folder of the copy and the map")

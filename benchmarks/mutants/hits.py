@@ -68,21 +68,33 @@ class Hits:
         self._sources: dict[str, str] = {}
 
     def tests_for(self, mutant: Mutant, sandbox: Sandbox) -> list[str]:
-        """The tests that may see a mutant: those of few functions first, then the quick ones."""
+        """The tests that may see a mutant.
+
+        First those in a file that is named after the module, then those that run few functions.
+        """
         breadth = self._breadth()
+        module = Path(mutant.path).stem
         found: set[str] = set()
         for name in self._functions(mutant, sandbox):
             found.update(self.by_function.get(name, ()))
         apart = set(self.apart)
-        return sorted(
-            found & self.seconds.keys(),
-            key=lambda one: (one in apart, breadth.get(one, 0), self.seconds[one], one),
-        )
+
+        def order(test: str) -> tuple[bool, bool, int, float, str]:
+            is_named_so = module in Path(test.partition("::")[0]).stem
+            return (
+                not is_named_so, test in apart, breadth.get(test, 0), self.seconds[test], test
+            )  # fmt: skip
+
+        return sorted(found & self.seconds.keys(), key=order)
 
     def _functions(self, mutant: Mutant, sandbox: Sandbox) -> Iterable[str]:
-        """The function of the mutant; outside of functions, those where its names are used."""
+        """The function of the mutant; outside of functions, those where its names are used.
+
+        Of a function that came after the map was made, nothing is known but its file.
+        """
         if mutant.function and not mutant.function.endswith("."):
-            return [f"{mutant.path}::{mutant.function}"]
+            name = f"{mutant.path}::{mutant.function}"
+            return [name] if name in self.by_function else self._all_in({mutant.path})
         if not self._sources:
             self._sources = {
                 path.relative_to(sandbox.src).as_posix(): path.read_text(encoding="utf-8")
@@ -93,6 +105,9 @@ class Hits:
         paths = {mutant.path}
         if used is not None:
             paths |= {path for path, text in self._sources.items() if used.search(text)}
+        return self._all_in(paths)
+
+    def _all_in(self, paths: set[str]) -> list[str]:
         return [name for name in self.by_function if name.partition("::")[0] in paths]
 
     def _breadth(self) -> dict[str, int]:
@@ -128,7 +143,8 @@ def stale_files(hits: Hits, sandbox: Sandbox, folders: Iterable[str]) -> list[st
     """Files of tests that are new or not as they were."""
     found = []
     for folder in folders:
-        for path in sorted((sandbox.tree / folder).rglob("test_*.py")):
+        place = sandbox.tree / folder
+        for path in [place] if place.is_file() else sorted(place.rglob("test_*.py")):
             name = path.relative_to(sandbox.tree).as_posix()
             if hits.files.get(name) != _digest(path):
                 found.append(name)

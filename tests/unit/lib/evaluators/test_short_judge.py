@@ -226,7 +226,16 @@ async def test_more_votes_than_there_are_wordings_begin_with_the_first_again(bui
 async def test_a_tie_is_a_no(build, server):
     server.reply(yes(0.9)).reply(yes(0.1))
 
-    assert (await build(votes=2).evaluate(**CASE))["passed"] is False
+    result = await build(votes=2).evaluate(**CASE)
+
+    assert result["passed"] is False
+    assert "(median of 0.90, 0.10)" in result["reasoning"]
+
+
+async def test_a_single_vote_is_no_median(build, server):
+    server.reply(yes(0.1))
+
+    assert "median" not in (await build().evaluate(**CASE))["reasoning"]
 
 
 @pytest.mark.parametrize(("first", "calls"), [(0.2, 3), (0.55, 3), (0.7, 1)])

@@ -127,3 +127,10 @@ def test_a_keyword_is_not_looked_for_in_the_input_of_a_case_that_has_a_name_or_a
 
     assert choose(cases, Request(keyword=parse("refund"))).places == [2]
     assert choose(cases, Request(keyword=parse("not refund"))).places == [0, 1]
+
+
+def test_an_agent_without_cases_is_not_the_fault_of_a_filter():
+    choice = choose([], Request(keyword=parse("refund"), allow_empty=True))
+
+    assert (choice.places, choice.selection.total) == ([], 0)
+    assert choose([], Request()).places == []

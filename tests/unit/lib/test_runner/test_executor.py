@@ -537,3 +537,30 @@ async def test_what_a_metric_loads_is_loaded_while_the_agent_answers(tmp_path):
     [result] = (await executor.execute_tests()).results
 
     assert result.passed
+
+
+@pytest.mark.parametrize(
+    ("score", "error"),
+    [
+        (-0.001, "which is not between 0 and 1"),
+        (1.001, "which is not between 0 and 1"),
+        (2, "which is not between 0 and 1"),
+        (True, "which is not a number"),
+        (None, "gave no score"),
+        (0, None),
+        (1, None),
+    ],
+)
+async def test_a_score_that_is_no_score_decides_nothing(tmp_path, score, error):
+    class Scores(BaseEvaluator):
+        async def _evaluate_impl(self, **_):
+            return {"score": score, "passed": True}
+
+    agent = an_agent({"input": "go"})
+    executor = executor_of(tmp_path, agent, ScriptedBackend(), evaluators={"own": Scores()})
+
+    [result] = (await executor.execute_tests()).results
+
+    [row] = result.metric_results
+    assert result.outcome is (Outcome.PASSED if error is None else Outcome.METRIC_ERROR)
+    assert (error is None) if row.error is None else error in row.error
