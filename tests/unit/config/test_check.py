@@ -1,5 +1,7 @@
 """What a check finds in an agent that loads."""
 
+import sys
+
 import pytest
 
 from holodeck.config.check import check, raise_on_errors
@@ -392,3 +394,19 @@ def test_an_own_metric_may_compare_with_the_ground_truth(folder):
     metric = "evaluations: [{metric: 'graders:check', threshold: 0.5}]"
 
     assert found(folder, case(f"ground_truth: x, {metric}")) == []
+
+
+@pytest.mark.parametrize(
+    ("library", "metric"),
+    [("sacrebleu", "bleu"), ("rouge_score", "rouge"), ("nltk", "meteor")],
+)
+def test_a_metric_whose_library_is_not_installed_is_found_before_a_run(
+    folder, monkeypatch, library, metric
+):
+    monkeypatch.setitem(sys.modules, library, None)  # as if it were not there
+
+    findings = found(folder, case(f"evaluations: [{{metric: {metric}, value: x, threshold: 0.5}}]"))
+
+    assert len(findings) == 1
+    assert f"metric {metric}" in findings[0]
+    assert "nlp" in findings[0]
