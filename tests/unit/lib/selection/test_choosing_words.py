@@ -1,0 +1,108 @@
+"""What is said of names that fit no case, and how cases are dealt out to shards."""
+
+import pytest
+
+from holodeck.errors import NothingSelected
+from holodeck.lib.selection.choose import choose
+from holodeck.lib.selection.expression import parse
+from holodeck.lib.selection.past import Past
+from holodeck.lib.selection.request import Request, Shard
+from holodeck.lib.selection.shards import shards_of
+from holodeck.models.test_case import TestCaseModel
+
+
+def cases(count, **fields):
+    return [
+        TestCaseModel(name=f"case {n:02}", input="x", tags=[f"t{n:02}"], **fields)
+        for n in range(count)
+    ]
+
+
+def refused(made, past=None, **request):
+    with pytest.raises(NothingSelected) as caught:
+        choose(made, Request(**request), past)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("count", "more"), [(20, "t19"), (21, "t19 and 1 more"), (23, "t19 and 3 more")]
+)
+def test_twenty_tags_are_named_and_more_are_counted(count, more):
+    said = refused(cases(count), tags=("nothing like it",))
+
+    assert said.endswith(more)
+
+
+def test_where_no_case_has_a_tag_that_is_said():
+    plain = [TestCaseModel(name="a", input="x")]
+
+    assert refused(plain, tags=("a",)) == "--tag: no case has the tag 'a'; none has any"
+
+
+@pytest.mark.parametrize(("count", "end"), [(3, "'case 02'"), (4, "'case 02', …")])
+def test_three_names_show_what_a_keyword_could_be(count, end):
+    said = refused(cases(count), keyword=parse("gift"))
+
+    assert said == ("-k: no name, id or suite holds 'gift'; there are 'case 00', 'case 01', " + end)
+
+
+@pytest.mark.parametrize(
+    ("passed", "request_", "said"),
+    [
+        ([True, None], {"last_failed": True}, "--last-failed: every case that a recorded run has"),
+        ([None, None], {"last_failed": True}, "--last-failed: no recorded run has a result"),
+        ([True, False], {"new": True}, "--new: every case has a result in a recorded run"),
+    ],
+)
+def test_a_past_that_leaves_nothing_is_told(passed, request_, said):
+    past = [Past(passed=one) for one in passed]
+
+    assert refused(cases(2), past, **request_).startswith(said)
+
+
+def test_a_past_that_leaves_something_is_no_warning():
+    past = [Past(passed=False), Past()]
+
+    for request, places in (({"last_failed": True}, [0]), ({"new": True}, [1])):
+        choice = choose(cases(2), Request(**request), past)
+        assert (choice.places, choice.warnings) == (places, ())
+
+
+def test_a_name_in_another_case_finds_the_right_one_and_a_far_one_finds_none():
+    made = [TestCaseModel(id="Refund", input="x"), TestCaseModel(id="greets", input="x")]
+
+    assert "'refund'; did you mean 'Refund'? there are: Refund, greets" in refused(
+        made, ids=("refund",)
+    )
+    assert "'zzz'; there are: Refund, greets" in refused(made, ids=("zzz",))
+
+
+def test_one_unknown_id_is_one_too_many_and_one_unknown_tag_is_not():
+    made = [TestCaseModel(id="a", tags=["t"], input="x")]
+
+    assert "no case has the id 'b'" in refused(made, ids=("a", "b"))
+    assert choose(made, Request(tags=("t", "u"))).warnings == (
+        "--tag: no case has the tag 'u'; there are: t",
+    )
+    assert choose(made, Request(ids=("a", "b"), allow_empty=True)).places == [0]
+
+
+def test_the_longest_cases_go_to_the_shard_that_has_least_to_do():
+    times = {0: 5.0, 1: 1.0, 2: 9.0, 3: 1.0, 4: 3.0}
+
+    assert shards_of(times, 2) == [[2, 3], [0, 4, 1]]
+
+
+def test_a_case_that_was_never_timed_takes_as_long_as_cases_usually_do():
+    assert shards_of({0: 2.0, 1: None, 2: 4.0, 3: 6.0}, 2) == [[3, 0], [1, 2]]
+    assert shards_of(dict.fromkeys(range(5)), 2) == [[0, 2, 4], [1, 3]]
+
+
+def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
+    assert Request(shard=Shard(1, 2)).most_results > Request(last_failed=True).most_results == 1
+    asks = [
+        Request(last_failed=True), Request(new=True), Request(failed_first=True),
+        Request(shard=Shard(1, 2)),
+    ]  # fmt: skip
+    assert all(one.asks_the_past for one in asks)
+    assert not Request(seed=1, limit=2, tags=("a",)).asks_the_past
