@@ -11,6 +11,7 @@ from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestResult
 from holodeck.models.token_usage import TokenUsage
+from support.results import a_result
 
 
 def models(root: type[BaseModel] = Model):
@@ -173,3 +174,40 @@ def test_a_summary_must_add_up():
 def test_true_and_false_are_no_numbers(case):
     with pytest.raises(ValidationError, match="wanted a number"):
         TestCaseModel.model_validate({"input": "hi", **case})
+
+
+def test_numbers_that_an_older_record_does_not_have_are_zero_or_empty():
+    numbers = {"total_tests": 1, "passed": 1, "failed": 0, "pass_rate": 100}
+    summary = ReportSummary(**numbers, total_duration_ms=1)
+
+    kept = summary.model_dump(exclude={*numbers, "total_duration_ms", "cost"})
+    nothing = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
+    assert {name: value for name, value in kept.items() if value not in (0, {}, nothing)} == {}
+    assert summary.cost is None
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        {"passed": 2}, {"failed": 1}, {"skipped": 1}, {"passed": -1, "failed": 2},
+        {"flaky": 2}, {"pass_rate": 100.5}, {"pass_rate": -1}, {"total_tests": 0},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_summary_that_does_not_add_up_is_refused(numbers):
+    right = {"total_tests": 1, "passed": 1, "failed": 0, "pass_rate": 100, "total_duration_ms": 1}
+    assert ReportSummary(**right, flaky=1).flaky == 1
+
+    with pytest.raises(ValidationError):
+        ReportSummary(**right | numbers)
+
+
+def test_a_result_whose_verdict_contradicts_its_outcome_is_refused():
+    for wrong in (
+        {"outcome": Outcome.FAILED, "passed": True},
+        {"outcome": Outcome.PASSED, "passed": False},
+        {"outcome": Outcome.SKIPPED, "skip_reason": None},
+        {"outcome": Outcome.PASSED, "skip_reason": "not today"},
+    ):
+        with pytest.raises(ValidationError, match="contradicts outcome"):
+            a_result(**wrong)

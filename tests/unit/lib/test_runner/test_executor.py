@@ -528,7 +528,7 @@ async def test_what_a_metric_loads_is_loaded_while_the_agent_answers(tmp_path):
             return {"score": 1.0, "passed": True}
 
     async def answer(_):
-        await asyncio.wait_for(ready.wait(), 60)
+        await asyncio.wait_for(ready.wait(), 30)
         return "OK"
 
     agent = an_agent({"input": "go"})

@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.lib.evaluators.latency import LatencyEvaluator
 from holodeck.lib.test_runner.grading import Check
-from holodeck.lib.test_runner.verdict import verdict
+from holodeck.lib.test_runner.verdict import together, verdict
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
 
 PASSED = MetricResult(metric_name="a", score=1, passed=True)
@@ -30,6 +30,11 @@ MET = ToolCheck(expectation="x", passed=True)
         ([UNSURE], [MET], Outcome.METRIC_ERROR),
         ([REPORTED], [], Outcome.UNCHECKED),
         ([REPORTED], [MET], Outcome.PASSED),
+        ([PASSED, REPORTED], [], Outcome.PASSED),
+        ([PASSED], [MET, MISSED], Outcome.FAILED),
+        ([BROKEN], [MET, MISSED], Outcome.FAILED),
+        ([BROKEN, UNSURE], [], Outcome.METRIC_ERROR),
+        ([BROKEN, FAILED], [], Outcome.FAILED),
         ([], [], Outcome.UNCHECKED),
         ([PASSED, *NOT_REQUIRED], [], Outcome.PASSED),
         ([FAILED, *NOT_REQUIRED], [], Outcome.FAILED),
@@ -45,3 +50,32 @@ def test_a_metric_that_must_decide_fails_a_case_that_it_leaves_open(row):
     check = Check("a", LatencyEvaluator(max_ms=1), fail_on_error=True)
 
     assert verdict([], [], [PASSED, row], [check]) is Outcome.FAILED
+
+
+@pytest.mark.parametrize("row", [BROKEN, UNSURE], ids=["broken", "unsure"])
+def test_one_metric_that_must_decide_is_enough_to_fail_beside_others_that_need_not(row):
+    check = Check("a", LatencyEvaluator(max_ms=1), fail_on_error=True)
+    other = row.model_copy(update={"metric_name": "b"})
+
+    assert verdict([], [], [row, other], [check]) is Outcome.FAILED
+    assert verdict([], [], [other], [check]) is Outcome.METRIC_ERROR
+
+
+@pytest.mark.parametrize("rows", [[], [PASSED], [BROKEN], [UNSURE], [REPORTED]])
+def test_what_the_agent_did_wrong_by_itself_fails_the_case(rows):
+    assert verdict(["it answered nothing"], [MET], rows, []) is Outcome.FAILED
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "outcome"),
+    [
+        ([Outcome.PASSED, Outcome.FAILED, Outcome.METRIC_ERROR], Outcome.FAILED),
+        ([Outcome.PASSED, Outcome.METRIC_ERROR, Outcome.UNCHECKED], Outcome.METRIC_ERROR),
+        ([Outcome.UNCHECKED, Outcome.PASSED], Outcome.PASSED),
+        ([Outcome.UNCHECKED], Outcome.UNCHECKED),
+        ([], Outcome.UNCHECKED),
+    ],
+)
+def test_a_conversation_ends_as_the_worst_of_its_parts(outcomes, outcome):
+    assert together(outcomes) is outcome
+    assert together(outcomes[::-1]) is outcome
