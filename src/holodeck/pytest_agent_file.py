@@ -17,6 +17,7 @@ from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.setup import new_id
 from holodeck.lib.conversation.witnesses import tell
+from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.case_events import told
 from holodeck.lib.test_runner.executor import TestExecutor
@@ -174,7 +175,8 @@ class AgentCase(pytest.Item):
         )
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = watching(debug=True)
-        report = asyncio.run(executor.execute_tests())
+        with process_exit_forbidden():
+            report = asyncio.run(executor.execute_tests())
         [result] = Redactor(self._subject.secrets).redact_report(report).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))

@@ -66,6 +66,7 @@ def main():
 """Does with its argument what `python -c` does."""
 
 _SERVER = """
+leave = os._exit  # which the command replaces
 gc.collect()
 gc.freeze()
 
@@ -103,7 +104,7 @@ def born(args, cwd, env, streams, seconds):
             import traceback
             traceback.print_exc()
         finally:
-            os._exit(code)
+            leave(code)
     for file in files:
         os.close(file)
     return child

@@ -4,7 +4,6 @@ import _thread
 import asyncio
 import atexit
 import gc
-import os
 import signal
 import sys
 import threading
@@ -15,6 +14,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ExecutionError, ExitCode
+from holodeck.lib.backends.calls import in_words
+from holodeck.lib.process_exit import ProcessExit, leave, process_exit_forbidden
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.executor import TestExecutor
@@ -58,25 +59,33 @@ def run_to_report(
     runner = asyncio.Runner()
     stop = _Stop(on_interrupt)
     try:
-        report = runner.run(_until_done(executor, stop))
+        with process_exit_forbidden():
+            report = runner.run(_until_done(executor, stop))
     except KeyboardInterrupt:
         stop.tell()
         atexit.register(_leave, runner, stop)
         return executor.report(interrupted=True)
     except BaseException as error:
         runner.close()
-        if isinstance(error, SystemExit):
-            raise ExecutionError(
-                f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
-            ) from error
-        raise
+        if isinstance(error, Exception):
+            raise
+        raise ExecutionError(_about_an_end(error)) from error
     runner.close()
     return report
 
 
+def _about_an_end(error: BaseException) -> str:
+    """What the user's code raised that is no error and ends programs."""
+    if isinstance(error, ProcessExit):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
+    return f"the agent's code raised {in_words(error)}, which is no Exception; raise one instead"
+
+
 def _leave(runner: asyncio.Runner, stop: _Stop) -> None:  # noqa: ARG001 - kept, or its tasks would be mourned
     """End the program without waiting for tasks that do not let themselves be cancelled."""
-    os._exit(stop.code)
+    leave(stop.code)
 
 
 async def _until_done(executor: "TestExecutor", stop: _Stop) -> "TestReport":

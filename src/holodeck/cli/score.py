@@ -11,6 +11,7 @@ from holodeck.cli.invocation import Invocation
 from holodeck.cli.outputs import output_options, targets_for, write_all
 from holodeck.cli.outside import outside_option
 from holodeck.cli.recorded import read_with_warnings, shelf_of
+from holodeck.lib.process_exit import process_exit_forbidden
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.rescore import Rescored
@@ -50,7 +51,7 @@ def score(
     targets = targets_for(outputs, report_format)
     agent = _loaded(agent_config, invocation)
     recorded = read_with_warnings(shelf_of(agent.base_dir), run, invocation)
-    with streams_kept():
+    with streams_kept(), process_exit_forbidden():
         graded = asyncio.run(rescore(agent, recorded, invocation.redactor.redact))
     graded = _told(graded, invocation, verbose=verbose)
     failures = write_all(graded.report, targets, invocation)

@@ -8,6 +8,7 @@ from functools import partial
 from holodeck.errors import BackendError, ConfigError
 from holodeck.lib.exceptions import raised_by
 from holodeck.lib.observability import names, span
+from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Outcome
 from holodeck.suite.adapters import Agent, Context, in_words
@@ -91,11 +92,12 @@ class Runner:
         run = RunResult(suite_name=name)
         started = time.perf_counter()
         try:
-            for planned in plan.scenarios:
-                result = await self._run_one(agent, planned, plan.retries, context)
-                run.scenario_results.append(result)
-                if plan.fail_fast and not result.passed:
-                    break
+            with process_exit_forbidden():
+                for planned in plan.scenarios:
+                    result = await self._run_one(agent, planned, plan.retries, context)
+                    run.scenario_results.append(result)
+                    if plan.fail_fast and not result.passed:
+                        break
         finally:
             await agent.close()
         left = plan.scenarios[len(run.scenario_results) :]

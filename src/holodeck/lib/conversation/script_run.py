@@ -20,6 +20,7 @@ from holodeck.lib.conversation.scripted import ScriptedConversation
 from holodeck.lib.conversation.setup import HasCriteria, Settings
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.process_exit import process_exit_forbidden
 
 
 @runtime_checkable
@@ -74,10 +75,11 @@ class ScriptRun(ScriptedConversation):
 
     async def run(self) -> ScenarioResult:
         """Play the script from its beginning; whatever anybody raises comes through."""
-        if self.debugger is None:
-            return await self._run()
-        async with self.debugger.seat(self.name):
-            return await self._run()
+        with process_exit_forbidden():
+            if self.debugger is None:
+                return await self._run()
+            async with self.debugger.seat(self.name):
+                return await self._run()
 
     async def _run(self) -> ScenarioResult:
         self._step_name, self._is_undecided = "", False
