@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ExecutionError, ExitCode
-from holodeck.lib.backends.calls import in_words
+from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, leave, process_exit_forbidden
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ def run_to_report(
 
 
 def _about_an_end(error: BaseException) -> str:
-    """What the user's code raised that is no error and ends programs."""
+    """Explain what the user's code raised that is not an Exception."""
     if isinstance(error, ProcessExit):
         return str(error)
     if isinstance(error, SystemExit):
         return f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
-    return f"the agent's code raised {in_words(error)}, which is no Exception; raise one instead"
+    return f"the agent's code raised {describe(error)}, which is no Exception; raise one instead"
 
 
 def _leave(runner: asyncio.Runner, stop: _Stop) -> None:  # noqa: ARG001 - kept, or its tasks would be mourned
