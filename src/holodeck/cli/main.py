@@ -16,7 +16,6 @@ import click
 from holodeck import __version__
 from holodeck.cli.invocation import Invocation
 from holodeck.errors import ExitCode, HoloDeckError
-from holodeck.lib.process_exit import forbid_process_exit
 
 COMMANDS = {
     "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
@@ -87,6 +86,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, ValueError):  # replaced by something simpler, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    from holodeck.lib.process_exit import forbid_process_exit
+
     forbid_process_exit()  # of an agent's thread or exit handler, which would forge the exit code
     sys.exit(_flushed(run(sys.argv[1:])))
 
