@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal
 
-from holodeck.installation import install_command
-
 
 class ExitCode(IntEnum):
     """What `holodeck` tells the shell."""
@@ -67,6 +65,9 @@ class MissingExtra(ConfigError):
     """An optional library is needed and not installed."""
 
     def __init__(self, extra: str, needed_by: str) -> None:
+        # Imported here because every command imports this module, and few miss a library.
+        from holodeck.installation import install_command  # noqa: PLC0415
+
         self.extra = extra
         super().__init__(
             needed_by,
