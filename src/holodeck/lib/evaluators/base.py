@@ -88,6 +88,12 @@ class Grade:
     reason: str = ""
 
 
+def plain(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar, such as `np.bool_`; other values as they are."""
+    is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_scalar else value
+
+
 class BaseEvaluator(ABC):
     """A metric. Subclasses say what they need in PARAM_SPEC and compute in `_evaluate_impl`.
 
@@ -157,7 +163,11 @@ class BaseEvaluator(ABC):
         if missing:
             raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
 
-    def _checked(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _checked(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+        result = {key: plain(value) for key, value in found.items()}
+        passed = result.get("passed")
+        if passed is not None and not isinstance(passed, bool):
+            raise EvaluationError(f"{self.name} gave passed={passed!r}; it must be true or false")
         score = result.get("score")
         if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
             raise EvaluationError(f"{self.name} gave the score {score!r}, which is not a number")

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any, Unpack
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Grade, Observation
+from holodeck.lib.evaluators.base import Grade, Observation, plain
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator
 from holodeck.lib.registry import load_callable
 from holodeck.lib.threads import outcome
@@ -64,9 +65,10 @@ class CustomEvaluator(ScoredEvaluator):
 
 
 def _as_grade(value: Any, name: str) -> Grade:
+    value = plain(value)
     match value:
         case Grade():
-            grade = value
+            grade = _from_mapping(asdict(value), name)
         case bool():
             grade = Grade(float(value), value)
         case Real():
@@ -84,7 +86,7 @@ def _from_mapping(value: Mapping[Any, Any], name: str) -> Grade:
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
         raise EvaluationError(f"{name} returned the unknown key {unknown[0]!r}; {_WANTED}")
-    score, passed, reason = (value.get(key) for key in _KEYS)
+    score, passed, reason = (plain(value.get(key)) for key in _KEYS)
     if passed is not None and not isinstance(passed, bool):
         raise EvaluationError(f"{name} returned passed={passed!r}; it must be true or false")
     if score is None and passed is not None:

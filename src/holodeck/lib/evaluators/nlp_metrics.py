@@ -17,8 +17,10 @@ from holodeck.lib.threads import in_thread
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 
+_ASCII_WORDS = re.compile(r"[^\W_]+")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WORDS = re.compile(r"[^\W_]+")
+_JOINERS = str.maketrans("", "", "\u200c\u200d")
+"""Persian and Indic words are spelled with and without them."""
 _MOST_CELLS = 10_000_000
 """Largest table of word pairs that ROUGE-L may fill: about four seconds and 80 MB."""
 
@@ -97,7 +99,7 @@ class ROUGEEvaluator(OverlapEvaluator):
     """ROUGE F-measures by rouge-score, with stemming; `variant` picks the one that is the score.
 
     On plain ASCII text the numbers are those of rouge-score's own tokenizer; letters of other
-    alphabets and accented ones are kept, where that one would drop them.
+    alphabets, accented ones and vowel signs are kept, where that one would drop them.
     """
 
     metric = "rouge"
@@ -117,7 +119,7 @@ class ROUGEEvaluator(OverlapEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         scorer = _rouge()(list(self.variants), tokenizer=_StemmedWords())
-        said, wanted = len(_WORDS.findall(response)), len(_WORDS.findall(reference))
+        said, wanted = len(_words(response)), len(_words(reference))
         _refuse_wordless(range(wanted), reference, self.metric)
         if said * wanted > _MOST_CELLS:
             raise EvaluationError(
@@ -165,8 +167,17 @@ class _StemmedWords:
         self._stem = _stemmer()
 
     def tokenize(self, text: str) -> list[str]:
-        words = _WORDS.findall(text.lower())
+        words = _words(text.lower())
         return [self._stem.stem(word) if len(word) > 3 else word for word in words]
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text: letters, the marks on them, and digits of any script."""
+    bare = text.translate(_JOINERS)
+    if bare.isascii():
+        return _ASCII_WORDS.findall(bare)
+    kept = (one if unicodedata.category(one)[0] in "LMN" else " " for one in bare)
+    return "".join(kept).split()
 
 
 def _refuse_wordless(words: Sequence[object], reference: str, metric: str) -> None:

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Grade, Observation, RetryConfig
+from holodeck.lib.evaluators.base import BaseEvaluator, Grade, Observation, RetryConfig
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.models.test_result import ToolInvocation
 
@@ -48,6 +48,50 @@ async def test_what_the_callable_returns_becomes_the_grade(returned, score, pass
     result = await evaluate(lambda _: returned)
 
     assert (result["score"], result["passed"], result["reasoning"]) == (score, passed, reason)
+
+
+@pytest.mark.parametrize(
+    ("returned", "score", "passed"),
+    [
+        (lambda np: np.bool_(True), 1.0, True),
+        (lambda np: np.bool_(False), 0.0, False),
+        (lambda np: np.float64(0.75), 0.75, True),
+        (lambda np: np.float32(0.25), 0.25, False),
+        (lambda np: np.int64(1), 1.0, True),
+        (lambda np: np.array(0.75), 0.75, True),
+        (lambda np: {"score": np.float32(0.75), "passed": np.bool_(False)}, 0.75, False),
+        (lambda np: {"passed": np.bool_(True)}, 1.0, True),
+        (lambda np: Grade(np.float32(0.75), np.bool_(False)), 0.75, False),
+    ],
+    ids=["true", "false", "float", "float32", "int", "array", "dict", "passed", "Grade"],
+)
+async def test_numbers_and_truths_of_numpy_are_read_as_those_of_python(returned, score, passed):
+    import numpy as np  # here, as importing it takes long
+
+    result = await evaluate(lambda _: returned(np), 0.5)
+
+    assert (result["score"], result["passed"]) == (score, passed)
+    assert (type(result["score"]), type(result["passed"])) == (float, bool)
+
+
+async def test_an_evaluator_of_ones_own_may_say_no_with_a_truth_of_numpy(tmp_path):
+    import numpy as np
+
+    class Own(BaseEvaluator):
+        metric = "own"
+
+        async def _evaluate_impl(self, **kwargs):
+            return {"score": np.float64(0.9), "passed": np.bool_(False)}
+
+    result = await Own().evaluate(response="x")
+
+    assert result["passed"] is False
+
+
+@pytest.mark.parametrize("passed", ["no", 0, [], 0.0], ids=repr)
+async def test_a_verdict_that_is_neither_true_nor_false_is_an_error(passed):
+    with pytest.raises(EvaluationError, match="it must be true or false"):
+        await evaluate(lambda _: Grade(0.9, passed), 0.5)
 
 
 @pytest.mark.parametrize(

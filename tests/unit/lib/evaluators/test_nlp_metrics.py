@@ -104,6 +104,39 @@ def test_rouge_reads_ascii_text_as_rouge_score_does(words):
     assert _StemmedWords().tokenize(text) == theirs
 
 
+TAMIL = "நான் நாளை காலை சென்னைக்கு போகிறேன்"
+HINDI = "मैं कल सुबह दिल्ली जाऊँगा"
+UNRELATED = {
+    "Tamil": (TAMIL, "அவள் நேற்று இரவு புத்தகம் படித்தாள்"),
+    "Hindi": (HINDI, "लड़कियाँ नदी में तैरती हैं"),
+    "Thai vowels": ("น้ำดี", "ไม้ดำ"),
+    "Arabic vowels": ("كِتَابٌ", "بَيْتٌ"),
+}
+
+
+@pytest.mark.parametrize("variant", ["rouge1", "rougeL"])
+@pytest.mark.parametrize(("one", "other"), UNRELATED.values(), ids=UNRELATED)
+async def test_rouge_cuts_no_word_at_its_vowel_signs(variant, one, other):
+    evaluator = ROUGEEvaluator(variant=variant)
+
+    assert await score(evaluator, one, other) == 0
+    assert await score(evaluator, one, one) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TAMIL, TAMIL.split()),
+        (HINDI, HINDI.split()),
+        ("می‌خواهم، ශ්‍රී", ["میخواهم", "ශ්රී"]),
+        ("Größe naïve_v2 café\u0301", ["größe", "naïv", "v2", "café\u0301"]),
+    ],
+    ids=["Tamil", "Hindi", "joiners", "accents"],
+)
+def test_words_of_rouge_are_letters_with_their_marks_and_digits(text, words):
+    assert _StemmedWords().tokenize(text) == words
+
+
 async def test_rouge_gives_all_variants():
     result = await ROUGEEvaluator().evaluate(response="a b", ground_truth="a b")
 
