@@ -16,6 +16,8 @@ MOVED = "the check stands, whole, in another case or turn"
 NOT_PROVOKED = "what makes the fault show is gone or changed"
 PUT_ASIDE = "the file has a name that no pattern and no folder asks for"
 
+CUT_SHORT = "the file ends early, and what is left is complete but for its last text"
+TRUNCATIONS = frozenset({"file: half", "file: three quarters"})
 PLACES = frozenset({
     "test_cases", "scenarios", "suites", "turns", "script", "check", "evaluations", "metrics",
     "forbidden_tools", "expected_tools", "criteria", "scorers",
@@ -35,6 +37,8 @@ def why_legitimate(project: Project, mutant: Mutant) -> str | None:
     for check in project.deciding:
         if check.file == mutant.file and (rule := _rule(project, check, before, after)):
             return rule
+    if mutant.operator in TRUNCATIONS and _is_pruned(before, after, is_cut=True):
+        return CUT_SHORT
     provoking = [one for one in project.provokes if one.file == mutant.file]
     if any(_is_touched(one.path, before, after) for one in provoking):
         return NOT_PROVOKED
@@ -74,17 +78,23 @@ def without(tree: Any, path: Keys) -> Any:
     return changed
 
 
-def _is_pruned(before: Any, after: Any) -> bool:
-    """Whether a tree is another one from which items and entries were taken, none emptied."""
+def _is_pruned(before: Any, after: Any, *, is_cut: bool = False) -> bool:
+    """Whether a tree is another one from which items and entries were taken, none emptied.
+
+    With `is_cut` texts may be shorter, too.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         return bool(after or not before) and all(
-            key in before and _is_pruned(before[key], value) for key, value in after.items()
+            key in before and _is_pruned(before[key], value, is_cut=is_cut)
+            for key, value in after.items()
         )
     if isinstance(before, list) and isinstance(after, list):
         left = iter(before)
         return bool(after or not before) and all(
-            any(_is_pruned(one, item) for one in left) for item in after
+            any(_is_pruned(one, item, is_cut=is_cut) for one in left) for item in after
         )
+    if is_cut and isinstance(before, str) and isinstance(after, str):
+        return bool(after.strip()) and before.startswith(after)
     return type(before) is type(after) and before == after
 
 

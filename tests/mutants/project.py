@@ -3,8 +3,10 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,25 @@ class Check:
 
 def never(_: Any) -> bool:
     return False
+
+
+def is_another_tool(given: Any) -> bool:
+    """Whether a forbidden name, or a list of them, is of other tools than those that are called."""
+    if isinstance(given, list):
+        return bool(given) and all(map(is_another_tool, given))
+    is_name = isinstance(given, str) and re.fullmatch(r"[A-Za-z_][\w-]*", given) is not None
+    return is_name and given not in CALLED and not any(near(given, tool) for tool in CALLED)
+
+
+CALLED = ("get_order", "delete_order", "pay")
+"""Tools that the agents of all projects call."""
+
+
+def near(written: str, tool: str) -> bool:
+    """Whether a name is most likely a slip in another."""
+    bare = re.sub(r"\W|_", "", written).casefold()
+    tool = tool.replace("_", "")
+    return bare == tool or SequenceMatcher(None, bare, tool).ratio() > 0.6
 
 
 @dataclass(frozen=True)
@@ -56,6 +77,19 @@ class Project:
         return [name for name in self.files if not name.endswith(".py")]
 
 
+class Words(yaml.SafeLoader):
+    """YAML in which `yes` and `no` are words, as holodeck reads it."""
+
+
+Words.yaml_implicit_resolvers = {
+    sign: [one for one in resolvers if one[0] != "tag:yaml.org,2002:bool"]
+    for sign, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Words.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
 def read(name: str, content: bytes) -> Any:
     """What a file says, without holodeck's own reading. Raises ValueError if it says nothing."""
     text = content.decode("utf-8-sig")
@@ -65,7 +99,7 @@ def read(name: str, content: bytes) -> Any:
     if suffix == "jsonl":
         return [json.loads(line) for line in text.splitlines() if line.strip()]
     try:
-        return json.loads(text) if suffix == "json" else yaml.safe_load(text)
+        return json.loads(text) if suffix == "json" else yaml.load(text, Words)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 

@@ -57,7 +57,10 @@ test_cases:
       - {metric: not_contains, value: sorry}
 """,
     },
-    [Check("agent.yaml", ("test_cases", 0, "evaluations", 1))],
+    [
+        Check("agent.yaml", ("test_cases", 0, "evaluations", 1)),
+        Check("agent.yaml", ("test_cases", 0, "evaluations", 1, "value")),
+    ],
     meets=_changed(value=says),
 )
 
@@ -459,6 +462,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 1, "evaluations", 1)),
         Check("agent.yaml", ("test_cases", 1, "context", "user")),
     ],
+    meets=_changed(value=lambda text: isinstance(text, str) and bare(text) not in "kim"),
 )
 
 TEXT_CHECKS = [

@@ -1,6 +1,8 @@
 """Projects with suites and data files: cases in CSV, JSON Lines, JSON and YAML."""
 
-from mutants.project import Check, Project
+import re
+
+from mutants.project import Check, Project, is_another_tool
 from mutants.projects_checks import says
 
 DESK = "def answer(message):\n    return 'You can return shoes within 30 days.'\n"
@@ -237,6 +239,7 @@ test_cases_file: cases.json
 """,
     },
     [Check("cases.json", (1,)), Check("cases.json", (1, "forbidden_tools"))],
+    meets=is_another_tool,
 )
 
 YAML = Project(
@@ -291,6 +294,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "evaluations", 1)),
         Check("agent.yaml", ("test_cases", 0, "parameters", "unit")),
     ],
+    meets=lambda unit: isinstance(unit, str) and re.search(rf"\d+ {unit}", "20 C") is not None,
 )
 
 SCENARIOS = Project(

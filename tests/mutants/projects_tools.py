@@ -1,6 +1,6 @@
 """Projects whose fault is a tool call: one too many, one missing, or one with wrong arguments."""
 
-from mutants.project import Check, Project
+from mutants.project import Check, Project, is_another_tool
 
 CALLS = """\
 def answer(message):
@@ -34,6 +34,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "forbidden_tools")),
         Check("agent.yaml", ("test_cases", 0, "forbidden_tools", 0)),
     ],
+    meets=is_another_tool,
 )
 
 FORBIDDEN_ALONE = Project(
@@ -55,6 +56,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", ("test_cases", 0, "forbidden_tools"))],
+    meets=is_another_tool,
 )
 
 MISSING = Project(
@@ -221,7 +223,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "only_expected_tools")),
         Check("agent.yaml", ("test_cases", 0, "expected_tools")),
     ],
-    meets=lambda given: given is False,
+    meets=lambda given: given is False or given == 0,
 )
 
 TOOL_CALLS = [

@@ -5,7 +5,7 @@
 
 import json
 
-from mutants.project import Check, Project
+from mutants.project import Check, Project, is_another_tool
 from support.chances import yes
 from support.played import says as user_says
 from support.server import FakeOpenAI
@@ -82,6 +82,7 @@ test_cases:
         Check("agent.yaml", (*LAST, "forbidden_tools")),
         Check("agent.yaml", (*LAST, "forbidden_tools", 0)),
     ],
+    meets=is_another_tool,
     provokes=[Check("agent.yaml", (*turn, "input")) for turn in (FIRST, LAST)],
 )
 
@@ -102,6 +103,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", ("test_cases", 0, "forbidden_tools"))],
+    meets=is_another_tool,
     provokes=[Check("agent.yaml", (*turn, "input")) for turn in (FIRST, LAST)],
 )
 
@@ -135,6 +137,7 @@ test_cases:
         Check("agent.yaml", ("test_cases", 0, "script", 6)),
         Check("agent.yaml", ("test_cases", 0, "script", 6, "check", "forbidden_tools")),
     ],
+    meets=is_another_tool,
     provokes=[Check("agent.yaml", ("test_cases", 0, "script", number)) for number in (0, 1, 4, 5)],
 )
 
@@ -247,6 +250,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", ("test_cases", 0, "forbidden_tools"))],
+    meets=is_another_tool,
     provokes=[Check("agent.yaml", ("test_cases", 0, "max_turns"))],
 )
 
@@ -341,6 +345,7 @@ test_cases:
 """,
     },
     [Check("agent.yaml", ("test_cases", 0, "forbidden_tools"))],
+    meets=is_another_tool,
 )
 
 HTTP_NONE = Project(

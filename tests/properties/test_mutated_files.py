@@ -9,6 +9,8 @@ import yaml
 from mutants.legitimate import without
 from mutants.mutant import Mutant
 from mutants.projects import PROJECTS
+from mutants.projects_checks import REPEATED
+from mutants.projects_suites import CONFIG
 from mutants.study import study
 
 EACH_PROJECT = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
@@ -39,3 +41,16 @@ def test_a_project_is_red_for_one_reason(running, project):
     ran = running.run(project, Mutant(project.name, check.file, "remove", "", content))
 
     assert ran.code in {0, 5}, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("project", [REPEATED, CONFIG], ids=["agent.yaml", "config.yaml"])
+def test_settings_that_are_all_commented_out_are_refused(running, project):
+    file = project.deciding[0].file
+    lines = project.files[file].splitlines(keepends=True)
+    settings = ("parallel_test_cases", "repeat", "min_pass", "stop_early")
+    kept = [line for line in lines if not line.strip().startswith(settings)]
+
+    ran = running.run(project, Mutant(project.name, file, "", "", "".join(kept).encode()))
+
+    assert ran.code == 2
+    assert "execution: has no value; write one, or remove the key" in ran.stderr

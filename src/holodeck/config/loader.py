@@ -15,7 +15,7 @@ from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
-from holodeck.config.lost_checks import lost_checks, refuse
+from holodeck.config.lost_checks import NO_VALUE, lost_checks, refuse
 from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.config.places import Places
 from holodeck.config.prices import merged as merged_prices
@@ -168,7 +168,10 @@ class ConfigLoader:
             logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
         source = Source.read(files[0], shown(files[0]))
         data = source.data(self.environment(folder).substitute)
-        return _with_sources(_global(data, Places(source)), source)
+        found = _global(data, Places(source))
+        if "execution" in found.model_fields_set and found.execution is None:
+            refuse([(("execution",), NO_VALUE)], Places(source))
+        return _with_sources(found, source)
 
 
 def load_agent_with_config(

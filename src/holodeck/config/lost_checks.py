@@ -20,9 +20,9 @@ from holodeck.models.test_case import TestCaseModel
 NO_VALUE = "has no value; write one, or remove the key"
 _NEVER_NULL = frozenset(
     {
-        "count", "criteria", "default_scorers", "evaluations", "expected_output", "expected_tools",
-        "forbidden_tools", "ground_truth", "retrieval_context", "scenarios", "scorers", "script",
-        "simulate", "test_cases", "threshold", "turns", "value", "values",
+        "config", "count", "criteria", "default_scorers", "evaluations", "expected_output",
+        "expected_tools", "forbidden_tools", "ground_truth", "retrieval_context", "scenarios",
+        "scorers", "script", "simulate", "test_cases", "threshold", "turns", "value", "values",
     }
 )  # fmt: skip
 """Keys without which less is checked."""
@@ -45,7 +45,7 @@ Lost = tuple[Path_, str]
 
 def lost_checks(agent: Agent) -> Iterator[Lost]:
     """The checks of an agent.yaml and its cases that would be lost."""
-    for key in ("evaluations", "test_cases"):
+    for key in ("evaluations", "test_cases", "execution"):
         if key in agent.model_fields_set and getattr(agent, key) is None:
             yield (key,), NO_VALUE
     if agent.evaluations is not None:
