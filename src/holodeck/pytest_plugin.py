@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holodeck.lib.conversation.witnesses import Meanings, watch
+from holodeck.lib.text import plural
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
@@ -279,8 +280,7 @@ def _line_of(row: Row) -> str:
 
 def _totals(rows: list[Row]) -> tuple[str, str]:
     """The last line, and its colour; those that are skipped do not count for the rate."""
-    noun = "scenario" if len(rows) == 1 else "scenarios"
-    counts = f"{len(rows)} {noun}: {', '.join(_counts(rows))}"
+    counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
     decided = [row["status"] for row in rows if row["status"] != "skipped"]
     if not decided:
         return counts, "yellow"

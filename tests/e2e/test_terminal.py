@@ -60,10 +60,13 @@ def test_a_narrow_terminal_never_wraps_the_live_line(bot_dir, write_bot):
     assert ran.screen.replace("\n", "").startswith(f"Test 1/1: ✓ {long}")
 
 
-def test_quiet_shows_the_summary_alone_on_a_terminal_too(slow_bot):
+def test_quiet_shows_failures_and_summary_alone_on_a_terminal_too(slow_bot):
     ran = run_in_pty("test", "--quiet", cwd=slow_bot)
 
-    assert "good" not in ran.raw.decode()
+    assert "good" not in ran.raw.decode().replace("goodbye", "")
+    assert ran.screen.split("\n")[:3] == [
+        "", "Failures:", "  ✗ bad: contains: 0.00: did not find 'goodbye'; got 'hello'",
+    ]  # fmt: skip
     assert "Running" not in ran.raw.decode()
     assert "Test Results: 1/2 passed (50.0%)" in ran.screen
 

@@ -23,7 +23,7 @@ def test_a_saved_file_runs_again_what_it_affects_until_ctrl_c(tmp_path):
     with start_in_pty("test", "--watch", cwd=tmp_path, cols=120, rows=120) as run:
         run.read_until("files and folders; Ctrl-C ends it")
         agent.write_text(AGENT.replace("hello two", "hallo two"))
-        run.read_until("1 of 2 results are kept, 1 cases run")
+        run.read_until("1 of 2 results are kept, 1 case runs")
         run.read_until("got 'hallo two'")
         (tmp_path / "parts.py").write_text("start = 'HO '\n")
         run.read_until("changed: parts.py")

@@ -59,8 +59,9 @@ def listing(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> 
     rows = rows_of(agent)
     if as_json:
         return json.dumps(rows, indent=2)
-    count = "1 test case" if len(rows) == 1 else f"{len(rows)} test cases"
-    return _table(rows) + str(selection or count)
+    from holodeck.lib.text import plural
+
+    return _table(rows) + str(selection or plural(len(rows), "test case"))
 
 
 def rows_of(agent: "Agent") -> list[dict[str, Any]]:

@@ -53,7 +53,10 @@ def resumed(agent: "Agent", found: "Run", *, retry_errors: bool, force: bool) ->
     _refuse(found, changes(found, present), force=force)
     results = kept_results(found, present, retry_errors=retry_errors)
     count = len(agent.test_cases or [])
-    kept = f"{len(results)} of {count} results are kept, {count - len(results)} cases run"
+    from holodeck.lib.text import plural
+
+    left = plural(count - len(results), "case runs", "cases run")
+    kept = f"{len(results)} of {count} results are kept, {left}"
     click.echo(f"Resuming {found.id}: {kept}", err=True)
     return Resumed(found.id, results)
 

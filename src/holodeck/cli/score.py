@@ -76,6 +76,7 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
     from dataclasses import replace
 
     from holodeck.lib.test_runner.progress import ProgressIndicator
+    from holodeck.lib.text import plural
     from holodeck.lib.ui.live import put
 
     shown = invocation.redactor.redact_report(graded.report)
@@ -85,15 +86,15 @@ def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Resc
         progress.update(result)
         lines = [progress.get_progress_line(), *progress.get_reason_lines()]
         put(sys.stdout, "\n".join(lines) + "\n")
-    put(sys.stdout, progress.get_summary() + "\n")
-    for what, names in (
-        ("cases have no recorded answer", graded.ungraded),
-        (
-            f"recorded answers have no case with the same {', '.join(_SAME)} and context",
-            graded.unused,
-        ),
+    parts = (progress.get_failures(), progress.get_summary())
+    put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
+    unused = f"no case with the same {', '.join(_SAME)} and context"
+    for one, several, what, names in (
+        ("case has", "cases have", "no recorded answer", graded.ungraded),
+        ("recorded answer has", "recorded answers have", unused, graded.unused),
     ):
         if names:
             listed = ", ".join(names[:_MOST_NAMES]) + (", …" if len(names) > _MOST_NAMES else "")
-            click.echo(invocation.clean(f"WARNING: {len(names)} {what}: {listed}"), err=True)
+            found = f"{plural(len(names), one, several)} {what}: {listed}"
+            click.echo(invocation.clean(f"WARNING: {found}"), err=True)
     return replace(graded, report=shown)

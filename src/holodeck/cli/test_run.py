@@ -146,14 +146,16 @@ class TestRun:
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
     ) -> None:
         """Let record and progress follow the executor; what they are told holds no secrets."""
-        redactor, recorder = self.invocation.redactor, self.recorder
+        from holodeck.lib.test_runner.progress import label_of
 
+        redactor, recorder = self.invocation.redactor, self.recorder
         witness = self.invocation.witness
 
         def started(case: Any) -> None:
             if witness is not None:
                 witness.close_eyes()
-            progress.start_test(redactor.redact(case.name or "unnamed"))
+            name, said = case.name and redactor.redact(case.name), redactor.redact(case.said)
+            progress.start_test(label_of(name, said))
 
         def finished(index: int, result: Any) -> None:
             shown = redactor.redact_report(result)
@@ -184,7 +186,8 @@ class TestRun:
         from holodeck.lib.ui.live import put
 
         shown = self.invocation.redactor.redact_report(report)
-        put(sys.stdout, progress.get_summary() + "\n")
+        parts = (progress.get_failures(), progress.get_summary())
+        put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
         record_lost = self._closed(shown, code)
         failures = write_all(shown, self.targets, self.invocation)
         if record_lost and len(failures) == len(self.targets):

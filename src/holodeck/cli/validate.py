@@ -7,6 +7,7 @@ import click
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.outside import outside_option
 from holodeck.cli.paths import subject_of
+from holodeck.lib.text import plural
 
 if TYPE_CHECKING:
     from holodeck.config.findings import Finding
@@ -83,8 +84,8 @@ def _user_code(agent: "Agent") -> "list[str]":
 
 def _verdict(findings: "list[Finding]", wrong: int) -> str:
     if wrong:
-        return _several(wrong, "problem")
-    return f"ok, {_several(len(findings), 'warning')}" if findings else "ok"
+        return plural(wrong, "problem")
+    return f"ok, {plural(len(findings), 'warning')}" if findings else "ok"
 
 
 def _contents(agent: "Agent") -> str:
@@ -96,13 +97,9 @@ def _contents(agent: "Agent") -> str:
         (len(agent.tools or []), "tool"),
         (len(metrics), "metric"),
     )
-    told = [_several(number, thing) for number, thing in counted]
+    told = [plural(number, thing) for number, thing in counted]
     judged = sum(len(case.judged) for case in cases)
-    return ", ".join([*told, *([_several(judged, "criterion", "criteria")] if judged else [])])
-
-
-def _several(number: int, thing: str, things: str | None = None) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {things or f'{thing}s'}"
+    return ", ".join([*told, *([plural(judged, "criterion", "criteria")] if judged else [])])
 
 
 def _as_json(findings: "list[Finding]") -> str:

@@ -67,6 +67,12 @@ def one_line(text: str, limit: int) -> str:
     return shorten(printable(head, keep_newlines=False), limit)
 
 
+def plural(number: float, thing: str, things: str | None = None, form: str = "") -> str:
+    """`1 case`, `2 cases`; `things` is for words with a plural of their own, `form` for digits."""
+    word = thing if number == 1 else things or f"{thing}s"
+    return f"{number:{form}} {word}"
+
+
 def percent(rate: float, digits: int) -> str:
     """A rate of 0 to 100, such as `66.7%`; never rounded up to 100 when something is missing."""
     shown = round(rate, digits)

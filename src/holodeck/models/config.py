@@ -187,9 +187,9 @@ class ExecutionConfig(Model):
             ("--verbose", "-v"),
         ),
     ] = None
-    quiet: Annotated[bool | None, Setting(False, "Show only the summary.", ("--quiet", "-q"))] = (
-        None
-    )
+    quiet: Annotated[
+        bool | None, Setting(False, "Show only the failures and the summary.", ("--quiet", "-q"))
+    ] = None
     offline: Annotated[
         bool | None, Setting(False, "Never fetch a model's weights.", ("--offline",))
     ] = None

@@ -112,7 +112,7 @@ def test_a_part_that_broke_off_is_resumed_as_that_part(folder):
     assert (first.code, part.code, resumed.code, again.code) == (3, 3, 3, 3)
     for ran in (resumed, again):
         assert "Running 2 of 3 test cases: --tag smoke\n" in ran.stderr
-        assert "1 of 2 results are kept, 1 cases run" in ran.stderr
+        assert "1 of 2 results are kept, 1 case runs" in ran.stderr
         assert "[Test 2/2] ERROR greets" in ran.stdout
     assert len(Shelf(folder).read("last").finished) == 2
 

@@ -102,10 +102,11 @@ def test_reasons_stand_under_what_did_not_pass(folder):
     ]
 
 
-def test_quiet_shows_the_summary_alone(folder):
+def test_quiet_shows_the_failures_and_the_summary_alone(folder):
     ran = run_cli("test", "--quiet", cwd=folder(BAD))
 
     assert without_times(ran.stdout) == [
+        "", "Failures:", "  FAIL says hullo: contains: 0.00: did not find 'hello'; got 'hullo'",
         "", RULE, "Test Results: 0/1 passed (0.0%)", "  Failed: 1", RULE,
     ]  # fmt: skip
 

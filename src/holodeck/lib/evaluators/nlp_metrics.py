@@ -13,6 +13,7 @@ from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import Grade
 from holodeck.lib.evaluators.scored import ComparingEvaluator, Comparison, short
 from holodeck.lib.evaluators.text_metrics import without_punctuation
+from holodeck.lib.text import plural
 from holodeck.lib.threads import in_thread
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
@@ -150,7 +151,7 @@ class METEOREvaluator(OverlapEvaluator):
         meteor_score, tokenizer = _meteor()
         said, wanted = tokenizer.tokenize(response), tokenizer.tokenize(reference)
         score = float(meteor_score([wanted], said, wordnet=_NoSynonyms()))
-        return Overlap(score, f"{len(said)} tokens against {len(wanted)}")
+        return Overlap(score, f"{plural(len(said), 'token')} against {len(wanted)}")
 
 
 class _NoSynonyms:

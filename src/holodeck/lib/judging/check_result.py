@@ -7,7 +7,7 @@ from typing import Any
 from holodeck.lib.judging.check_figures import Agreement, Share, area_under_curve, best_threshold
 from holodeck.lib.judging.check_labels import Label
 from holodeck.lib.judging.judge import Spent
-from holodeck.lib.text import one_line
+from holodeck.lib.text import one_line, plural
 
 _WIDTH = 28
 _MOST_SHOWN = 20
@@ -177,7 +177,8 @@ def as_table(check: JudgeCheck) -> str:
 def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
     rows = []
     if check.same_each_time is not None:
-        text = f"{_in_words(check.same_each_time)}, asked {check.repeats} times in other words"
+        asked = plural(check.repeats, "time")
+        text = f"{_in_words(check.same_each_time)}, asked {asked} in other words"
         rows.append(("same verdict each time", text))
     if check.order is not None:
         rows += [
@@ -206,9 +207,9 @@ def _number(value: float | None, *, sign: bool = False) -> str:
 
 
 def _cost(spent: Spent) -> str:
-    tokens = spent.usage.total_tokens
+    tokens = plural(spent.usage.total_tokens, "token")
     each = f", {spent.seconds / spent.calls:.2f} s each" if spent.calls else ""
-    return f"{spent.calls} calls, {tokens} tokens{each}"
+    return f"{plural(spent.calls, 'call')}, {tokens}{each}"
 
 
 def _differences(check: JudgeCheck) -> list[str]:

@@ -4,8 +4,10 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from holodeck.lib.test_runner.costs import calls_of, money, tokens_of
+from holodeck.lib.text import plural
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestResult
 
@@ -102,9 +104,9 @@ def _purses(config: ExecutionConfig, currency: str) -> Iterator[_Purse]:
     if config.max_cost is not None:
         yield _Purse(config.max_cost, lambda amount: money(amount, currency), _cost_of)
     if config.max_tokens is not None:
-        yield _Purse(config.max_tokens, "{:,.0f} tokens".format, tokens_of)
+        yield _Purse(config.max_tokens, partial(plural, thing="token", form=",.0f"), tokens_of)
     if config.max_calls is not None:
-        yield _Purse(config.max_calls, "{:,.0f} calls".format, calls_of)
+        yield _Purse(config.max_calls, partial(plural, thing="call", form=",.0f"), calls_of)
 
 
 def _cost_of(result: TestResult) -> float | None:

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 
-from holodeck.lib.text import one_line
+from holodeck.lib.text import one_line, plural
 from holodeck.models.plan import Bounds, Estimate, Plan
 
 
 def in_words(plan: Plan) -> str:
     """The plan for people, a fact a line."""
     skipped = f", {plan.skipped} skipped" if plan.skipped else ""
-    lines = [f"Plan for {one_line(plan.agent_name, 80)}: {_cases(plan.cases)}{skipped}"]
+    lines = [
+        f"Plan for {one_line(plan.agent_name, 80)}: {plural(plan.cases, 'test case')}{skipped}"
+    ]
     if plan.selection is not None:
         lines.append(f"  Selected: {one_line(str(plan.selection), 300)}")
     lines += [
@@ -29,10 +31,6 @@ def in_words(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _cases(number: int) -> str:
-    return f"{number} test case" + ("" if number == 1 else "s")
-
-
 def _judges(plan: Plan) -> str:
     if plan.judge_calls.most == 0 or plan.expected_judge_calls.known is None:
         return ""
@@ -50,7 +48,7 @@ def _told(estimate: Estimate, shown: Callable[[float], str]) -> str:
         return "unknown"
     if estimate.unknown_cases == 0:
         return f"about {shown(estimate.known)}"
-    cases = "1 case" if estimate.unknown_cases == 1 else f"{estimate.unknown_cases} cases"
+    cases = plural(estimate.unknown_cases, "case")
     return f"about {shown(estimate.known)} and {cases} unknown"
 
 

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from holodeck.lib.retry import Wait
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.summary import summarize
-from holodeck.lib.text import one_line, percent
+from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
+from holodeck.lib.ui.terminal import width
 from holodeck.models.raised_error import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
@@ -18,7 +19,10 @@ from holodeck.models.test_result import MetricResult, Outcome, TestResult
 _NAME_LIMIT = 120
 _REASON_LIMIT = 300
 _REASONS_SHOWN = 3
-_RULE = "=" * 60
+_RULE_COLUMNS = 60
+_INPUT_LIMIT = 50
+_LEAST_COLUMNS = 20
+_NOT_PASSED = {Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED}
 _NOT_JUST_PASSED = (
     ("Flaky", (Outcome.FLAKY,)),
     ("Failed", (Outcome.FAILED,)),
@@ -50,6 +54,11 @@ _MARKS = {
 }
 
 
+def label_of(name: str | None, said: str) -> str:
+    """What a test is called: its name, else the beginning of its input in quotes."""
+    return name or f"'{one_line(said, _INPUT_LIMIT)}'"
+
+
 class ProgressIndicator(SpinnerMixin):
     """Follows a run: pass `start_test` and `update` to the executor, print what the rest returns.
 
@@ -57,7 +66,7 @@ class ProgressIndicator(SpinnerMixin):
 
     Args:
         total_tests: How many tests the run has.
-        quiet: Only the summary is shown.
+        quiet: Only the failures and the summary are shown.
         verbose: Show times of fast tests, every reason, and every metric in the summary.
     """
 
@@ -96,7 +105,7 @@ class ProgressIndicator(SpinnerMixin):
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         if result.skip_reason is None:  # what was skipped did not run, or its run is over
-            self._forget(result.test_name)
+            self._forget(label_of(result.test_name, result.test_input))
 
     def _forget(self, name: str | None) -> None:
         # A test without a name runs under the caller's word for one: then the oldest goes.
@@ -122,7 +131,9 @@ class ProgressIndicator(SpinnerMixin):
             return line.replace("Running...", wait)
         name, since = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
-        return f"{line} {_shown(name)} ({time.monotonic() - since:.0f} s){more}"
+        end = f" ({time.monotonic() - since:.0f} s){more}"
+        room = width() - 1 - columns_of(line) - 1 - columns_of(end)
+        return f"{line} {clip(_shown(name), max(room, 1))}{end}"
 
     def get_heartbeat_line(self) -> str:
         """For logs that would otherwise be still; empty when quiet."""
@@ -149,7 +160,7 @@ class ProgressIndicator(SpinnerMixin):
             return ""
         place = f"Test {self.current_test}/{self.total_tests}"
         place = f"{place}:" if is_tty() else f"[{place}]"
-        name, mark = _shown(result.test_name), _mark(_MARKS[result.outcome])
+        name, mark = _name(result), _mark(_MARKS[result.outcome])
         parts = (place, mark, name, _passes(result), self._took(result))
         return " ".join(part for part in parts if part)
 
@@ -180,7 +191,22 @@ class ProgressIndicator(SpinnerMixin):
         """The run in a few lines; with `verbose`, every test and metric too."""
         if self.total_tests == 0:
             return "No tests to execute" + (f" ({self.selection})" if self.selection else "")
-        return "\n".join(["", _RULE, *self._summary_lines(), _RULE])
+        rule = "=" * min(_RULE_COLUMNS, width())
+        return "\n".join(["", rule, *self._summary_lines(), rule])
+
+    def get_failures(self) -> str:
+        """The tests that did not pass, a line each; the same error is told once. Empty if none.
+
+        Also when quiet: `FAIL name: reason`.
+        """
+        failed = [one for one in self.test_results if one.outcome in _NOT_PASSED]
+        if not failed:
+            return ""
+        groups: dict[object, list[TestResult]] = {}
+        for result in failed:
+            groups.setdefault(_cause(result), []).append(result)
+        lines = [line for one in groups.values() for line in _told(one)]
+        return "\n".join(["", "Failures:", *lines])
 
     def __str__(self) -> str:
         """The last progress line, or the summary once all tests are done."""
@@ -225,10 +251,11 @@ class ProgressIndicator(SpinnerMixin):
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
         found = summarize(self.test_results, 0)
         if found.judge_calls:
-            yield f"  Judges: {found.judge_calls} calls, {found.judge_usage.total_tokens} tokens"
+            tokens = plural(found.judge_usage.total_tokens, "token")
+            yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"
         if found.simulator_calls:
-            tokens = found.simulator_usage.total_tokens
-            yield f"  Simulated users: {found.simulator_calls} calls, {tokens} tokens"
+            tokens = plural(found.simulator_usage.total_tokens, "token")
+            yield f"  Simulated users: {plural(found.simulator_calls, 'call')}, {tokens}"
         if found.cost is not None:
             yield f"  Cost: {in_words(found.cost)}"
 
@@ -240,6 +267,27 @@ class ProgressIndicator(SpinnerMixin):
 
     def _elapsed(self) -> float:
         return (datetime.now(UTC) - self.start_time).total_seconds()
+
+
+def _cause(result: TestResult) -> object:
+    """The same for tests that broke for the same reason; a test that failed is told by itself."""
+    reasons = result.explained()
+    is_error = result.outcome in {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
+    return (result.outcome, str(reasons[0])) if is_error and reasons else id(result)
+
+
+def _told(group: list[TestResult]) -> Iterator[str]:
+    """The first of the tests with its reason, and which others have the same."""
+    first, *others = group
+    columns = max(width(), _LEAST_COLUMNS) if is_tty() else _REASON_LIMIT
+    mark = _MARKS[first.outcome]
+    name = clip(_name(first), columns // 2)
+    taken = len(f"  {mark.symbol if is_tty() else mark.word} : ") + columns_of(name)
+    why = "".join(_short(one, columns - taken) for one in first.explained()[:1])
+    yield f"  {_mark(mark)} {name}: {clip(why, columns - taken)}"
+    if others:
+        names = ", ".join(map(_name, others))
+        yield clip(f"    same error in {plural(len(others), 'more case')}: {names}", columns)
 
 
 def _passes(result: TestResult) -> str:
@@ -297,12 +345,16 @@ def _mark(mark: _Mark) -> str:
     return colorize(mark.symbol if is_tty() else mark.word, mark.color)
 
 
-def _short(reason: Reason) -> str:
+def _short(reason: Reason, limit: int = _REASON_LIMIT) -> str:
     """The reason on one line; of a long one the place of an error stays."""
     if reason.raised is None:
-        return one_line(reason.text, _REASON_LIMIT)
-    place = one_line(reason.raised.place, _REASON_LIMIT // 2)
-    return f"{one_line(reason.text, _REASON_LIMIT - len(place) - 3)} ({place})"
+        return one_line(reason.text, limit)
+    place = one_line(reason.raised.place, limit // 2)
+    return f"{one_line(reason.text, limit - len(place) - 3)} ({place})"
+
+
+def _name(result: TestResult) -> str:
+    return _shown(label_of(result.test_name, result.test_input))
 
 
 def _shown(name: str | None) -> str:

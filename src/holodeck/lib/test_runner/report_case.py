@@ -10,6 +10,7 @@ from holodeck.lib.test_runner.report_conversation import (
     transcript_section,
 )
 from holodeck.lib.test_runner.report_history import history_section
+from holodeck.lib.text import plural
 from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
@@ -198,7 +199,7 @@ def _listed(names: list[str]) -> str:
 
 def _expectation(tool: ExpectedTool) -> str:
     args = f" with {json_text(tool.args)}" if tool.args else ""
-    count = f", {tool.count} times" if tool.count is not None else ""
+    count = f", {plural(tool.count, 'time')}" if tool.count is not None else ""
     return f"{tool.name}{args}{count}"
 
 
@@ -218,7 +219,7 @@ def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
     header = ("Call", "Tool", "Arguments", "Result", "Time")
     yield from (*table(header, (_call_row(number, call) for number, call in shown)), "")
     if len(calls) > _CALLS_SHOWN:
-        yield from (f"*… and {len(calls) - _CALLS_SHOWN} more calls.*", "")
+        yield from (f"*… and {plural(len(calls) - _CALLS_SHOWN, 'more call')}.*", "")
     for number, call in shown:
         yield from _call_in_full(number, call)
 

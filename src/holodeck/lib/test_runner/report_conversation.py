@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from holodeck.lib.conversation.transcript import transcript_of
 from holodeck.lib.test_runner.markdown import fenced, inline, table
+from holodeck.lib.text import plural
 from holodeck.models.conversation_result import CriterionRow, ModelCost
 from holodeck.models.test_result import TestResult
 
@@ -48,10 +49,11 @@ def _status(row: CriterionRow) -> str:
 
 
 def _cost(who: str, cost: ModelCost) -> str:
-    tokens = cost.tokens.total_tokens
-    kept = f", {cost.kept} answers kept from an earlier run" if cost.kept else ""
-    calls = calls_in_words(cost.calls, cost.failed)
-    return f"- **{who}:** {inline(cost.model or '–')}, {calls} calls{kept}, {tokens} tokens"
+    tokens = plural(cost.tokens.total_tokens, "token")
+    kept = f", {plural(cost.kept, 'answer')} kept from an earlier run" if cost.kept else ""
+    calls = plural(cost.calls, "call")
+    calls += f" ({cost.failed} not answered)" if cost.failed else ""
+    return f"- **{who}:** {inline(cost.model or '–')}, {calls}{kept}, {tokens}"
 
 
 def calls_in_words(calls: int, failed: int) -> str:

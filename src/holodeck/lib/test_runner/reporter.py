@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from holodeck.lib.test_runner.costs import in_words
 from holodeck.lib.test_runner.markdown import code, inline, table
 from holodeck.lib.test_runner.report_case import STATUS, anchor, case_section, display_name
-from holodeck.lib.text import percent
+from holodeck.lib.text import percent, plural
 from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
+from holodeck.models.token_usage import TokenUsage
 
 _MOST_LISTED = 100
 _MOST_CHANCES = 5
@@ -43,8 +44,10 @@ def _head(report: TestReport) -> Iterator[str]:
     yield from (f"# Test Report: {inline(report.agent_name)}", "")
     if report.interrupted:
         planned = report.planned_tests
-        of_all = "" if planned is None else f" of {planned}"
-        yield from (f"**Interrupted: {report.ran}{of_all} tests ran.**", "")
+        ran = plural(report.ran, "test")
+        if planned is not None:
+            ran = f"{report.ran} of {plural(planned, 'test')}"
+        yield from (f"**Interrupted: {ran} ran.**", "")
     if report.stopped is not None:
         yield from (f"**Stopped: {inline(report.stopped)}**", "")
     if report.selection is not None:
@@ -108,13 +111,11 @@ def _summary_table(summary: ReportSummary) -> list[str]:
         parts = f"{spent.prompt_tokens} prompt, {spent.completion_tokens} completion"
         rows.append(("Tokens", f"{spent.total_tokens} ({parts})"))
     if summary.judge_calls:
-        tokens = summary.judge_usage.total_tokens
-        rows.append(("Judges", f"{summary.judge_calls} calls, {tokens} tokens"))
+        rows.append(("Judges", _asked(summary.judge_calls, summary.judge_usage)))
     if summary.cost is not None:
         rows.append(("Cost", inline(in_words(summary.cost), 1_000)))
     if summary.simulator_calls:
-        tokens = summary.simulator_usage.total_tokens
-        rows.append(("Simulated Users", f"{summary.simulator_calls} calls, {tokens} tokens"))
+        rows.append(("Simulated Users", _asked(summary.simulator_calls, summary.simulator_usage)))
     for title, chances in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if chances:
             rows.append((title, _chances(chances)))
@@ -174,10 +175,14 @@ def _standard_error(summary: ReportSummary, name: str) -> str:
     return "–" if error is None else f"± {error:.2f}"
 
 
+def _asked(calls: int, usage: TokenUsage) -> str:
+    return f"{plural(calls, 'call')}, {plural(usage.total_tokens, 'token')}"
+
+
 def _last_line(summary: ReportSummary) -> str:
-    passed = f"✅ **{summary.passed} tests passed**" if summary.passed else "**0 tests passed**"
-    failed = f"❌ **{summary.failed} tests failed**" if summary.failed else "**0 tests failed**"
-    skipped = f" | ⏭️ **{summary.skipped} tests skipped**" if summary.skipped else ""
+    passed = f"{'✅ ' if summary.passed else ''}**{plural(summary.passed, 'test')} passed**"
+    failed = f"{'❌ ' if summary.failed else ''}**{plural(summary.failed, 'test')} failed**"
+    skipped = f" | ⏭️ **{plural(summary.skipped, 'test')} skipped**" if summary.skipped else ""
     return f"{passed} | {failed}{skipped} | **Pass Rate: {percent(summary.pass_rate, 2)}**"
 
 

@@ -25,6 +25,7 @@ from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.tries import after_tries
+from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
@@ -69,6 +70,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         results.append(priced(_labelled(again, case), agent))
     await gradebook.bench.judges.close()
     before = report_of(run)
+    stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded answer"
     update = {
         "agent_name": agent.name,
         "results": results,
@@ -76,7 +78,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "holodeck_version": holodeck.__version__,
         "interrupted": False,
-        "stopped": f"{len(ungraded)} cases have no recorded answer" if ungraded else None,
+        "stopped": stopped if ungraded else None,
         "stopped_by": None,
         "planned_tests": len(agent.test_cases or []),
         "selection": selection,

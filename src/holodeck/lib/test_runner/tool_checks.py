@@ -7,6 +7,7 @@ from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.patterns import compiled, find
+from holodeck.lib.text import plural
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TurnModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
@@ -89,7 +90,8 @@ def _why_not(
     if not named:
         return f"no call of {wanted.name!r}; called: {_names(calls)}"
     if wanted.count is not None and matching:
-        return f"{len(matching)} matching calls of {wanted.name!r} instead of {wanted.count}"
+        found = plural(len(matching), "matching call")
+        return f"{found} of {wanted.name!r} instead of {wanted.count}"
     return f"{wanted.name!r}: " + "; ".join(_differences(wanted, named[-1]))
 
 

@@ -71,7 +71,7 @@ UNKNOWN = Cost(currency="EUR", total=None, agent=None, judges=0.0, unknown=["no 
 @pytest.mark.parametrize(
     ("limits", "result", "why"),
     [
-        ({"max_calls": 1}, spent(), "the budget of 1 calls is used up (1 calls spent)"),
+        ({"max_calls": 1}, spent(), "the budget of 1 call is used up (1 call spent)"),
         ({"max_calls": 3}, spent(metric_results=[JUDGED]), "(3 calls spent)"),
         ({"max_calls": 2}, spent(attempts=[FAILED_TRY]), "(2 calls spent)"),
         ({"max_tokens": 20}, spent(metric_results=[JUDGED]), "(20 tokens spent)"),

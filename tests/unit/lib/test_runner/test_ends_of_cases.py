@@ -140,7 +140,9 @@ async def test_an_agent_that_breaks_when_it_is_told_of_lines_is_an_error(run):
     result = await run(*steps, backend=forgetful(), evaluations=[CONTAINS_OK])
 
     assert result.outcome is Outcome.AGENT_ERROR
-    assert result.reasons() == ["RuntimeError: no memory"]
+    [raised] = result.raised
+    assert raised.code == 'raise RuntimeError("no memory")'
+    assert result.reasons() == [f"RuntimeError: no memory ({raised.place})"]
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,10 @@ def test_a_fast_test_shows_its_time_only_when_verbose():
 
 
 @on_pipe
-def test_a_test_without_a_name_shows_none():
-    assert after(a_result(test_name=None)).get_progress_line() == "[Test 1/1] PASS (1.23s)"
+def test_a_test_without_a_name_shows_its_input():
+    progress = after(a_result(test_name=None, test_input="Say  hello"))
+
+    assert progress.get_progress_line() == "[Test 1/1] PASS 'Say hello' (1.23s)"
 
 
 @on_terminal
@@ -181,6 +183,28 @@ def test_the_live_line_says_what_runs_and_how_many_more():
     assert re.search(r"first \(\d+ s\) and 2 more$", progress.get_live_line())
     progress.update(a_result())
     assert re.search(r"first \(\d+ s\) and 1 more$", progress.get_live_line())
+
+
+@writing_to(Terminal, TERM="xterm", COLUMNS="80")
+def test_a_long_name_does_not_push_out_how_many_more_run():
+    progress = ProgressIndicator(12)
+    for number in range(10):
+        progress.start_test(f"test {number} with a name that alone would fill the whole line")
+
+    line = progress.get_live_line()
+
+    assert len(line) == 79
+    assert re.search(r"test 0 with .*… \(\d+ s\) and 9 more$", line)
+
+
+@writing_to(Terminal, TERM="xterm", COLUMNS="40", NO_COLOR="1")
+def test_rules_and_failures_fit_a_narrow_terminal():
+    progress = after(a_result(Outcome.FAILED, errors=["so long a reason " * 9]))
+
+    lines = [*progress.get_failures().splitlines(), *progress.get_summary().splitlines()]
+
+    assert max(map(len, lines)) == 40
+    assert lines[:3] == ["", "Failures:", "  ✗ greets: so long a reason so long a …"]
 
 
 @on_pipe

@@ -196,9 +196,7 @@ def test_the_last_line_sums_up():
     report = generate_markdown_report(a_report(a_result(), a_result(Outcome.FAILED)))
 
     assert report.endswith(
-        "## Report Summary\n"
-        "\n"
-        "✅ **1 tests passed** | ❌ **1 tests failed** | **Pass Rate: 50.00%**\n"
+        "## Report Summary\n\n✅ **1 test passed** | ❌ **1 test failed** | **Pass Rate: 50.00%**\n"
     )
 
 

@@ -99,7 +99,11 @@ async def test_tokens_and_times_of_every_try_count(tmp_path):
 async def test_the_report_shows_each_try_with_its_reason(tmp_path):
     report, _ = await ran(tmp_path, [LOST, "OK"], {"retries": 1})
 
-    assert "| 1 | ⚠️ ERROR | RuntimeError: the line is dead |" in generate_markdown_report(report)
+    [raised] = report.results[0].tries[0].raised
+    reason = (
+        f"RuntimeError: the line is dead (tests/support/backend.py:{raised.line}: raise answer)"
+    )
+    assert f"| 1 | ⚠️ ERROR | {reason} |" in generate_markdown_report(report)
 
 
 @pytest.mark.parametrize(
