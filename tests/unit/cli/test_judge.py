@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fakes import run_cli
+from fakes import Reply, run_cli
 from support.chances import yes
 
 WAGES = {"input": "What is it?", "criterion": "Does it name a price?"}
@@ -141,6 +141,19 @@ def test_what_cannot_be_judged_is_listed_and_is_exit_4(check, server):
     assert ran.code == 4
     assert "accuracy                    0.67 (2 of 3" in ran.stdout
     assert "did not answer as asked, twice" in ran.stdout
+
+
+def test_a_refused_judge_is_told_of_in_one_line(check, server):
+    ids = iter(range(1000))
+    server.when(
+        lambda _: True, lambda _: Reply(status=401, content=f"no, request req_12345{next(ids):03}")
+    )
+
+    ran = check("--quick", rows=labels(20, 20))
+
+    assert ran.code == 4
+    assert ran.stdout.count("HTTP 401") == 1
+    assert "40 times: the judge openai/wise: HTTP 401: no, request req_12345" in ran.stdout
 
 
 def test_only_the_criteria_that_are_named_are_judged(check):

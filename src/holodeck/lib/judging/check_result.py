@@ -1,5 +1,6 @@
 """What a check of a judge has found, as numbers, as a table and as a document."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,6 +12,8 @@ from holodeck.lib.text import one_line, plural
 
 _WIDTH = 28
 _MOST_SHOWN = 20
+_NAMES = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}")
+"""Names of requests and the like, in which errors differ that are the same."""
 
 
 @dataclass(frozen=True)
@@ -223,8 +226,15 @@ def _differences(check: JudgeCheck) -> list[str]:
 
 
 def _errors(check: JudgeCheck) -> list[str]:
-    lines = [f"  {one_line(one, 200)}" for one in check.errors[:_MOST_SHOWN]]
-    return ["", "Errors:", *lines, *_more(len(check.errors))] if lines else []
+    alike: dict[str, list[str]] = {}
+    for error in check.errors:
+        alike.setdefault(_NAMES.sub("", error), []).append(one_line(error, 200))
+    lines = [f"  {_times(len(texts))}{texts[0]}" for texts in alike.values()]
+    return ["", "Errors:", *lines[:_MOST_SHOWN], *_more(len(lines))] if lines else []
+
+
+def _times(count: int) -> str:
+    return f"{count} times: " if count > 1 else ""
 
 
 def _more(number: int) -> list[str]:

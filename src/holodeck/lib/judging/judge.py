@@ -23,7 +23,8 @@ Reader = Callable[[Any], Any]
 """Turns the JSON of an answer into a value; raises ValueError in words for the judge."""
 
 MOST_REFUSALS = 3
-"""So many questions in a row that a judge's endpoint refuses for good end the asking."""
+"""So many questions in a row that a judge's endpoint refuses for good end the asking; of a key
+that was never accepted, the first."""
 MOST_QUOTED = 160
 
 
@@ -76,6 +77,7 @@ class Judge:
         self._model = model
         self._refusals = 0
         self._refusal: str | None = None
+        self._has_answered = False
 
     @property
     def name(self) -> str:
@@ -135,9 +137,10 @@ class Judge:
         except ConfigError:
             raise
         except HoloDeckError as error:
-            self._note_refusal(error)
-            raise EvaluationError(f"the judge {self.name}: {error}") from error
-        self._refusals = 0
+            told = f"the judge {self.name}: {error}"
+            self._note_refusal(error, told)
+            raise EvaluationError(told) from error
+        self._refusals, self._has_answered = 0, True
         return said
 
     def _noting(self) -> Note:
@@ -150,16 +153,18 @@ class Judge:
 
         return note
 
-    def _note_refusal(self, error: HoloDeckError) -> None:
-        """A judge that is refused for good, again and again, is not asked any more."""
+    def _note_refusal(self, error: HoloDeckError, told: str) -> None:
+        """Ask no more after a refused key, or after several refusals in a row.
+
+        One that has answered before may object to this question alone.
+        """
         hopeless = isinstance(error, BackendError) and error.hopeless
         self._refusals = self._refusals + 1 if hopeless else 0
-        if self._refusals >= MOST_REFUSALS and self._refusal is None:
-            self._refusal = (
-                f"the judge {self.name} is not asked any more: {error}"
-                f" ({MOST_REFUSALS} times in a row)"
-            )
-            logger.error("%s", self._refusal)
+        is_key = isinstance(error, BackendError) and error.refusal == "key"
+        most = 1 if is_key and not self._has_answered else MOST_REFUSALS
+        if self._refusals >= most and self._refusal is None:
+            self._refusal = told
+            logger.error("the judge is not asked any more: %s", told)
 
 
 def _parsed(said: Said) -> Any:

@@ -156,14 +156,27 @@ async def test_a_judge_that_cannot_be_reached_is_an_error_with_its_name(judge, s
         await judge.ask(ASKED, SCHEMA)
 
 
-async def test_a_wrong_key_is_not_tried_for_ever(judge, server):
-    server.otherwise(status=401, content="wrong key")
+@pytest.mark.parametrize(
+    ("status", "most"), [(401, 1), (403, 1), (402, 3), (404, 3)], ids=["401", "403", "402", "404"]
+)
+async def test_a_judge_that_is_refused_is_not_asked_for_ever(judge, server, status, most):
+    server.otherwise(status=status, content="not you")
 
     for _ in range(10):
-        with pytest.raises(EvaluationError, match="wrong key"):
+        with pytest.raises(EvaluationError) as refused:
             await judge.ask(ASKED, SCHEMA)
+        assert str(refused.value) == f"the judge openai/wise: HTTP {status}: not you"
 
-    assert len(server.requests) == 3
+    assert len(server.requests) == most
+
+
+async def test_a_judge_that_has_answered_may_refuse_a_question(judge, server):
+    server.reply(GOOD).reply(status=403, content="not about this").reply(GOOD)
+
+    assert await judge.ask(ASKED, SCHEMA)
+    with pytest.raises(EvaluationError, match="not about this"):
+        await judge.ask(ASKED, SCHEMA)
+    assert await judge.ask(ASKED, SCHEMA)
 
 
 @pytest.mark.parametrize("part", ["response_format", "temperature"])
