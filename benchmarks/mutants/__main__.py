@@ -120,6 +120,8 @@ def main() -> int:
     mutants = all_mutants(sandbox.src, options.only)
     chosen = choose(mutants, options)
     print(f"{len(mutants)} mutants, {len(chosen)} of them tried, seed {options.seed}", flush=True)
+    for entry in _stale_equivalents(mutants, sandbox.src, options.only):
+        print(f"equivalents.toml: no such mutant any more: {entry}", flush=True)
     if options.list:
         for one in chosen:
             print(f"src/{one.path}:{one.line} {one.kind} → {one.text}")
@@ -233,6 +235,17 @@ def _equivalents() -> dict[tuple[str, str, str], str]:
         return {}
     entries = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8")).get("equivalent", [])
     return {("holodeck/" + one["path"], one["before"], one["after"]): one["why"] for one in entries}
+
+
+def _stale_equivalents(mutants: Sequence[Mutant], src: Path, only: Sequence[str]) -> list[str]:
+    """Entries that no mutant fits; nothing is known where only some modules are looked at."""
+    wanted = {} if only else _equivalents()
+    paths = {path for path, _, _ in wanted}
+    sources = {path: (src / path).read_bytes() for path in paths if (src / path).is_file()}
+    known = {(one.path, *one.lines(sources[one.path])) for one in mutants if one.path in sources}
+    return [
+        f"{path}: {after}" for path, before, after in wanted if (path, before, after) not in known
+    ]
 
 
 def _doubtful(verdicts: Sequence[Verdict], worker: Worker) -> list[str]:

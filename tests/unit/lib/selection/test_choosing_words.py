@@ -106,3 +106,17 @@ def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
     ]  # fmt: skip
     assert all(one.asks_the_past for one in asks)
     assert not Request(seed=1, limit=2, tags=("a",)).asks_the_past
+
+
+def plan_of(made, number):
+    return choose(made, Request(shard=Shard(number, 2))).selection.plan
+
+
+def test_all_shards_of_a_run_have_the_same_plan_and_other_cases_have_another():
+    plan = plan_of(cases(4), 1)
+
+    assert len(plan) == 8
+    assert plan_of(cases(4), 2) == plan
+    assert plan_of(cases(5), 1) != plan
+    assert plan_of([*cases(3), TestCaseModel(name="other", input="x")], 1) != plan
+    assert choose(cases(4), Request()).selection.plan is None

@@ -58,6 +58,17 @@ def test_what_cannot_be_read_is_told_with_its_place(text, said):
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize("deep", [50, 51])
+def test_fifty_parentheses_may_stand_in_each_other(deep):
+    text = "(" * deep + "refund" + ")" * deep
+
+    if deep == 50:
+        assert parse(f"{text} or {text}").fits(SAID)
+    else:
+        with pytest.raises(ConfigError, match="more than 50 parentheses deep"):
+            parse(text)
+
+
 def test_a_word_may_hold_an_apostrophe():
     assert parse("user's").words == ("user's",)
 

@@ -110,3 +110,16 @@ async def test_time_is_up_when_it_is_up():
 
     assert not await budget.admits()
     assert budget.refused == "the budget of 60 s is used up"
+
+
+async def test_the_reason_of_the_first_case_that_was_refused_stays():
+    budget = Budget(ExecutionConfig(max_tokens=10))
+    await budget.admits()
+    await budget.pay(spent(10))
+    assert not await budget.admits()
+    first = budget.refused
+
+    await budget.pay(spent(10))
+
+    assert not await budget.admits()
+    assert budget.refused == first == "the budget of 10 tokens is used up (10 tokens spent)"

@@ -243,3 +243,18 @@ async def test_an_agent_without_sessions_can_be_told_of_it_for_one_input(tmp_pat
     report = await report_of(tmp_path, an_agent(input="this"), Once())
 
     assert report.results[0].agent_response == "OK: 4 before this"
+
+
+async def test_a_recorded_answer_after_other_calls_of_tools_is_not_graded(tmp_path):
+    held = (await report_of(tmp_path, an_agent(input="And now?"), ScriptedBackend())).results[0]
+    for changed in ({"name": "lose", "arguments": {"n": 9}}, {"name": "find", "arguments": {}}):
+        call = {"role": "assistant", "tool_calls": [CALL | {"function": changed}]}
+        other = [HISTORY[0], call, *HISTORY[2:]]
+
+        graded = await rescore(an_agent(input="And now?", history=other), recorded(held))
+
+        assert (graded.report.results, graded.ungraded) == ([], ("#1",))
+
+    graded = await rescore(an_agent(input="And now?"), recorded(held))
+
+    assert len(graded.report.results) == 1

@@ -335,3 +335,21 @@ async def test_a_report_tells_no_match_where_only_one_of_two_expected_tools_was_
 
     assert "- **Match Status:** ❌ fail" in text
     assert "- **Match Status:** ✅" not in text
+
+
+@pytest.mark.parametrize(
+    "case",
+    [{"input": "one"}, {"turns": [turn("one")]}],
+    ids=["input", "turn"],
+)
+async def test_a_case_whose_agent_broke_does_not_pass_when_it_is_scored_again(tmp_path, case):
+    kind = {"metric": "not_contains", "value": "sorry"}
+    agent = an_agent(case | {"evaluations": [kind], "expected_tools": []})
+    broken = ScriptedBackend({"one": BackendSessionError("it broke")})
+    [held] = (await report_of(tmp_path, agent, broken)).results
+
+    graded = await rescore(agent, recorded(held))
+
+    assert held.outcome is Outcome.AGENT_ERROR
+    assert [one.outcome for one in graded.report.results] == [Outcome.AGENT_ERROR]
+    assert exit_code(graded.report) is ExitCode.EXECUTION
