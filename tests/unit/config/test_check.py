@@ -410,3 +410,10 @@ def test_a_metric_whose_library_is_not_installed_is_found_before_a_run(
     assert len(findings) == 1
     assert f"metric {metric}" in findings[0]
     assert "nlp" in findings[0]
+
+
+def test_a_limit_that_is_no_cost_needs_no_prices(folder):
+    head = "name: x\nmodel: {provider: openai, name: m, api_key: k}\ninstructions: {inline: hi}\n"
+    folder.write("agent.yaml", f"{head}execution: {{max_tokens: 1}}\n{GOOD_CASE}")
+
+    assert check(ConfigLoader().load_agent_yaml("agent.yaml")) == []
