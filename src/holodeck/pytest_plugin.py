@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from holodeck.lib.conversation.witnesses import Meanings, watch
-from holodeck.lib.text import plural
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
@@ -280,6 +279,9 @@ def _line_of(row: Row) -> str:
 
 def _totals(rows: list[Row]) -> tuple[str, str]:
     """The last line, and its colour; those that are skipped do not count for the rate."""
+    # Imported here because most test runs have no scenario.
+    from holodeck.lib.text import plural  # noqa: PLC0415
+
     counts = f"{plural(len(rows), 'scenario')}: {', '.join(_counts(rows))}"
     decided = [row["status"] for row in rows if row["status"] != "skipped"]
     if not decided:
