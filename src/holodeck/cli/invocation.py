@@ -21,6 +21,7 @@ class Invocation:
         """How often -v was given; from 2 on errors come with their traceback."""
         self.witness: Witness | None = None
         """Notes what is read, where somebody watches."""
+        self._notices: set[str] = set()
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None
 
@@ -35,6 +36,12 @@ class Invocation:
         """From now on none of these is shown."""
         self._secrets += secrets
         self._redactor = None
+
+    def is_news(self, notice: str) -> bool:
+        """Whether a notice was not given yet; several agents may share what it is about."""
+        is_new = notice not in self._notices
+        self._notices.add(notice)
+        return is_new
 
     @property
     def redactor(self) -> "Redactor":

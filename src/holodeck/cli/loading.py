@@ -24,8 +24,11 @@ def read(
     env = ConfigLoader().environment(agent_file(subject.path).parent)
     invocation.protect(collect(None, env))
     start_logging(invocation.verbosity, env, invocation.clean)
-    agent, settings, _ = load_agent_with_config(subject.path, given, subject.suites)
+    agent, settings, loader = load_agent_with_config(subject.path, given, subject.suites)
     invocation.protect(collect(agent, env))
+    notice = loader.overruled_notice(agent, given)
+    if notice is not None and invocation.is_news(notice):
+        logger.warning("%s", notice)
     return agent, settings
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "score": ("holodeck.cli.score:score", "Grade the answers of a recorded run again."),
     "judge": ("holodeck.cli.judge:judge", "Find out how far a judge can be trusted."),
     "models": ("holodeck.cli.models:models", "List, fetch and remove local models."),
+    "config": ("holodeck.cli.config:config", "Show every setting with its value and source."),
 }
 """Command → where it lives, and what the help says about it."""
 

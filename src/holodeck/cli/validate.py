@@ -54,6 +54,9 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     invocation = context.ensure_object(Invocation)
     invocation.protect(collect(agent, loader.environment(agent.base_dir)))
     click.echo(invocation.clean(text))
+    notice = loader.overruled_notice(agent)
+    if notice is not None:
+        click.echo(invocation.clean(f"WARNING: {notice}"), err=True)
     context.exit(ExitCode.CONFIG if wrong else ExitCode.PASSED)
 
 

@@ -15,6 +15,7 @@ from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
+from holodeck.config.in_use import SettingInUse, Shared, model_in_use, notice, settings_in_use
 from holodeck.config.lost_checks import NO_VALUE, lost_checks, refuse
 from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.config.places import Places
@@ -41,6 +42,9 @@ class ConfigLoader:
         self._env = env
         self._environments: dict[Path, Environment] = {}
         self._configs: dict[Path, GlobalConfig | None] = {}
+        self._config_sources: dict[Path, Source] = {}
+        self._written: dict[Path, Source] = {}
+        """The agent's file by its folder."""
 
     def environment(self, folder: Path | None = None) -> Environment:
         """The variables as an agent in `folder` sees them."""
@@ -69,7 +73,7 @@ class ConfigLoader:
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)
-        source = Source.read(file, shown(file))
+        source = self._written[folder] = Source.read(file, shown(file))
         also = [os.path.relpath(one, folder) for one in suites]
         gathered = gather(source, file.absolute(), env.substitute, also)
         merged = self.merge_configs(gathered.data, self._shared(folder))
@@ -130,15 +134,51 @@ class ConfigLoader:
 
     def settings_of(self, agent: Agent, cli_config: ExecutionConfig | None) -> ExecutionConfig:
         """The settings of a run of `agent`, each value knowing its source."""
-        project = self.load_project_config(agent.base_dir)
-        user = self.load_global_config()
-        layers = [
-            Layer(cli_config, COMMAND_LINE),
-            Layer(agent.execution, DEFAULT_AGENT_FILE),
-            Layer(project.execution if project else None, "project config"),
-            Layer(user.execution if user else None, "user config"),
-        ]
+        layers = self._layers(agent.base_dir, agent.execution, cli_config)
         return resolve(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+
+    def in_use(
+        self, agent: Agent | None = None, cli_config: ExecutionConfig | None = None
+    ) -> list[SettingInUse]:
+        """What holds for a run of `agent` that this loader read, or for any in the working folder:
+        every setting and every key of the agent's model, with its source.
+        """
+        folder = Path.cwd() if agent is None else agent.base_dir
+        env = self.environment(folder)
+        layers = self._layers(folder, agent.execution if agent else None, cli_config)
+        rows = settings_in_use(resolve(layers, env, DEFAULT_EXECUTION_CONFIG), layers, env)
+        if agent is None or agent.model is None:
+            return rows
+        shared = self._shared_files(folder)
+        return [*rows, *model_in_use(agent.model, self._written[folder], shared, env)]
+
+    def overruled_notice(
+        self, agent: Agent, cli_config: ExecutionConfig | None = None
+    ) -> str | None:
+        """What to tell whoever set variables that a `config.yaml` overrules; None if nobody did."""
+        has_shared = bool(self._shared_files(agent.base_dir))
+        return notice(self.in_use(agent, cli_config)) if has_shared else None
+
+    def _layers(
+        self, folder: Path, own: ExecutionConfig | None, cli_config: ExecutionConfig | None
+    ) -> list[Layer]:
+        project, user = self.load_project_config(folder), self.load_global_config()
+        return [
+            Layer(cli_config, COMMAND_LINE),
+            Layer(own, DEFAULT_AGENT_FILE),
+            Layer(project.execution if project else None, "project config", is_shared=True),
+            Layer(user.execution if user else None, "user config", is_shared=True),
+        ]
+
+    def _shared_files(self, folder: Path) -> list[Shared]:
+        """The project's and the user's configuration files that there are, in this order."""
+        users = [one for one in user_folders(self.environment()) if self._config_in(one)]
+        folders = dict.fromkeys([Path(folder).absolute(), *users[:1]])
+        return [
+            Shared(self._config_sources[one], config)
+            for one in folders
+            if (config := self._config_in(one)) is not None
+        ]
 
     def _with_prices(self, agent: Agent, folder: Path) -> Agent:
         """The agent with all prices that the configuration files know."""
@@ -166,7 +206,7 @@ class ConfigLoader:
             return None
         if len(files) > 1:
             logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
-        source = Source.read(files[0], shown(files[0]))
+        source = self._config_sources[folder] = Source.read(files[0], shown(files[0]))
         data = source.data(self.environment(folder).substitute)
         found = _global(data, Places(source))
         if "execution" in found.model_fields_set and found.execution is None:

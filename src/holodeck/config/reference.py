@@ -38,7 +38,8 @@ _SETTINGS = """\
 ## Settings of a run
 
 The first place that says something wins: flag, `execution` in agent.yaml, `config.yaml` beside
-it, the user's `config.yaml`, variable, default.
+it, the user's `config.yaml`, variable, default. `holodeck config show` lists every setting with its
+value and source; a variable that a `config.yaml` overrules is told on stderr, once a run.
 
 | Key of `execution` | Flag | Variable | Default | Meaning |
 | --- | --- | --- | --- | --- |

@@ -58,6 +58,8 @@ class Layer:
 
     config: ExecutionConfig | None
     name: str = "given"
+    is_shared: bool = False
+    """Whether it is a `config.yaml`, which holds for several agents."""
 
     def value(self, declared: Declared) -> tuple[Any, str] | None:
         """The value and its source; None if it is not set here."""
@@ -107,7 +109,7 @@ def _found(
     env: Mapping[str, str],
     defaults: Mapping[str, Any],
 ) -> _Found:
-    from_env = _from_environment(declared, env)
+    from_env = from_environment(declared, env)
     for rank, layer in enumerate(layers):
         in_layer = layer.value(declared)
         if in_layer is not None:
@@ -118,7 +120,7 @@ def _found(
     return _Found(len(layers) + 1, default, "default")
 
 
-def _from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, str] | None:
+def from_environment(declared: Declared, env: Mapping[str, str]) -> tuple[Any, str] | None:
     """The variable's value; None if it is not set or empty."""
     text = env.get(declared.variable, "").strip()
     if not text:

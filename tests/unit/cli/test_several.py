@@ -168,7 +168,10 @@ def test_a_suite_is_checked_with_the_agent_above_it(suites):
     loose.write_text(loose.read_text().replace("input", "inptu", 1))
     wrong = run_cli("validate", "loose.yaml", cwd=suites)
 
-    told = "../agent.yaml: 5 test cases, 0 tools, 1 metric: ok\n"
+    told = (
+        "../agent.yaml: your code was not imported or run: mine:answer\n"
+        "../agent.yaml: 5 test cases, 0 tools, 1 metric: ok\n"
+    )
     assert (fine.code, fine.stdout) == (0, told)
     assert wrong.code == 2
     assert "test_cases[0].inptu: unknown key; did you mean 'input'?" in wrong.stderr
