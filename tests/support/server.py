@@ -195,8 +195,10 @@ class FakeOpenAI:
         self._port = listener.sockets[0].getsockname()[1]
         self._started.set()
         await self._stopping.wait()
-        listener.close()
+        # A listener that is closed drops, unclosed, what it has accepted and not yet handed over.
+        self._loop.remove_reader(listener.sockets[0].fileno())
         await self._all_gone()
+        listener.close()
 
     async def _all_gone(self) -> None:
         """Close every connection, also those that were accepted a moment ago and are not made."""

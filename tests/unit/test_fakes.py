@@ -1,11 +1,14 @@
 """The fake model server speaks to the real clients, and goes wrong the way it is told."""
 
 import asyncio
+import gc
 import json
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 
 import pytest
 
@@ -370,3 +373,18 @@ async def test_a_request_that_hangs_does_not_hold_the_server_back():
         writer.write(b"GET /x HTTP/1.1\r\n\r\n")
         await server.saw(1)
     writer.close()
+
+
+def test_a_server_that_stops_on_a_busy_machine_closes_what_it_just_accepted():
+    busy, server = threading.Barrier(2), FakeOpenAI().__enter__()
+    server._loop.call_soon_threadsafe(lambda: (busy.wait(), busy.wait()))
+    busy.wait()
+
+    with ExitStack() as clients:
+        for _ in range(10):
+            clients.enter_context(socket.create_connection(("127.0.0.1", server._port)))
+        server._loop.call_soon_threadsafe(server._stopping.set)
+        busy.wait()
+        server._thread.join()
+
+    gc.collect()  # a connection that was lost and not closed is an error here
