@@ -4,35 +4,12 @@ Time is simulated: a loop whose clock jumps to the next timer as soon as nothing
 """
 
 import asyncio
-import selectors
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holodeck.lib.limiter import QUIET_S, Limiter, Limiters
-
-
-class _Jumping(selectors.SelectSelector):
-    """Instead of waiting, moves the loop's clock forward."""
-
-    now = 0.0
-
-    def select(self, timeout=None):
-        if timeout:
-            self.now += timeout
-        return super().select(0)
-
-
-def simulated(main):
-    """What `main(clock)` gives, its sleeps taking no time."""
-    selector = _Jumping()
-    loop = asyncio.SelectorEventLoop(selector)
-    loop.time = lambda: selector.now
-    try:
-        return loop.run_until_complete(main(loop.time))
-    finally:
-        loop.close()
-
+from support.clock import simulated
 
 REQUESTS = st.lists(
     st.tuples(

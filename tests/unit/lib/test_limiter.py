@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from holodeck.lib.limiter import Limiter, Limiters, time_limit
+from support.clock import simulated
 
 
 async def hold(limiter, released, *, begun=None):
@@ -181,17 +182,18 @@ async def test_an_error_in_the_block_frees_the_slot():
     assert limiter.under_way == 0
 
 
-async def test_waiting_for_a_slot_does_not_count_into_a_time_limit():
-    limiter = Limiter("x", most=1, first=1)
+def test_waiting_for_a_slot_does_not_count_into_a_time_limit():
+    async def main(clock):
+        limiter = Limiter("x", most=1, first=1, clock=clock)
 
-    async def use():
-        async with time_limit(1), limiter.slot() as slot:
-            await asyncio.sleep(0.1)
-            return slot.waited_s
+        async def use():
+            async with time_limit(1000), limiter.slot() as slot:
+                await asyncio.sleep(100)
+                return slot.waited_s
 
-    waits = await asyncio.gather(*[use() for _ in range(12)])
+        return await asyncio.gather(*[use() for _ in range(12)])
 
-    assert waits[-1] > 1
+    assert simulated(main)[-1] > 1000
 
 
 async def test_work_in_a_slot_counts_into_a_time_limit():

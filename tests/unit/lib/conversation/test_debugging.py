@@ -10,6 +10,7 @@ from holodeck import scenario
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.debugging import Debugger, Silent
 from holodeck.scenario import events
+from support.clock import simulated
 from support.parties import a_judge, a_user, an_agent, said
 
 PASSED = scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
@@ -134,18 +135,19 @@ async def test_without_a_user_the_person_does_all_the_talking():
     assert "there is no simulated user; write what the user says" in told
 
 
-async def test_time_stands_still_while_a_person_thinks():
+def test_time_stands_still_while_a_person_thinks():
     lines = ["hello", "/pass"]
 
     async def slowly(prompt):
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(35)
         return lines.pop(0)
 
-    result = await debugged(
-        a_user(), an_agent(), ask=slowly, timeout=0.3, call_timeout=0.3
-    ).run()  # fmt: skip
+    async def main(clock):
+        return await debugged(
+            a_user(), an_agent(), ask=slowly, timeout=30, call_timeout=30
+        ).run()  # fmt: skip
 
-    assert result.success
+    assert simulated(main).success
 
 
 async def test_the_person_sees_all_that_was_said_before_being_asked():
@@ -163,22 +165,25 @@ async def test_the_person_sees_all_that_was_said_before_being_asked():
     assert result.reasoning == "hello, agent says"
 
 
-async def test_of_two_runs_the_second_waits_for_its_turn_and_its_time_does_not_pass():
+def test_of_two_runs_the_second_waits_for_its_turn_and_its_time_does_not_pass():
     order = []
 
     def one_who_notes(name):
         async def ask(prompt):
             order.append(name)
-            await asyncio.sleep(0.35)
+            await asyncio.sleep(35)
             return "hello" if order.count(name) == 1 else "/pass"
 
         return ask
 
-    runs = [
-        debugged(a_user(), an_agent(), name=name, ask=one_who_notes(name), timeout=0.3).run()
-        for name in ("one", "two")
-    ]
-    results = await asyncio.gather(*runs)
+    async def main(clock):
+        runs = [
+            debugged(a_user(), an_agent(), name=name, ask=one_who_notes(name), timeout=30).run()
+            for name in ("one", "two")
+        ]
+        return await asyncio.gather(*runs)
+
+    results = simulated(main)
 
     assert all(result.success for result in results)
     assert order == ["one", "one", "two", "two"]
