@@ -140,6 +140,7 @@ class TestRun:
                     return run_to_report(executor, stopping)
             finally:
                 on_wait.reset(token)
+                progress.is_one_at_a_time = executor.is_one_at_a_time
                 shutdown_observability(traces)
 
     def _connect(

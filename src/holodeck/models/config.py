@@ -127,7 +127,8 @@ class ExecutionConfig(Model):
         Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
         Setting(
             "auto",
-            "Most test cases that run at the same time; auto finds out what the endpoint takes.",
+            "Most test cases that run at the same time; auto finds out what the endpoint takes,"
+            " and runs 10 of async Python code, 1 of other Python code.",
             ("--parallel", "-j"),
         ),
     ] = None

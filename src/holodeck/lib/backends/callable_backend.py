@@ -21,7 +21,7 @@ from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, relea
 from holodeck.lib.chat.limits import limits_of
 from holodeck.lib.exceptions import with_place
 from holodeck.lib.registry import load_attribute
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import is_async, outcome
 from holodeck.models.config import ExecutionConfig
 
 WHERE = "backend"
@@ -56,6 +56,9 @@ class CallableBackend:
         self._entry: Entry | None = None
         """How an agent is asked that all cases share; found out once."""
         self._spare: Any = None
+        self.shares_nothing = False
+        """Whether cases share no object and wait without blocking, so that several may run at once
+        by default: a coroutine function, or a class whose method is one. Known once initialized."""
         self._is_ready = False
 
     async def initialize(self) -> None:
@@ -161,8 +164,10 @@ class CallableBackend:
         self._agent = value
         if inspect.isclass(value):
             self._spare = made
+            self.shares_nothing = is_async(entry.function)
         else:
             self._entry = entry
+            self.shares_nothing = inspect.isfunction(value) and is_async(value)
 
     async def _opened(self) -> Any:
         """An agent for one conversation."""

@@ -17,6 +17,7 @@ from holodeck.config.places import told
 from holodeck.config.prices import refuse_unpriced
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.case_context import in_context
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -62,6 +63,9 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+ASYNC_SLOTS = 10
+"""Cases of async code of the user's that run at once under `auto`."""
+
 
 class TestExecutor:
     """Runs the test cases of an agent; what is not injected is made from the configuration.
@@ -93,6 +97,7 @@ class TestExecutor:
         on_conversation: Called with each conversation before it begins.
         on_event: Called with what happens in the cases, in a thread of its own.
         run_id: The record of the run, for events to name; None where none is kept.
+        is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
 
     Raises:
         ConfigError: The configuration is wrong; nothing has been run.
@@ -105,6 +110,7 @@ class TestExecutor:
     on_conversation: "OnConversation | None" = None
     on_event: "Listener | None" = None
     run_id: str | None = None
+    is_one_at_a_time = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
         self,
@@ -246,27 +252,34 @@ class TestExecutor:
     async def _run_all(self, backend: AgentBackend) -> None:
         for index, case in self._standing.left:  # what takes no context is told before any call
             self._told(backend, index, case)
-        slots, delay = self._most_at_once(), self.config.retry_delay or 0
+        slots, delay = self._most_at_once(backend), self.config.retry_delay or 0
+        self.is_one_at_a_time = (
+            self.config.parallel_test_cases == "auto"
+            and slots == 1
+            and isinstance(backend, CallableBackend)
+        )
         runner = CaseRunner(partial(self._case_run, backend), slots, delay)
         schedule = Schedule(
             self._standing, runner, self.agent_config, self.config, self._tell_of_start
         )
         await schedule.run(slots)
 
-    def _most_at_once(self) -> int:
+    def _most_at_once(self, backend: AgentBackend) -> int:
         """Cases that may run at once.
 
-        `auto` means as many as a limiter lets through; code of the user's has none and may not bear
-        to run twice at once, so it means one there. A local model answers one at a time anyway.
+        `auto` means as many as a limiter lets through. Code of the user's has none and may not be
+        safe to run twice at once, so `auto` means one there, and a few where it is async and the
+        cases share no object. A local model answers one at a time anyway.
         """
         wanted = self.config.parallel_test_cases
-        model, backend = self.agent_config.model, self.agent_config.backend
-        if model is not None and model.provider is ProviderEnum.LOCAL and backend is None:
+        model, named = self.agent_config.model, self.agent_config.backend
+        if model is not None and model.provider is ProviderEnum.LOCAL and named is None:
             return 1
         if isinstance(wanted, int):
             return wanted
-        is_users_code = isinstance(backend, str) and ":" in backend
-        return 1 if self._is_injected or is_users_code else MOST_SLOTS
+        if isinstance(backend, CallableBackend):
+            return ASYNC_SLOTS if backend.shares_nothing else 1
+        return 1 if self._is_injected else MOST_SLOTS
 
     def _tell_of_start(self, case: TestCaseModel) -> None:
         if self.on_test_start is not None:

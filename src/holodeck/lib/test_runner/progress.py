@@ -23,6 +23,8 @@ _RULE_COLUMNS = 60
 _INPUT_LIMIT = 50
 _LEAST_COLUMNS = 20
 _NOT_PASSED = {Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED}
+SLOW_S = 3.0
+"""From so many seconds on, a run one test at a time is worth a hint."""
 _NOT_JUST_PASSED = (
     ("Flaky", (Outcome.FLAKY,)),
     ("Failed", (Outcome.FAILED,)),
@@ -81,6 +83,8 @@ class ProgressIndicator(SpinnerMixin):
         self.verbose = verbose
         self.selection: Selection | None = None
         """What was chosen of the cases; None if the tests are all there are."""
+        self.is_one_at_a_time = False
+        """Whether the tests run one after the other although nobody asked for that."""
         self.current_test_name: str | None = None
         self.test_results: list[TestResult] = []
         self.start_time = datetime.now(UTC)
@@ -228,6 +232,8 @@ class ProgressIndicator(SpinnerMixin):
         if self.selection is not None:
             yield f"  Selected: {one_line(str(self.selection), _REASON_LIMIT)}"
         yield f"  Duration: {self._elapsed():.2f}s"
+        if self.is_one_at_a_time and ran > 1 and self._elapsed() >= SLOW_S:
+            yield "  One test at a time (not async, or a shared object); try -j N"
         yield from self._tokens()
         if self.verbose and self.test_results:
             yield from ("", "Test Details:")
