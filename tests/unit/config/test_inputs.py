@@ -67,3 +67,14 @@ def test_what_a_metric_needs_and_the_case_lacks_is_named(folder, metric, case, m
 
     assert len(messages) == (0 if missing is None else 1), messages
     assert missing is None or missing in messages[0]
+
+
+@pytest.mark.parametrize(("metric", "is_used"), [(CORRECT, True), (FAITHFUL, False)])
+def test_a_ground_truth_that_a_metric_takes_is_compared_with_something(folder, metric, is_used):
+    case = "input: hi, retrieval_context: [a], ground_truth: x"
+    folder.write("agent.yaml", HEAD % (PLAIN, metric, case))
+
+    findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    told_so = [one.path for one in findings if "compared with nothing" in one.message]
+    assert told_so == ([] if is_used else ["test_cases[1].ground_truth"])
