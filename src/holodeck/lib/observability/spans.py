@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from holodeck.lib.exceptions import describe
+from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
 from holodeck.lib.observability.content import Content
 
@@ -134,7 +134,7 @@ def record_error(current: Span, error: BaseException) -> None:
     if isinstance(error, asyncio.CancelledError):
         current.set({names.ERROR_TYPE: "cancelled"})
         return
-    current.fail(type(error).__name__, describe(error))
+    current.fail(type(error).__name__, message_of(error))
 
 
 def set_content(current: Span, key: str, value: Any) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from holodeck.errors import BackendError, BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.exceptions import describe, message_of, raised_by
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
@@ -108,7 +108,7 @@ class TurnRun:
                 self.waited_seconds = self.answer.waited_ms / 1000
             except Exception as error:  # noqa: BLE001 - an agent may raise what it likes
                 logger.debug("agent: %s", traceback.format_exc())
-                current.fail(type(error).__name__, describe(error))
+                current.fail(type(error).__name__, message_of(error))
                 self._note_failure(error)
                 return
             finally:
