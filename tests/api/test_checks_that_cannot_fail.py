@@ -567,3 +567,109 @@ def test_a_pattern_in_python_that_every_text_matches_passes_no_answer():
 
     assert not result.passed
     assert "'sunday|' matches every text" in str(result.error)
+
+
+JSON_BOT = """
+def answer(text):
+    return '{"total": 9, "site": "nowhere", "age": "old"}'
+"""
+IGNORED_IN_A_SCHEMA = {
+    "required": ("required: [name]", "requried: [name]", "schema: the keyword 'requried'"),
+    "properties": (
+        "properties: {total: {type: string}}",
+        "propertes: {total: {type: string}}",
+        "did you mean 'properties'?",
+    ),
+    "type, further down": (
+        "properties: {total: {type: string}}",
+        "properties: {total: {typ: string}}",
+        "schema.properties.total: the keyword 'typ' is not supported; did you mean 'type'?",
+    ),
+    "additionalProperties": (
+        "additionalProperties: false",
+        "additional_properties: false",
+        "did you mean 'additionalProperties'?",
+    ),
+    "a wrapper": (
+        "required: [name]",
+        "name: order, strict: true, schema: {required: [name]}",
+        "'name' belongs to a model's API, not to the schema; write what 'schema' holds",
+    ),
+    "a keyword of an older draft": (
+        "dependentRequired: {total: [name]}",
+        "dependencies: {total: [name]}",
+        "write 'dependentRequired' or 'dependentSchemas'",
+    ),
+    "a format": (
+        "properties: {site: {pattern: '^https:'}}",
+        "properties: {site: {format: uri}}",
+        "schema.properties.site.format: the format 'uri' is not checked",
+    ),
+    "a duration": (
+        "properties: {age: {pattern: '^P'}}",
+        "properties: {age: {format: duration}}",
+        "the format 'duration' is not checked; write a 'pattern', or one of date,",
+    ),
+    "a keyword among the properties": (
+        "properties: {total: {}}, additionalProperties: false",
+        "properties: {total: {}, additionalProperties: false}",
+        "schema.properties.additionalProperties: is the name of a property here",
+    ),
+    "a condition without if": (
+        "if: {}, then: {required: [name]}",
+        "then: {required: [name]}",
+        "'then' means nothing without 'if'",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", IGNORED_IN_A_SCHEMA)
+def test_what_would_be_ignored_in_a_json_schema_is_refused(folder, what):
+    right, wrong, message = IGNORED_IN_A_SCHEMA[what]
+    metric = "    evaluations: [{metric: json_schema, schema: {SCHEMA}}]\n"
+    right_file = AGENT + CASE + metric.replace("SCHEMA", right)
+    folder.write({"bot.py": JSON_BOT, "agent.yaml": right_file})
+    assert folder.test().code == 1
+    folder.write({"bot.py": JSON_BOT, "agent.yaml": AGENT + CASE + metric.replace("SCHEMA", wrong)})
+
+    ran = folder.test()
+
+    assert ran.code == 2, ran.stdout
+    assert message in ran.stderr
+
+
+def test_the_schema_that_a_library_writes_is_read(folder):
+    schema = """{title: Order, type: object, "$defs": {Line: {title: Line, type: object,
+      properties: {sum: {type: number, exclusiveMinimum: 0, examples: [3]}}, required: [sum],
+      additionalProperties: false}}, properties: {total: {anyOf: [{type: integer}, {type: "null"}],
+      default: null}, lines: {type: array, items: {"$ref": "#/$defs/Line"}, x-order: 3}}}"""
+    folder.write(
+        {
+            "bot.py": JSON_BOT,
+            "agent.yaml": AGENT
+            + CASE
+            + f"    evaluations: [{{metric: json_schema, schema: {schema}}}]\n",
+        }
+    )
+
+    assert folder.test().code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "note"),
+    [
+        ("delete", "'delete' is only a part of 'undelete_file'"),
+        ("file", None),
+        ("undelete_file", None),
+    ],
+)
+def test_an_expectation_that_a_part_of_a_name_meets_says_so_in_the_report(folder, name, note):
+    folder.write({"agent.yaml": AGENT + CASE + f"    expected_tools: [{name}]\n"})
+
+    ran = folder.test("-o", "r.json", "-o", "r.md")
+
+    [check] = folder.report()["results"][0]["tool_checks"]
+    assert (ran.code, check["passed"]) == (0, True)
+    assert (check["reason"] or "").startswith(note or "")
+    assert (check["reason"] is None) is (note is None)
+    assert ("only a part of" in (folder.path / "r.md").read_text()) is (note is not None)

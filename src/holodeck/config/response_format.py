@@ -1,12 +1,12 @@
 """The JSON schema that an agent's answers must follow, checked before any model sees it."""
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from holodeck.config.files import text_of
 from holodeck.errors import ConfigError
+from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
 
 KEYWORDS = (
@@ -22,7 +22,6 @@ KEYWORDS = (
     "maximum",
 )
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
-_MAX_DEPTH = 50
 
 
 def response_schema(agent: Agent) -> dict[str, Any] | None:
@@ -37,7 +36,8 @@ def response_schema(agent: Agent) -> dict[str, Any] | None:
     where = f"{agent.place('response_format')}: response_format"
     schema = _from_file(agent, given, where) if isinstance(given, str) else given
     if "json_schema" not in schema:
-        _check(schema, where, 0)
+        check_keywords(schema, where, KEYWORDS)
+        _check(schema, where)
     return schema
 
 
@@ -52,33 +52,16 @@ def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
     return schema
 
 
-def _check(schema: Any, where: str, depth: int) -> None:
+def _check(schema: Any, where: str) -> None:
     if not isinstance(schema, Mapping):
         raise ConfigError(where, f"found {_kind(schema)}; a schema is a mapping")
-    if depth > _MAX_DEPTH:
-        raise ConfigError(where, f"nested more than {_MAX_DEPTH} levels deep")
     for keyword, value in schema.items():
-        if keyword not in KEYWORDS:
-            raise ConfigError(where, _unknown(str(keyword)))
         complaint = _COMPLAINTS[keyword](value)
         if complaint:
             raise ConfigError(f"{where}.{keyword}", complaint)
-    for name, below in _below(schema):
-        _check(below, f"{where}.{name}", depth + 1)
-
-
-def _below(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The schemas inside a schema, with their paths."""
-    found = [(f"properties.{name}", one) for name, one in schema.get("properties", {}).items()]
-    found += [("items", schema["items"])] if "items" in schema else []
-    more = schema.get("additionalProperties")
-    return found + ([("additionalProperties", more)] if isinstance(more, Mapping) else [])
-
-
-def _unknown(keyword: str) -> str:
-    near = difflib.get_close_matches(keyword, KEYWORDS, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(KEYWORDS)}"
+    for name, below in schemas_in(schema):
+        if name != "additionalProperties" or isinstance(below, Mapping):
+            _check(below, f"{where}.{name}")
 
 
 def _type(value: Any) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Grade
 from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
+from holodeck.lib.json_schemas import check_keywords
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import in_thread
 
@@ -15,8 +16,9 @@ _PATTERN_SECONDS = 1.0
 
 
 class JsonSchemaEvaluator(ScoredEvaluator):
-    """The answer is JSON and valid by a schema of draft 2020-12; `format` counts where it can.
+    """The answer is JSON and valid by a schema of draft 2020-12.
 
+    Keywords and formats that would be ignored are refused.
     The answer must be JSON and nothing else; `allow_fenced` accepts it inside one Markdown fence.
     A schema cannot refer to other files or to the network.
     """
@@ -96,6 +98,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ConfigError("schema", f"{error.json_path}: {_cut(error.message)}") from error
+    check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
     _refuse_unbounded(schema)
     keywords = {
         "pattern": _pattern,

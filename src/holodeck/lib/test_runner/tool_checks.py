@@ -8,6 +8,7 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.text import plural
+from holodeck.lib.tools.names import is_whole_name
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TurnModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
@@ -65,9 +66,17 @@ def _check_expected(
 
 
 def _check_substring(wanted: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    passed = any(wanted in call.name for call in calls)
-    reason = f"no call of {wanted!r}; called: {_names(calls)}"
-    return ToolCheck(expectation=wanted, passed=passed, reason=_if(not passed, reason))
+    met_by = [call.name for call in calls if wanted in call.name]
+    missing = f"no call of {wanted!r}; called: {_names(calls)}"
+    reason = _only_a_part(wanted, met_by) if met_by else missing
+    return ToolCheck(expectation=wanted, passed=bool(met_by), reason=reason)
+
+
+def _only_a_part(wanted: str, met_by: Sequence[str]) -> str | None:
+    """What to say of an expectation that only a part of a tool's name met."""
+    if any(is_whole_name(wanted, name) for name in met_by):
+        return None
+    return f"{wanted!r} is only a part of {met_by[0]!r}; write '{{name: …}}' for a whole name"
 
 
 def _check_strict(wanted: ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
