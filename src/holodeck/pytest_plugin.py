@@ -5,6 +5,7 @@ Nothing heavy is imported before a scenario, an agent or a suite is really run.
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import os
 import re
@@ -41,6 +42,7 @@ _HAS_CASES = re.compile(
     r"""^["']?(test_?cases?(_?file)?|suites?|scenarios?|backend)["']?\s*:""", re.MULTILINE
 )
 """Also where it is misspelt: then the file is read, and says so."""
+_SUFFIX = re.compile(r"\.ya?ml$", re.IGNORECASE)
 _NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
 _NOWHERE = "while no test ran"
 _KEY = pytest.StashKey["Scenarios"]()
@@ -138,7 +140,7 @@ def _debugging(config: pytest.Config) -> Callable[[], None]:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if file_path.suffix not in {".yaml", ".yml"}:
+    if file_path.suffix.lower() not in {".yaml", ".yml"}:
         return None
     is_named = _is_named(file_path, parent.session)
     if not _is_wanted(file_path, parent.config, is_named=is_named):
@@ -157,14 +159,50 @@ def _is_wanted(path: Path, config: pytest.Config, *, is_named: bool) -> bool:
 
     Elsewhere, an agent.yaml may be anything; running it could cost money.
     """
-    patterns = config.getini("holodeck_files")
-    if any(fnmatch.fnmatch(path.name, one) or path.match(one) for one in patterns):
+    if any(_matches(path, one) for one in config.getini("holodeck_files")):
         return True
     if not is_named:
         return False
     if path.name == "agent.yaml" or path.stem.endswith(".suite"):
         return True
     return _HAS_CASES.search(path.read_text(encoding="utf-8", errors="replace")) is not None
+
+
+def _matches(path: Path, pattern: str) -> bool:
+    return fnmatch.fnmatch(path.name, pattern) or path.match(pattern)
+
+
+def _check_patterns(config: pytest.Config) -> None:
+    """Raise UsageError for a pattern of `holodeck_files` that finds no file.
+
+    Without paths on the command line a file has to be where pytest looks for tests; else it may be
+    anywhere below the root.
+    """
+    missing = list(config.getini("holodeck_files"))
+    if not missing:
+        return
+    is_narrowed = config.args_source is pytest.Config.ArgsSource.ARGS
+    is_whole = not is_narrowed and config.invocation_params.dir == config.rootpath
+    folders = [Path(one) for one in config.args] if is_whole else [config.rootpath]
+    seen: set[str] = set()
+    for path in _yaml_files(folders, config.getini("norecursedirs")):
+        missing = [one for one in missing if not _matches(path, one)]
+        if not missing:
+            return
+        seen.add(path.name)
+    where = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
+    near = difflib.get_close_matches(missing[0], sorted(seen), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {where}{hint}")
+
+
+def _yaml_files(folders: list[Path], left_out: list[str]) -> Iterator[Path]:
+    for top in folders:
+        for where, below, files in os.walk(top):
+            below[:] = [
+                one for one in below if not any(fnmatch.fnmatch(one, sign) for sign in left_out)
+            ]
+            yield from (Path(where, one) for one in files if _SUFFIX.search(one))
 
 
 def _is_named(path: Path, session: pytest.Session) -> bool:
@@ -229,6 +267,8 @@ class _Collecting:
 def pytest_sessionstart(session: pytest.Session) -> None:
     collecting = _Collecting(session.config.stash[_KEY])
     session.config.pluginmanager.register(collecting, "holodeck-reports")
+    if not hasattr(session.config, "workerinput"):
+        _check_patterns(session.config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -252,3 +252,35 @@ def test_conversations_stay_out_of_the_output_unless_asked_for(run, scenarios, t
     assert "User: hi" not in run("-s")
     loud.write_text(SCENARIOS.replace("verbose=False", "verbose=True"))
     assert "User: hi" in run("-s")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ini", "told"),
+    [
+        ((), "holodeck_files = agents.yaml", "matches no file in .; did you mean 'agent.yaml'?"),
+        (("tests",), "holodeck_files = agents.yaml", "matches no file in .; did you mean"),
+        ((), "holodeck_files = agent.yaml\ntestpaths = tests", "matches no file in tests"),
+        (("-n", "1"), "holodeck_files = agents.yaml", "matches no file in .; did you mean"),
+    ],
+    ids=["misspelt", "narrowed", "elsewhere", "processes"],
+)
+def test_a_pattern_of_files_that_matches_nothing_is_a_usage_error(tmp_path, arguments, ini, told):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_one.py").write_text("def test_one():\n    pass\n")
+    (tmp_path / "agent.yaml").write_text("name: x\nbackend: 'bot:answer'\n")
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}\n")
+
+    shown = run_pytest(tmp_path, *arguments)
+
+    assert "ERROR: holodeck_files: 'agent" in shown
+    assert told in shown
+    assert "1 passed" not in shown
+
+
+def test_a_pattern_may_match_a_file_beside_those_that_are_asked_for(tmp_path):
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_one.py").write_text("def test_one():\n    pass\n")
+    (tmp_path / "agent.yaml").write_text("name: x\nbackend: 'bot:answer'\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nholodeck_files = agent.yaml\n")
+
+    assert "1 passed" in run_pytest(tmp_path, "tests")

@@ -54,6 +54,8 @@ class Loaded:
     settings: ExecutionConfig
     request: Request
     """Which of its cases are meant."""
+    files: frozenset[Path] = frozenset()
+    """The files besides its own that test cases were read from."""
 
     @property
     def path(self) -> str:
@@ -70,10 +72,10 @@ def load(asked: Asked, subject: Subject, invocation: Invocation) -> Loaded:
     """The agent in a file. Raises ConfigError for what can be known to be wrong with it."""
     if asked.debug:
         check_debug(asked.settings)
-    agent, settings = read(subject, asked.settings, invocation)
+    agent, settings, files = read(subject, asked.settings, invocation)
     if asked.look != "list":  # a list is of use to whoever mends the rest
         check_before_run(agent, settings)
-    return Loaded(subject, agent, settings, _request_for(asked, subject))
+    return Loaded(subject, agent, settings, _request_for(asked, subject), files)
 
 
 def _request_for(asked: Asked, subject: Subject) -> Request:

@@ -1,6 +1,7 @@
 """Reading an agent.yaml for a run, and refusing what can be known to be wrong with it."""
 
 import logging
+from pathlib import Path
 
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.paths import Subject
@@ -15,8 +16,8 @@ MOST_WARNINGS = 20
 
 def read(
     subject: Subject, given: ExecutionConfig, invocation: Invocation
-) -> tuple[Agent, ExecutionConfig]:
-    """The agent as it is written, and its settings."""
+) -> tuple[Agent, ExecutionConfig, frozenset[Path]]:
+    """The agent as it is written, its settings, and the other files that its cases are from."""
     from holodeck.cli.logs import start_logging
     from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
     from holodeck.config.secrets import collect
@@ -29,7 +30,7 @@ def read(
     notice = loader.overruled_notice(agent, given)
     if notice is not None and invocation.is_news(notice):
         logger.warning("%s", notice)
-    return agent, settings
+    return agent, settings, frozenset(loader.cases_read)
 
 
 def check_before_run(agent: Agent, settings: ExecutionConfig) -> None:

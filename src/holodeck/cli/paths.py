@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holodeck import errors
-from holodeck.config.owners import DEFAULT_AGENT_FILE, YAML, agent_above, holds_a_suite
+from holodeck.config.owners import DEFAULT_AGENT_FILE, agent_above, holds_a_suite, is_yaml
 from holodeck.errors import ConfigError
 
 _DATA = {".csv", ".jsonl"}
@@ -113,4 +113,4 @@ def _yaml_files(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(
             one for one in folders if not one.startswith(".") and one not in _NOT_LOOKED_INTO
         )
-        yield from (Path(where, one) for one in sorted(files) if Path(one).suffix in YAML)
+        yield from (Path(where, one) for one in sorted(files) if is_yaml(one))

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -11,6 +12,7 @@ from holodeck.cli.explaining import explain
 from holodeck.cli.invocation import Invocation
 from holodeck.cli.looking import rows_of
 from holodeck.cli.paths import Found
+from holodeck.config.owners import why_left_out
 from holodeck.errors import ExitCode, HoloDeckError, NothingSelected
 from holodeck.lib.ui.live import put
 
@@ -30,12 +32,26 @@ _WORST_FIRST = (
 
 def answer_all(asked: Asked, found: Found, invocation: Invocation) -> int:
     """Do what was asked with each agent that was found; the worst exit code of all."""
-    if found.others:
-        click.echo(invocation.clean(_left_alone(found.others)), err=True)
-    if len(found.subjects) == 1:
-        return carry_out(asked, load(asked, found.subjects[0], invocation), invocation)
-    _refuse_what_is_for_one(asked, len(found.subjects))
+    if len(found.subjects) > 1:
+        _refuse_what_is_for_one(asked, len(found.subjects))
     agents = [load(asked, one, invocation) for one in found.subjects]
+    read = {path for one in agents for path in one.files}
+    unread = {one: why_left_out(one) for one in found.others if Path(one).resolve() not in read}
+    foreign = [one for one, reason in unread.items() if reason is None]
+    if foreign:
+        click.echo(invocation.clean(_left_alone(foreign)), err=True)
+    if len(agents) == 1:
+        code = carry_out(asked, agents[0], invocation)
+    else:
+        code = _answer_each(asked, agents, invocation)
+    not_run = [f"Not run: {one}: {reason}" for one, reason in unread.items() if reason is not None]
+    for line in not_run:
+        click.echo(invocation.clean(line), err=True)
+    return code or (ExitCode.NOTHING_SELECTED if not_run else ExitCode.PASSED)
+
+
+def _answer_each(asked: Asked, agents: Sequence[Loaded], invocation: Invocation) -> int:
+    """Do what was asked with one agent after the other."""
     if asked.look == "list" and asked.as_json:
         return _list_as_json(asked, agents, invocation)
     codes: dict[str, int] = {}

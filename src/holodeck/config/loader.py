@@ -39,6 +39,8 @@ class ConfigLoader:
 
     def __init__(self, env: Environment | None = None) -> None:
         """`env` replaces the real variables and `.env` files, for tests say."""
+        self.cases_read: set[Path] = set()
+        """The files besides the agent.yaml that test cases were read from."""
         self._env = env
         self._environments: dict[Path, Environment] = {}
         self._configs: dict[Path, GlobalConfig | None] = {}
@@ -76,6 +78,7 @@ class ConfigLoader:
         source = self._written[folder] = Source.read(file, shown(file))
         also = [os.path.relpath(one, folder) for one in suites]
         gathered = gather(source, file.absolute(), env.substitute, also)
+        self.cases_read |= gathered.read
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
         places = Places(source, gathered.origins)

@@ -32,6 +32,12 @@ _WORDS: dict[str, Scalar] = {
 }
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
+_BREAKS = "\u0085\u2028\u2029"
+"""Line breaks of YAML 1.1 that are text in YAML 1.2: not to end a comment, or a value."""
+_STAND_INS = "\U0010ff85\U0010ff28\U0010ff29"
+"""For private use, so that no text has them."""
+_HIDDEN = str.maketrans(_BREAKS, _STAND_INS)
+_SHOWN = str.maketrans(_STAND_INS, _BREAKS)
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -56,7 +62,7 @@ Value = Scalar | list[Node] | dict[str, tuple[Node, Node]]
 
 def compose(text: str, name: str) -> Node:
     """The document's root; `name` opens the messages. Raises ConfigError."""
-    loader = _LOADER(text)
+    loader = _LOADER(text.translate(_HIDDEN))
     try:
         return _Composer(name).document(_events(loader))
     except yaml.YAMLError as error:
@@ -110,13 +116,13 @@ class _Composer:
     def _scalar(self, event: Any) -> None:
         node = _at(event, None)
         is_key = self._expects_key()
-        node.value = event.value if is_key else self._value(event)
+        node.value = event.value.translate(_SHOWN) if is_key else self._value(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         self._add(node, event)
 
     def _value(self, event: Any) -> Scalar:
-        tag, text = event.tag, event.value
+        tag, text = event.tag, event.value.translate(_SHOWN)
         if tag is not None and tag not in _SCALAR_TAGS and tag != "!":
             self._refuse_tag(event)
         if tag in (f"{_TAG}str", "!") or not (event.implicit[0] or tag):

@@ -1,5 +1,6 @@
 """Which files hold suites, and whose they are; it imports next to nothing."""
 
+import codecs
 import os
 import re
 from contextlib import suppress
@@ -9,21 +10,46 @@ DEFAULT_AGENT_FILE = "agent.yaml"
 YAML = frozenset({".yaml", ".yml"})
 _CALLED_A_SUITE = (".suite.yaml", ".suite.yml")
 _WORDS = ("suite", "scenarios", "test_cases", "test_cases_file")
-_OF_A_SUITE = re.compile(rb"^(suite|scenarios|test_cases|test_cases_file)\s*:", re.MULTILINE)
 _SPEAKS_OF_ONE = re.compile(rb"\b(suite|scenarios|test_cases)", re.IGNORECASE)
-_KEY = re.compile(rb"^([A-Za-z_-]{3,40})\s*:", re.MULTILINE)
+_AT_THE_TOP = rb"(?:^|\A\s*\{\s*)[\"']?"
+"""Where a key of the whole file stands: at the beginning of a line, or behind the first brace."""
+_OF_A_SUITE = re.compile(
+    _AT_THE_TOP + rb"(suite|scenarios|test_cases|test_cases_file)[\"']?\s*:", re.MULTILINE
+)
+_KEY = re.compile(_AT_THE_TOP + rb"([A-Za-z_-]{3,40})[\"']?\s*:", re.MULTILINE)
 _ALIKE = 0.8
-_OF_AN_AGENT = re.compile(rb"^(name|backend|model|instructions)\s*:", re.MULTILINE)
+_OF_AN_AGENT = re.compile(
+    _AT_THE_TOP + rb"(name|backend|model|instructions)[\"']?\s*:", re.MULTILINE
+)
+_LIST = re.compile(rb"(?:\s*(?:#[^\n]*\n|---[ \t]*\n|%[^\n]*\n))*\s*(?:-\s|\[)")
+_OF_A_CASE = re.compile(rb"(?:^|[-\s{,])[\"']?(input|turns|script|simulate)[\"']?\s*:")
+_BOMS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def encoding_of(data: bytes) -> str | None:
+    """The encoding that a byte order mark names; None without one."""
+    return next((encoding for mark, encoding in _BOMS if data.startswith(mark)), None)
+
+
+def is_yaml(path: str | Path) -> bool:
+    """Whether a file is called like one of YAML, in whatever letters."""
+    return Path(path).suffix.lower() in YAML
 
 
 def holds_a_suite(path: str | Path) -> bool:
     """Whether a file holds a suite and no agent, by its name or the keys its lines begin with."""
     file = Path(path)
-    if file.suffix not in YAML or file.name == DEFAULT_AGENT_FILE:
+    if not is_yaml(file) or file.name == DEFAULT_AGENT_FILE:
         return False
     with suppress(OSError, ValueError):  # told where the file is read
-        text = file.read_bytes()
-        if file.name.endswith(_CALLED_A_SUITE):
+        text = _as_utf8(file.read_bytes())
+        if file.name.lower().endswith(_CALLED_A_SUITE):
             return True  # whatever is misspelt in it
         return not _OF_AN_AGENT.search(text) and (
             bool(_OF_A_SUITE.search(text)) or _is_nearly_one(text)
@@ -31,13 +57,46 @@ def holds_a_suite(path: str | Path) -> bool:
     return False
 
 
-def may_hold_a_suite(text: bytes) -> bool:
+def why_left_out(path: str | Path) -> str | None:
+    """Why a YAML file that no agent.yaml names may hold test cases that nobody runs; None for
+    files of other tools."""
+    file = Path(path)
+    if file.name.lower() in ("agent.yaml", "agent.yml"):
+        return f"an agent is looked for in {DEFAULT_AGENT_FILE}; rename it"
+    if holds_a_suite(file):
+        return "no agent.yaml names it in 'suites'"
+    with suppress(OSError, ValueError):
+        text = _as_utf8(file.read_bytes()).strip()
+        if not text:
+            return "it is empty"
+        if lists_cases(text):
+            return "it is a list without 'test_cases:' above it, and no 'test_cases_file' names it"
+    return None
+
+
+def lists_cases(text: bytes) -> bool:
+    """Whether text may be a list of test cases, be it no YAML."""
+    return _LIST.match(text) is not None and _OF_A_CASE.search(text) is not None
+
+
+def may_hold_a_suite(data: bytes) -> bool:
     """Whether what cannot be read as YAML may be meant for a suite, whatever its encoding.
 
     So may an empty file, whose cases may be lost.
     """
-    plain = text.replace(b"\0", b"").strip()
-    return not plain or bool(_SPEAKS_OF_ONE.search(plain)) or _is_nearly_one(plain)
+    plain = _as_utf8(data).replace(b"\0", b"").strip()
+    if not plain or _SPEAKS_OF_ONE.search(plain) or lists_cases(plain):
+        return True
+    return _is_nearly_one(plain)
+
+
+def _as_utf8(data: bytes) -> bytes:
+    """The bytes as UTF-8 without a byte order mark; as they are if they keep no encoding."""
+    encoding = encoding_of(data)
+    if encoding is not None:
+        with suppress(UnicodeError):
+            return data.decode(encoding).encode()
+    return data
 
 
 def _is_nearly_one(text: bytes) -> bool:

@@ -3,7 +3,7 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,9 +17,11 @@ from holodeck.config.shape import known_keys
 from holodeck.config.source import Path_, dotted
 from holodeck.errors import ConfigError
 from holodeck.models.agent import TWINS
+from holodeck.models.base import Refused, RefusedParts
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
+from holodeck.models.expectations import ArgMatcher
 
 MAX_MESSAGE = 1800
 MAX_PROBLEMS = 100
@@ -32,15 +34,34 @@ def config_error(
 
     `at` is where the value stands that was validated.
     """
-    reader = _Reader(places, model, at)
-    details = reader.relevant(error)
-    problems = {reader.problem(detail) for detail in details[:MAX_PROBLEMS]}
+    details = list(_details(error, places, model, at))
+    problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
     files = list(dict.fromkeys([places.source.name, *(one.file for one in problems)]))
     lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))
     more = max(0, len(details) - MAX_PROBLEMS)
     texts = [f"{one.place}: {one.text}" for one in lines]
     place = lines[0].place
     return ConfigError(place, "\n".join(bounded(texts, more)).removeprefix(f"{place}: "))
+
+
+def _details(
+    error: ValidationError, places: Places, model: type[BaseModel], at: Path_
+) -> Iterator[tuple["_Reader", ErrorDetails]]:
+    """Each error that counts, and who reads it; one that stands for several becomes these."""
+    reader = _Reader(places, model, at)
+    for one in reader.relevant(error):
+        cause = one.get("ctx", {}).get("error")
+        if isinstance(cause, Refused):
+            for message in cause.messages:
+                detail = one.copy()
+                detail["msg"] = message
+                yield reader, detail
+        elif isinstance(cause, RefusedParts):
+            for path, part in cause.parts.items():
+                below = (*at, *one["loc"], *path)
+                yield from _details(part, places, ArgMatcher, below)
+        else:
+            yield reader, one
 
 
 class _Problem(NamedTuple):

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from holodeck.config.owners import encoding_of
 from holodeck.config.secrets import names_a_secret
 from holodeck.errors import ConfigError
 
@@ -42,7 +43,7 @@ def explain(error: Any, text: str, name: str) -> ConfigError:
     problem = str(getattr(error, "problem", None) or error).splitlines()[0]
     if mark is None:
         return ConfigError(name, f"cannot be read as YAML ({problem})")
-    lines = text.splitlines()
+    lines = re.split(r"\r\n|\r|\n", text)
     line = lines[mark.line] if mark.line < len(lines) else ""
     excerpt = line.strip()[:_MOST_SHOWN]
     shown = f"\n    {_printable(excerpt)}" if _may_be_shown(excerpt) else ""
@@ -87,13 +88,20 @@ def _printable(text: str) -> str:
 
 
 def decode(data: bytes, name: str) -> str:
-    """The text of a UTF-8 file. Raises ConfigError for anything else, with its place."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise ConfigError(f"{name}:1:1", "the file is UTF-16; save it as UTF-8")
-    if data.startswith(b"\xef\xbb\xbf"):
-        raise ConfigError(
-            f"{name}:1:1", "the file begins with a byte order mark; save it as UTF-8 without BOM"
-        )
+    """The text of a file in UTF-8, or in what its byte order mark says.
+
+    Raises ConfigError for anything else, with its place.
+    """
+    encoding = encoding_of(data)
+    if encoding is not None:
+        try:
+            data = data.decode(encoding).encode()
+        except UnicodeError as error:
+            raise ConfigError(
+                f"{name}:1:1",
+                f"the file begins with a byte order mark and is not {encoding.upper()}: {error};"
+                " save it as UTF-8",
+            ) from error
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

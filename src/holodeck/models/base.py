@@ -3,13 +3,20 @@
 import ast
 import inspect
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from types import UnionType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -25,6 +32,28 @@ Milliseconds = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Json = Any
 """A value as a JSON document holds it."""
+
+
+class Refused(ValueError):
+    """Several keys of a mapping are refused; each message begins with its key in quotes."""
+
+    def __init__(self, messages: Sequence[str]) -> None:
+        self.messages = messages
+        super().__init__("\n".join(messages))
+
+
+class RefusedParts(ValueError):
+    """Parts of a mapping, which holds anything, are no values of the models they stand for."""
+
+    def __init__(self, parts: Mapping[tuple[str | int, ...], ValidationError]) -> None:
+        self.parts = parts
+        super().__init__("\n".join(_first_problem(*one) for one in parts.items()))
+
+
+def _first_problem(path: tuple[str | int, ...], error: ValidationError) -> str:
+    problem = error.errors(include_url=False)[0]
+    at = "".join(f"{part}: " for part in problem["loc"])
+    return f"'{'.'.join(map(str, path))}': {at}{problem['msg'].removeprefix('Value error, ')}"
 
 
 class Model(BaseModel):
@@ -45,13 +74,18 @@ class Model(BaseModel):
         """
         if not isinstance(data, dict):
             return data
-        for key, waits_for in cls.not_yet.items():
-            if data.get(key) is not None:
-                raise ValueError(f"{key!r} is not supported yet ({waits_for}); remove it")
-        for key in _numbers(cls):
-            if isinstance(value := data.get(key), bool):
-                found = str(value).lower()
-                raise ValueError(f"{key!r}: found {found}; wanted a number")  # noqa: TRY004 - pydantic's
+        refused = [
+            f"{key!r} is not supported yet ({waits_for}); remove it"
+            for key, waits_for in cls.not_yet.items()
+            if data.get(key) is not None
+        ]
+        refused += [
+            f"{key!r}: found {str(value).lower()}; wanted a number"
+            for key in _numbers(cls)
+            if isinstance(value := data.get(key), bool)
+        ]
+        if refused:
+            raise Refused(refused)
         return data
 
     @classmethod

@@ -4,7 +4,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from holodeck.models.base import AbsoluteTolerance, Json, Model, NonBlank, RelativeTolerance
+from holodeck.models.base import (
+    AbsoluteTolerance,
+    Json,
+    Model,
+    NonBlank,
+    RefusedParts,
+    RelativeTolerance,
+)
 from holodeck.models.evaluation import Metric
 from holodeck.models.on_demand import OnDemand
 from holodeck.models.scorers import Scorer
@@ -57,14 +64,14 @@ class ExpectedTool(Model):
 
     @model_validator(mode="after")
     def _matchers_are_well_formed(self) -> "ExpectedTool":
+        wrong: dict[tuple[str | int, ...], ValidationError] = {}
         for name, value in self.args.items():
             try:
                 _as_matcher(value)
             except ValidationError as error:
-                problem = error.errors(include_url=False)[0]
-                at = "".join(f"{part}: " for part in problem["loc"])
-                reason = problem["msg"].removeprefix("Value error, ")
-                raise ValueError(f"'args.{name}': {at}{reason}") from error
+                wrong["args", name] = error
+        if wrong:
+            raise RefusedParts(wrong)
         return self
 
 

@@ -246,3 +246,85 @@ def test_a_suite_without_an_agent_near_it_is_told(tmp_path):
 
     assert ran.code == 2
     assert "or name it with --agent FILE" in ran.stderr
+
+
+def wrong_suite(name):
+    """A suite whose only case fails."""
+    check = "{metric: contains, value: never said}"
+    return (
+        f"suite: {{name: {name}}}\n"
+        f"test_cases: [{{name: {name}, input: x, evaluations: [{check}]}}]\n"
+    )
+
+
+ENDINGS = {
+    "more.yml": wrong_suite("more").encode(),
+    "more.YAML": wrong_suite("more").encode(),
+    "more.Yml": wrong_suite("more").encode(),
+    "bom.yaml": wrong_suite("more").partition("\n")[2].encode("utf-8-sig"),
+    "utf16.yaml": wrong_suite("more").encode("utf-16"),
+    "quoted.yaml": wrong_suite("more").replace("test_cases:", '"test_cases":').encode(),
+    "json.yaml": json.dumps(yaml.safe_load(wrong_suite("more"))).encode(),
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+def test_a_folder_of_suites_leaves_none_out_for_its_ending_or_encoding(suites, name):
+    (suites / name).write_bytes(ENDINGS[name])
+
+    ran = run_cli("test", ".", cwd=suites)
+
+    assert ran.code == 1
+    assert "FAIL more" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("list.yaml", "- {name: a, input: x}\n", "it is a list without 'test_cases:' above it"),
+        ("broken.yaml", "- input: x: y\n", "it is a list without 'test_cases:' above it"),
+        ("empty.yaml", "", "it is empty"),
+    ],
+)
+def test_a_file_of_cases_that_a_folder_does_not_run_is_told_of_and_exit_5(
+    suites, name, text, reason
+):
+    (suites / name).write_text(text)
+
+    ran = run_cli("test", ".", cwd=suites)
+
+    assert ran.code == 5
+    assert f"Not run: {name}: {reason}" in ran.stderr
+
+
+def test_a_list_that_a_suite_of_the_folder_names_is_run(suites):
+    (suites / "more.yaml").write_text("- {name: more, input: x}\n")
+    with (suites / "loose.yaml").open("a") as file:
+        file.write("test_cases_file: more.yaml\n")
+
+    ran = run_cli("test", ".", cwd=suites)
+
+    assert (ran.code, "Not run" in ran.stderr) == (0, False)
+    assert "PASS more" in ran.stdout
+
+
+def test_a_folder_of_an_agent_says_which_suite_nobody_names_and_is_exit_5(suites):
+    loose = run_cli("test", ".", cwd=suites.parent)
+    (suites / "loose.yaml").unlink()
+    named = run_cli("test", ".", cwd=suites.parent)
+
+    assert loose.code == 5
+    assert "Not run: suites/loose.yaml: no agent.yaml names it in 'suites'" in loose.stderr
+    assert (named.code, named.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["agent.yml", "agent.YAML"])
+def test_an_agent_whose_file_ends_otherwise_is_told_of_in_a_folder(fleet, name):
+    two = fleet / "agents" / "two"
+    (two / "agent.yaml").rename(two / name)
+
+    ran = run_cli("test", "agents", cwd=fleet)
+
+    assert ran.code == 5
+    told = f"Not run: agents/two/{name}: an agent is looked for in agent.yaml; rename it"
+    assert told in ran.stderr

@@ -120,8 +120,12 @@ def test_variables_are_not_filled_into_data(folder):
         ("c.csv", "input,context\na,x\n", "c.csv:2:1: context: found 'x'; wanted a mapping"),
         ("c.jsonl", '{"input": "a"}\n{"input": 3}\n', "c.jsonl:2:1: input: found 3; wanted text"),
         ("c.jsonl", '{"input": "a"}\n\n{"input"\n', "c.jsonl:3:9: cannot be read as JSON"),
-        ("c.jsonl", '{"input": "a", "input": "b"}', "c.jsonl:1:1: cannot be read as JSON: the key"),
-        ("c.jsonl", '{"input": "a", "tags": NaN}', "c.jsonl:1:1: cannot be read as JSON: NaN"),
+        (
+            "c.jsonl",
+            '{"input": "a", "input": "b"}',
+            "c.jsonl:1:16: cannot be read as JSON: the key",
+        ),
+        ("c.jsonl", '{"input": "a", "tags": NaN}', "c.jsonl:1:24: cannot be read as JSON: NaN"),
         ("c.jsonl", '{"input": "a", "context": {"b": 1e999}}', "'1e999' is too large a number"),
         ("c.jsonl", 2 * '{"input": "a", "id": "x"}\n', "c.jsonl:2:1: 'id': 'x' is already"),
         ("c.csv", "input,name\na,x\nb,x\n", "c.csv:3:1: 'name': 'x' is already the name of"),
@@ -207,3 +211,84 @@ def test_a_cell_that_is_too_long_for_csv_is_told_where_it_fits(folder):
 
     assert text.startswith("c.csv:3:1: cannot be read as CSV: field larger than field limit")
     assert text.endswith("write such cases as JSON Lines")
+
+
+@pytest.mark.parametrize(
+    ("row", "place"),
+    [
+        (
+            '{"input": "b",\n  "input": "c"}',
+            "cases.json:3:3: cannot be read as JSON: the key 'input'",
+        ),
+        ('{"input": "b",\n  "timeout": NaN}', "cases.json:3:14: cannot be read as JSON: NaN"),
+        ('{"input": "NaN",\n "timeout": -Infinity}', "cases.json:3:13: cannot be read as JSON: -I"),
+        ('{"input": "b", "timeout":\n1e999}', "cases.json:3:1: cannot be read as JSON: '1e999'"),
+        (
+            '{"context": {"a": [{"b": 1, "b": 2}]}}',
+            "cases.json:2:29: cannot be read as JSON: the key",
+        ),
+    ],
+    ids=["twice", "NaN", "infinity", "too large", "deep"],
+)
+def test_what_json_does_not_have_is_told_with_its_line_and_column(folder, row, place):
+    text = f'[{{"input": "a"}},\n{row}]'
+
+    assert refusal(folder, "cases.json", text).startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place"),
+    [
+        ("cases.json", '[{"q": "x"},\n {"q": {"a": 1}}]', "cases.json:2:8: [1].q: found a mapping"),
+        ("cases.jsonl", '{"q": "x"}\n{"q": {"a": 1}}', "cases.jsonl:2:1: q: found a mapping"),
+        (
+            "cases.yaml",
+            "- q: x\n- q: {a: 1}\n",
+            "cases.yaml:2:6: [1].q: found a mapping; wanted text",
+        ),
+    ],
+    ids=["json", "jsonl", "yaml"],
+)
+def test_a_mistake_under_a_renamed_key_is_told_where_it_is_written(folder, name, text, place):
+    assert place in refusal(folder, name, text, f"{{file: {name}, columns: {{input: q}}}}")
+
+
+SWALLOWED = {
+    "one row": ('a,"hello,yes\nb,hi",no\n', "cases.csv:3:3: the quotation mark that opens here"),
+    "two rows": ('a,"hello,yes\nb,hi,no\nc,5",no\n', "is closed on line 5 only, and what stands"),
+    "Windows": ('a,"hello,yes\r\nb,hi,no\r\nc,5",no\r\n', "looks like 3 rows"),
+    "a blank line": ('a,"hello,yes\n\nb,hi",no\n', "looks like 2 rows"),
+}
+
+
+@pytest.mark.parametrize(("rows", "message"), SWALLOWED.values(), ids=SWALLOWED)
+def test_a_quotation_mark_that_swallows_rows_of_csv_is_told_where_it_opens(folder, rows, message):
+    text = f"name,input,ground_truth\nz,z,z\n{rows}d,d,d\n"
+
+    told = refusal(folder, "cases.csv", text)
+
+    assert told.startswith("cases.csv:3:3: ")
+    assert message in told
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Dear John, hello\nhow are you, friend",
+        "two\nlines",
+        "Sum it up:\nx,y,z\n1,2,3",
+        "one, two\n\nthree, four",
+    ],
+    ids=["letter", "lines", "table", "paragraphs"],
+)
+def test_text_of_several_lines_in_csv_is_no_swallowed_row(folder, said):
+    text = f'name,input,ground_truth\nz,z,z\na,"{said}",no\nd,d,d\n'
+
+    assert [case.input for case in cases_of(folder, "cases.csv", text)] == ["z", said, "d"]
+
+
+def test_two_short_lines_of_csv_that_may_be_two_rows_are_told_of(folder, caplog):
+    cases = cases_of(folder, "cases.csv", 'input,ground_truth\n"hello,yes\nhi",no\n')
+
+    assert len(cases) == 1
+    assert "cases.csv:2:1: the quotation mark that opens here is closed on line 3" in caplog.text

@@ -91,7 +91,7 @@ def test_a_file_outside_of_the_agents_folder_is_refused(folder, name):
         instructions_text(ConfigLoader().load_agent_yaml("bot/agent.yaml"))
 
 
-@pytest.mark.parametrize("content", [b"\xff\xfeB\x00", b"caf\xe9", b"a\x00b"])
+@pytest.mark.parametrize("content", [b"\xff\xfeB\x00C", b"caf\xe9", b"a\x00b"])
 def test_a_file_that_is_no_text_is_an_error(folder, content):
     with pytest.raises(ConfigError, match=r"system\.md:1:"):
         told(folder, content)

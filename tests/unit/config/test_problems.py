@@ -59,7 +59,11 @@ CASE = "test_cases:\n  - input: hi\n    "
         ),
         (
             CASE + "expected_tools: [{name: a, args: {x: {number: {valu: 1}}}}]",
-            "agent.yaml:6:39: test_cases[0].expected_tools[0]: 'args.x': number: value:",
+            (
+                "agent.yaml:6:51: test_cases[0].expected_tools[0].args.x.number.value: this key is"
+                " missing\nagent.yaml:6:52: test_cases[0].expected_tools[0].args.x.number.valu:"
+                " unknown key; did you mean 'value'?"
+            ),
         ),
         (
             CASE + "files: [{pth: a.txt, type: text}]",
@@ -356,3 +360,29 @@ def test_what_other_tools_call_a_key_of_a_model_leads_to_ours(folder, where, wri
         ConfigLoader().load_agent_yaml("agent.yaml")
 
     assert str(caught.value).endswith(f".{written}: unknown key; did you mean {meant!r}?")
+
+
+def test_every_matcher_of_a_tool_that_is_wrong_is_told_in_the_words_of_the_file(folder):
+    args = "{x: {number: {value: high, foo: 1}}, y: {regex: ''}, z: {regex: a, fuzzy: b}}"
+
+    told = refusal(folder, CASE + f"expected_tools: [{{name: a, args: {args}}}]").splitlines()
+
+    at = "test_cases[0].expected_tools[0].args"
+    assert [line.partition(": ")[2] for line in told] == [
+        f"{at}.x.number.value: found 'high'; wanted a number",
+        (
+            f"{at}.x.number.foo: unknown key; known here: value, absolute_tolerance,"
+            " relative_tolerance"
+        ),
+        f"{at}.y.regex: found ''; wanted text that is not blank",
+        f"{at}.z: a matcher has exactly one of equals, regex, number, fuzzy",
+    ]
+
+
+def test_every_refused_key_of_a_mapping_is_told(folder):
+    metric = "{metric: f1_score, threshold: true, timeout_ms: false}"
+
+    told = refusal(folder, CASE + f"timeout: true\n    evaluations: [{metric}]\n    repeat: true")
+
+    assert "'timeout': found true; wanted a number" in told
+    assert "'repeat': found true; wanted a number" in told

@@ -23,8 +23,11 @@ def refusal(path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("name: x\n".encode("utf-16"), "bad.yaml:1:1: the file is UTF-16; save it as UTF-8"),
-        (b"\xef\xbb\xbfname: x\n", "bad.yaml:1:1: the file begins with a byte order mark"),
+        (
+            b"\xff\xfename: x",
+            "bad.yaml:1:1: the file begins with a byte order mark and is not UTF-16",
+        ),
+        (b"\xef\xbb\xbfa: \xff", "bad.yaml:1:1: the file begins with a byte order mark and is not"),
         (b"name: x\nauthor: J\xf6rg\n", "bad.yaml:2:10: byte 0xf6 is not UTF-8"),
         (b"name: x\nb: a\x00b\n", "bad.yaml:2:5: the control character U+0000"),
         (b"name: x\nb: a\x1b[2Jb\n", "bad.yaml:2:5: the control character U+001B"),
@@ -137,3 +140,21 @@ def test_one_large_anchor_used_a_thousand_times_is_refused(tmp_path):
     path.write_text(f"a: &a [{'x, ' * 5000}x]\nb: [{'*a, ' * 1000}*a]\n")
 
     assert "aliases expand to more than 100000 values" in refusal(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_yaml_is_read_in_every_encoding_that_its_byte_order_mark_names(tmp_path, encoding):
+    path = tmp_path / "good.yaml"
+    path.write_bytes("name: Jörg 🙂\n".encode(encoding))
+
+    assert Source.read(path).data() == {"name": "Jörg 🙂"}
+
+
+def test_separators_of_unicode_end_neither_comments_nor_values(tmp_path):
+    text = "a: x # one\u2028b: 2\nc: one\u2029two # \x85\nd: 'e\u2028f'\n"
+    text += "g: |\n  h\u2028i\nj\u2028: k\n"
+    source = Source.of(text, "good.yaml")
+
+    wanted = {"a": "x", "c": "one\u2029two", "d": "e\u2028f", "g": "h\u2028i\n", "j\u2028": "k"}
+    assert source.data() == wanted
+    assert source.place(("g",)) == "good.yaml:4:4"

@@ -330,3 +330,71 @@ def test_a_file_that_is_named_twice_is_told_so(folder):
     text = refusal(folder, 'suites: [{file: "suites/*.yaml"}, {file: suites/a.yaml}]\n')
 
     assert text == "suites/a.yaml:1:1: the file is named twice in 'suites'"
+
+
+NOT_READ = {
+    "bare list": (
+        "- {input: x, forbidden_tools: [a]}\n",
+        "other.yaml:1:1: found test cases outside",
+    ),
+    "broken list": ("- input: x: y\n", "other.yaml:1:11: "),
+    "other key": (
+        "questions:\n- {input: x}\n",
+        "other.yaml:2:1: found test cases outside of a suite",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), NOT_READ.values(), ids=NOT_READ)
+def test_cases_without_a_suite_that_a_pattern_matches_are_an_error(folder, text, message):
+    folder.write("suites/billing.yaml", BILLING)
+    folder.write("suites/other.yaml", text)
+
+    assert message in refusal(folder, "suites: [{file: 'suites/*.yaml'}]")
+
+
+def test_a_list_that_a_suite_names_as_its_data_file_is_no_mistake_beside_a_pattern(folder):
+    folder.write("suites/billing.yaml", BILLING + "test_cases_file: more.yaml\n")
+    folder.write("suites/more.yaml", "- {name: c, input: x}\n")
+
+    agent = load(folder, "suites: [{file: 'suites/*.yaml'}]")
+
+    assert [case.name for case in agent.test_cases] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["more.yml", "more.YAML"])
+def test_a_suite_that_only_its_ending_keeps_out_of_a_pattern_is_an_error(folder, name):
+    folder.write("suites/billing.yaml", BILLING)
+    folder.write(f"suites/{name}", "test_cases: [{input: x}]\n")
+    pattern = "suites: [{file: 'suites/*.yaml'}"
+
+    wrong = refusal(folder, f"{pattern}]")
+    named = load(folder, f"{pattern}, {{file: suites/{name}}}]")
+
+    assert f"'suites/*.yaml' does not match 'suites/{name}', which holds a suite" in wrong
+    assert len(named.test_cases) == 3
+
+
+def test_tags_that_are_no_text_are_told_with_their_place(folder):
+    inline = "suites: [{name: a, tags: [x], test_cases: [{input: x, tags: [y, []]}]}]"
+
+    told = "agent.yaml:4:65: suites[0].test_cases[0].tags[1]: found a list of 0; wanted text"
+    assert told in refusal(folder, inline)
+
+
+OPTIONS = {
+    "exact": ("exact_normalize: maybe", "exact_normalize: found 'maybe'; wanted true or false"),
+    "similarity": ("similarity_threshold: high", "similarity_threshold: found 'high'; wanted a"),
+}
+
+
+@pytest.mark.parametrize("scorer", OPTIONS)
+def test_an_option_of_a_scenario_that_is_wrong_is_told_where_it_stands(folder, scorer):
+    option, message = OPTIONS[scorer]
+    scenario = f"name: a, input: x, expected_output: y, scorers: [{scorer}]"
+    folder.write("a.yaml", f"scenarios:\n- {{{scenario},\n   metadata: {{{option}}}}}\n")
+
+    told = refusal(folder, "suites: [{file: a.yaml}]")
+
+    assert told.startswith(f"a.yaml:3:{16 + len(option.split()[0])}: scenarios[0].metadata.")
+    assert message in told

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import logging
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
@@ -12,6 +13,8 @@ from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.cases.rows import Rows, put
 from holodeck.config.nodes import plain_value, short
 from holodeck.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 def csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
@@ -25,6 +28,7 @@ def csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
         raise ConfigError(f"{name}:1:1", "the file is empty; write a header such as 'input'")
     header = _header(first[1], name)
     found = [(line, _checked(record, header, f"{name}:{line}:1")) for line, record in records]
+    _check_quotes(found, len(header), text, name)
     values = [_case(record, header, keys, name, line) for line, record in found]
     return Rows(name, values, [line for line, _ in found])
 
@@ -70,6 +74,44 @@ def _checked(record: list[str], header: list[str], place: str) -> list[str]:
             " put text with commas or line breaks in quotes",
         )
     return record
+
+
+def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str, name: str) -> None:
+    """Raise ConfigError for a quotation mark that swallows the rows below it.
+
+    Each line of such a cell has as many commas as a row; prose differs by the blanks behind its
+    commas. Two short lines may be text all the same, and are a warning.
+    """
+    if columns == 1 or not any("\n" in cell for _, record in records for cell in record):
+        return
+    written = io.StringIO(text, newline="").readlines()
+    for start, record in records:
+        line = start
+        for cell in record:
+            last = line + cell.count("\n")
+            rows = [row for row in written[line - 1 : last] if row.strip()]
+            if len(rows) > 1 and all(_is_like_a_row(row, columns) for row in rows):
+                place = f"{name}:{line}:{_column_of_quote(rows[0], cell)}"
+                found = (
+                    f"the quotation mark that opens here is closed on line {last} only, and what"
+                    f" stands between looks like {len(rows)} rows"
+                )
+                if columns > 2 or len(rows) > 2:
+                    hint = "close it; write text that looks like rows as JSON Lines"
+                    raise ConfigError(place, f"{found}; {hint}")
+                logger.warning("%s: %s", place, found)
+            line = last
+
+
+def _column_of_quote(line: str, cell: str) -> int:
+    """Where in its first line a cell of several lines opens, counted from 1."""
+    begin = cell.partition("\n")[0].rstrip("\r").replace('"', '""')
+    return max(0, line.rfind(f'"{begin}')) + 1
+
+
+def _is_like_a_row(line: str, columns: int) -> bool:
+    cells = line.rstrip("\r\n").split(",")
+    return len(cells) == columns and not any(cell.startswith(" ") for cell in cells)
 
 
 def _case(

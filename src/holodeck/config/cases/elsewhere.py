@@ -57,6 +57,7 @@ def _suites(written: Any, source: Source, files: Files, also: Sequence[str]) -> 
         loose = suite_in(name, Origin(source, ()), files)
         if loose is not None and loose.origin.source.name not in read:
             yield loose
+    files.check_all_read()
 
 
 def _unique(suites: Iterator[Suite]) -> Iterator[Suite]:

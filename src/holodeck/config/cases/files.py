@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from holodeck.config.cases.csv_rows import columns_of, csv_rows
 from holodeck.config.cases.json_rows import json_document, json_lines
 from holodeck.config.cases.kinds import case_keys
-from holodeck.config.cases.rows import Row, Rows, put
+from holodeck.config.cases.rows import Renamed, Row, Rows, put
 from holodeck.config.files import inside
 from holodeck.config.nodes import compose, short
 from holodeck.config.places import Origin, Written
@@ -21,7 +21,6 @@ from holodeck.errors import ConfigError
 from holodeck.models.suite import DataFile
 
 MAX_BYTES = 200_000_000
-BOM = b"\xef\xbb\xbf"
 YAML = (".yaml", ".yml")
 SUFFIXES = (*YAML, ".csv", ".jsonl", ".json")
 
@@ -36,6 +35,16 @@ class Files:
     agent_file: Path
     change: Change
     """Puts variables into the texts of YAML files; data is taken word for word."""
+    read: set[Path] = field(default_factory=set)
+    """The files that cases were read from."""
+    doubtful: dict[Path, ConfigError] = field(default_factory=dict)
+    """Files beside them that hold cases too, and what is wrong with each unless it is read."""
+
+    def check_all_read(self) -> None:
+        """Raise ConfigError for a file with cases that nothing has read."""
+        for path, error in self.doubtful.items():
+            if path not in self.read:
+                raise error
 
     @property
     def folder(self) -> Path:
@@ -55,29 +64,36 @@ class Files:
     def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[Case]:
         """The cases of a data file, each with its origin. Raises ConfigError."""
         path = self.find(data.file, start, origin)
-        if path.suffix not in SUFFIXES:
+        if path.suffix.lower() not in SUFFIXES:
             raise ConfigError(
                 in_words(origin), f"{short(data.file)} ends in none of {', '.join(SUFFIXES)}"
             )
         _check_keys(data, origin)
+        self.read.add(path.resolve())
         source, rows = self._rows(path, data, origin)
         if not isinstance(rows, list) or not rows:
             place = Origin(source, ()).place
             raise ConfigError(place, "wanted a list of test cases with at least one in it")
+        is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"  # which is, on reading
         for index, row in enumerate(rows):
-            in_row = Origin(Row(source, index), ()) if isinstance(source, Rows) else None
-            yield row, in_row or Origin(source, (index,))
+            origin = Origin(source, (index,))
+            if isinstance(source, Rows):
+                origin = Origin(Row(source, index), ())
+            if is_renamed:
+                origin = Origin(Renamed(origin.source, origin.path, data.columns), ())
+            yield row, origin
 
     def _rows(self, path: Path, data: DataFile, origin: Origin) -> tuple[Written, Any]:
-        if path.suffix in YAML:
+        suffix = path.suffix.lower()
+        if suffix in YAML:
             source = self.read_yaml(path)
             return source, _renamed(source.value(self.change), data, origin)
         name = shown(path)
-        text = decode(read_bytes(path, name, MAX_BYTES).removeprefix(BOM), name)
-        if path.suffix == ".csv":
+        text = decode(read_bytes(path, name, MAX_BYTES), name)
+        if suffix == ".csv":
             rows = csv_rows(text, name, _keys(columns_of(text, name), data, origin, f"{name}:1:1"))
             return rows, rows.values
-        if path.suffix == ".jsonl":
+        if suffix == ".jsonl":
             rows = json_lines(text, name)
             return rows, _renamed(_without_nulls(rows.values), data, origin)
         document, value = json_document(text, name)

@@ -20,6 +20,8 @@ class Gathered:
     cases: list[Any] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     """Of each case, where it was written."""
+    read: set[Path] = field(default_factory=set)
+    """The files besides the agent.yaml that cases were read from."""
 
     def add(self, case: Any, origin: Origin) -> None:
         """Add the cases that one stands for; what is no case is left to be told of."""
@@ -36,14 +38,16 @@ def gather(source: Source, agent_file: Path, change: Change, also: Sequence[str]
     """
     data = source.data(change)
     elsewhere: Iterable[tuple[Any, Origin]] = ()
+    read: set[Path] = set()
     if also or not data.keys() <= Agent.model_fields.keys():
         # Imported here because most agents hold all of their cases.
         from holodeck.config.cases.elsewhere import cases_elsewhere  # noqa: PLC0415
         from holodeck.config.cases.files import Files  # noqa: PLC0415
 
-        elsewhere = cases_elsewhere(data, source, Files(agent_file, change), also)
+        files = Files(agent_file, change, read)
+        elsewhere = cases_elsewhere(data, source, files, also)
     own = data.get("test_cases")
-    found = Gathered(data)
+    found = Gathered(data, read=read)
     if own is not None and not isinstance(own, list):
         return found  # which is told together with whatever else is wrong
     for index, case in enumerate(own or []):

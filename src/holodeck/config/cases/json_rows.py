@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 from holodeck.config.cases.rows import JsonText, Rows
@@ -31,15 +32,46 @@ def parsed(text: str, name: str, line: int = 1) -> Any:
     except RecursionError:
         raise ConfigError(f"{name}:{line}:1", "nested too deeply") from None
     except ValueError as error:
-        raise ConfigError(f"{name}:{line}:1", f"cannot be read as JSON: {error}") from None
+        offset, message = _first_fault(text) or (0, str(error))
+        line += text.count("\n", 0, offset)
+        column = offset - text.rfind("\n", 0, offset)
+        raise ConfigError(f"{name}:{line}:{column}", f"cannot be read as JSON: {message}") from None
+
+
+def _first_fault(text: str) -> tuple[int, str] | None:
+    """Where the first key is that is there twice, or value that is not JSON, and what is wrong."""
+    keys: list[set[str] | None] = []
+    """Of each mapping around the token its keys until then; of a list None."""
+    expects_key = False
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        try:
+            if word in "{[":
+                keys.append(set() if word == "{" else None)
+            elif word in "}]":
+                keys.pop()
+            elif word[0] == '"' and expects_key and keys and keys[-1] is not None:
+                _add_key(json.loads(word), keys[-1])
+            elif word not in ",:" and word[0] != '"':
+                _DECODER.decode(word)
+        except (ValueError, IndexError) as error:
+            return token.start(), str(error)
+        expects_key = word in "{,"
+    return None
+
+
+def _add_key(key: str, keys: set[str]) -> None:
+    if key in keys:
+        raise ValueError(f"the key {short(key)} is there twice; remove one")
+    keys.add(key)
 
 
 def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {short(twice)} is there twice; remove one")
+        keys: set[str] = set()
+        for key, _ in pairs:
+            _add_key(key, keys)
     return found
 
 
@@ -54,6 +86,7 @@ def _number(text: str) -> float:
     return found
 
 
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_mapping, parse_constant=_constant, parse_float=_number
 )

@@ -1,12 +1,13 @@
 """Data files as rows that know their lines, without a tree of nodes for what nobody asks about."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from holodeck.config.nodes import Node, compose
+from holodeck.config.places import Written
 from holodeck.config.source import Path_, Source
 from holodeck.errors import ConfigError
 
@@ -44,6 +45,30 @@ class Row:
         if not path and isinstance(value, dict):  # the row itself, as a list asks of thousands
             return (), Node({}, line, 1)
         return Source(self.name, as_node(value, line)).find(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """A row of a file whose keys are called otherwise than those of cases."""
+
+    source: Written
+    at: Path_
+    """Where the row is in its source."""
+    columns: Mapping[str, str]
+    """Key of a case → key in the file."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the file."""
+        return self.source.name
+
+    def find(self, path: Path_) -> tuple[Path_, Node]:
+        """The node of a key, and its path in the file; parts that are not there are left out."""
+        for end in range(len(path), 0, -1):
+            column = self.columns.get(".".join(map(str, path[:end])))
+            if column is not None:
+                return self.source.find((*self.at, column, *path[end:]))
+        return self.source.find((*self.at, *path))
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")

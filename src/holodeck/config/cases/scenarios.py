@@ -85,7 +85,22 @@ def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
     """A word that only nearly is an option would leave the scorer without it."""
     words = [word for word, _ in OPTIONS.values()]
     for key in scenario.metadata:
+        _check_option(key, scenario.metadata[key], origin)
         near = difflib.get_close_matches(key, words, n=1, cutoff=0.8)
         if near and key not in words:
             at = origin.below("metadata", key)
             raise ConfigError(in_words(at), f"{short(key)} is no option; did you mean {near[0]!r}?")
+
+
+def _check_option(key: str, value: Any, origin: Origin) -> None:
+    """An option is checked here, where it still has its own place and name."""
+    wanted = None
+    if key == "exact_normalize" and not isinstance(value, bool):
+        wanted = "true or false"
+    elif key == "similarity_threshold":
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        wanted = None if is_number and 0 <= value <= 1 else "a number from 0 to 1"
+    if wanted is not None:
+        found = short(value) if isinstance(value, str) else str(value).lower()[:80]
+        at = in_words(origin.below("metadata", key))
+        raise ConfigError(at, f"found {found}; wanted {wanted}")

@@ -23,7 +23,7 @@ def shared(case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Orig
             in_words(origin.below("suite")), f"the case belongs to {short(name)}; remove it"
         )
     tags = case.get("tags", [])
-    if isinstance(tags, list):
+    if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
         tags = list(dict.fromkeys([*header.tags, *tags]))
     settings = _settings(header.config)
     if any(case.get(key) is not None for key in _BAR):

@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holodeck.config.cases.files import YAML, Case, Files, in_words
+from holodeck.config.cases.files import Case, Files, in_words
 from holodeck.config.cases.scenarios import as_case
 from holodeck.config.cases.skipping import left_out_now
 from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
-from holodeck.config.owners import may_hold_a_suite
+from holodeck.config.owners import holds_a_suite, is_yaml, may_hold_a_suite
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
 HOLDS = ("test_cases", "test_cases_file", "scenarios")
 """Keys of a file that holds a suite; `suite` alone is one without cases."""
+
+_OF_A_CASE = ("input", "turns", "script", "simulate")
 
 WITHOUT_CASES = "a suite without test cases; write 'test_cases'"
 NO_FILE = "found nothing; write where the cases are, or remove the key"
@@ -130,11 +132,13 @@ def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
             continue
         source = _found_by_pattern(path, files) if is_pattern else _source(path, files)
         if source is None:
-            logger.warning("%s: left out, it holds no suite", shown(path))
+            if path.resolve() not in files.doubtful:
+                logger.warning("%s: left out, it holds no suite", shown(path))
             continue
         found += 1
         yield _of_file(source, path, files)
     if not found:
+        files.check_all_read()
         raise ConfigError(in_words(origin), f"no file that {pattern!r} matches holds a suite")
 
 
@@ -154,7 +158,9 @@ def _matching(pattern: str, origin: Origin, files: Files) -> list[str]:
         raise ConfigError(in_words(origin), f"{pattern!r} is no usable pattern: {error}") from None
     own = files.agent_file.resolve()
     found = [path for path in paths if _is_meant(path) and path.resolve() != own]
+    _note_other_endings(pattern, {path.resolve() for path in paths}, origin, files)
     if not found:
+        files.check_all_read()
         raise ConfigError(in_words(origin), f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in found]
 
@@ -165,8 +171,23 @@ def _is_meant(path: Path) -> bool:
     return path.is_file() or (is_broken and not path.name.startswith("."))
 
 
+def _note_other_endings(pattern: str, matched: set[Path], origin: Origin, files: Files) -> None:
+    """Note the suites that only the ending of their names (.yml, .YAML) keeps out of a pattern."""
+    if not is_yaml(pattern):
+        return
+    for path in sorted(files.folder.glob(f"{pattern.rpartition('.')[0]}.*")):
+        full = path.resolve()
+        is_like = is_yaml(path) and path.name != files.agent_file.name
+        if is_like and full not in matched and _is_meant(path) and holds_a_suite(path):
+            files.doubtful[full] = ConfigError(
+                in_words(origin),
+                f"{pattern!r} does not match {shown(path)!r}, which holds a suite; name it, too, or"
+                f" let it end in {Path(pattern).suffix!r}",
+            )
+
+
 def _source(path: Path, files: Files) -> Source:
-    if path.suffix not in YAML:
+    if not is_yaml(path):
         raise ConfigError(
             shown(path), "holds no suite; name it in 'test_cases_file' if it holds test cases"
         )
@@ -178,12 +199,31 @@ def _found_by_pattern(path: Path, files: Files) -> Source | None:
     try:
         source = _source(path, files)
     except ConfigError:
-        if path.suffix in YAML and path.is_file() and not may_hold_a_suite(path.read_bytes()):
+        if is_yaml(path) and path.is_file() and not may_hold_a_suite(path.read_bytes()):
             return None
         raise
     if source.root.value is None and not path.read_bytes().strip():
         raise ConfigError(f"{source.name}:1:1", "the file is empty; write a suite, or remove it")
-    return source if _holds_a_suite(source) else None
+    if _holds_a_suite(source):
+        return source
+    place = _cases_in(source)
+    if place is not None:
+        files.doubtful[path.resolve()] = ConfigError(
+            place, "found test cases outside of a suite; write 'test_cases:' above them"
+        )
+    return None
+
+
+def _cases_in(source: Source) -> str | None:
+    """Where test cases stand in a file without the keys of a suite; None if there are none."""
+    value = source.root.value
+    below = [node for _, node in value.values()] if isinstance(value, dict) else []
+    for node in (source.root, *below):
+        entries = node.value if isinstance(node.value, list) else []
+        for one in entries:
+            if isinstance(one.value, dict) and not one.value.keys().isdisjoint(_OF_A_CASE):
+                return f"{source.name}:{node.line}:{node.column}"
+    return None
 
 
 def _holds_a_suite(source: Source) -> bool:
@@ -196,6 +236,7 @@ def _holds_a_suite(source: Source) -> bool:
 
 
 def _of_file(source: Source, path: Path, files: Files) -> Suite:
+    files.read.add(path.resolve())
     origin = Origin(source, ())
     written = source.value(files.change)
     if not isinstance(written, dict):
