@@ -292,3 +292,12 @@ def test_two_short_lines_of_csv_that_may_be_two_rows_are_told_of(folder, caplog)
 
     assert len(cases) == 1
     assert "cases.csv:2:1: the quotation mark that opens here is closed on line 3" in caplog.text
+
+
+def test_a_column_of_csv_without_any_value_is_told_of(folder, caplog):
+    cases_of(folder, "cases.csv", "input,forbidden_tools,tags\na,,x\nb, ,\n")
+
+    told = (
+        "cases.csv:1:1: the column 'forbidden_tools' has no value in any row; fill it, or remove it"
+    )
+    assert [one.getMessage() for one in caplog.records] == [told]

@@ -29,6 +29,7 @@ def csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
     header = _header(first[1], name)
     found = [(line, _checked(record, header, f"{name}:{line}:1")) for line, record in records]
     _check_quotes(found, len(header), text, name)
+    _warn_of_empty_columns([record for _, record in found], header, keys, name)
     values = [_case(record, header, keys, name, line) for line, record in found]
     return Rows(name, values, [line for line, _ in found])
 
@@ -101,6 +102,19 @@ def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str,
                     raise ConfigError(place, f"{found}; {hint}")
                 logger.warning("%s: %s", place, found)
             line = last
+
+
+def _warn_of_empty_columns(
+    records: list[list[str]], header: list[str], keys: Mapping[str, str | None], name: str
+) -> None:
+    """Tell of columns that say nothing in any row, whose checks nobody would miss."""
+    for number, column in enumerate(header):
+        if keys[column] is not None and not any(record[number].strip() for record in records):
+            logger.warning(
+                "%s:1:1: the column %s has no value in any row; fill it, or remove it",
+                name,
+                short(column),
+            )
 
 
 def _column_of_quote(line: str, cell: str) -> int:
