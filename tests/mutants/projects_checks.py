@@ -433,9 +433,9 @@ CONTEXT = Project(
     "another user's account",
     {
         "account.py": """\
-def balance(question: str, context: dict | None = None) -> str:
+def balance(question: str, context: dict | None = None) -> dict:
     names = {"kim": "kim has 3 coins", "sam": "kim has 3 coins"}
-    return names[context["user"]]
+    return {"response": names[context["user"]], "tool_calls": []}
 """,
         "agent.yaml": """\
 name: account

@@ -401,7 +401,8 @@ test_cases:
 HISTORY = Project(
     "forgets what was said before",
     {
-        "desk.py": "def answer(message, context):\n    return f'{len(context)} messages'\n",
+        "desk.py": "def answer(message, context):\n"
+        "    return {'response': f'{len(context)} messages', 'tool_calls': []}\n",
         "agent.yaml": """\
 name: desk
 backend: "desk:answer"

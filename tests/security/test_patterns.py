@@ -15,6 +15,7 @@ from holodeck.lib.patterns import MAX_LENGTH, compiled, find
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.text import one_line, printable
+from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 from support.checks import assert_plain
@@ -58,7 +59,9 @@ def test_a_tool_matcher_ends_in_time(pattern, text):
     checked = TestCaseModel.model_validate({"input": "x", "expected_tools": [wanted]})
 
     try:
-        [check] = check_tools(checked, [ToolInvocation(name="t", args={"q": text})])
+        [check] = check_tools(
+            checked, [ToolInvocation(name="t", args={"q": text})], evidence("backend")
+        )
     except EvaluationError as error:
         assert "takes longer than" in str(error)  # noqa: PT017
     else:

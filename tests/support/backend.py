@@ -136,4 +136,6 @@ def as_result(answer: Answer) -> ExecutionResult:
     """The answer as a result; an exception is raised."""
     if isinstance(answer, Exception):
         raise answer
-    return ExecutionResult(response=answer) if isinstance(answer, str) else answer
+    if isinstance(answer, str):
+        return ExecutionResult(response=answer, tool_calls=[])  # it sees that it calls no tool
+    return answer

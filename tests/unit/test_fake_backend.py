@@ -24,7 +24,7 @@ async def test_it_keeps_the_protocol(backend):
 async def test_without_a_script_it_echoes_and_remembers_the_call(backend):
     result = await backend.invoke_once("hi", [{"role": "user", "content": "before"}])
 
-    assert result == ExecutionResult(response="OK: hi")
+    assert result == ExecutionResult(response="OK: hi", tool_calls=[])
     assert backend.messages == ["hi"]
     assert backend.calls[0].context == ({"role": "user", "content": "before"},)
 

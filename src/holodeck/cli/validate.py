@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 MOST_SHOWN = 100
 """Findings; nobody reads more before mending these."""
 MOST_CODE = 5
+MOST_CHARACTERS = 80
 """Names of the user's code."""
 
 
@@ -68,7 +69,11 @@ def _as_text(findings: "list[Finding]", name: str, agent: "Agent", wrong: int) -
         lines.append(f"and {len(findings) - MOST_SHOWN} more; --json tells all")
     code = _user_code(agent)
     if code:
-        names = f"{', '.join(code[:MOST_CODE])}{', …' if len(code) > MOST_CODE else ''}"
+        # Imported here, as the help of the command needs nothing but click.
+        from holodeck.lib.text import shorten
+
+        shown = [shorten(one, MOST_CHARACTERS) for one in code[:MOST_CODE]]
+        names = f"{', '.join(shown)}{', …' if len(code) > MOST_CODE else ''}"
         lines.append(f"{name}: your code was not imported or run: {names}")
     return "\n".join([*lines, f"{name}: {_contents(agent)}: {_verdict(findings, wrong)}"])
 

@@ -20,8 +20,9 @@ from holodeck.config.python_files import (
 from holodeck.config.response_format import response_schema
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators.inputs import Inputs
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
+from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.paths import is_file
 from holodeck.models.agent import OURS, Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
@@ -59,6 +60,7 @@ def check(agent: Agent) -> list[Finding]:
     if any(case.evaluations is None and is_decided(agent, case) for case in cases):
         check_undecided(shared, ("evaluations", "metrics"), findings)
     check_placeholders(agent, findings)
+    _check_evidence(agent, inputs, findings)
     return findings.all
 
 
@@ -158,6 +160,39 @@ def _check_prices(agent: Agent, findings: Findings) -> None:
             refuse_unpriced(agent, "")
         except ConfigError as error:
             findings.of_error(("execution", "max_cost"), error)
+
+
+def _check_evidence(agent: Agent, inputs: Inputs, findings: Findings) -> None:
+    """Find checks that can only end in an error, as the answers of a URL lack what they need."""
+    if not isinstance(agent.backend, HttpBackendConfig):
+        return
+    answer, limits = agent.backend.answer, agent.execution
+    needing = [
+        part
+        for case in agent.test_cases or []
+        for part in (case, *(part for _, part in case.parts))
+        if answer.tool_calls is None and _needs_tool_calls(agent, case, part, inputs)
+    ]
+    if needing:
+        findings.warning(
+            ("backend", "answer"),
+            "'tool_calls' is missing, so the tool calls are unknown and all checks of tools"
+            f" ({len(needing)}) end in an error; name the place of the list in the answer",
+        )
+    is_limited = limits is not None and (limits.max_tokens or limits.max_cost) is not None
+    if is_limited and not (answer.prompt_tokens and answer.completion_tokens):
+        findings.warning(
+            ("backend", "answer"),
+            "'prompt_tokens' and 'completion_tokens' are missing, so the budget cannot be held and"
+            " the run stops after its first case; name their places in the JSON that comes back",
+        )
+
+
+def _needs_tool_calls(agent: Agent, case: TestCaseModel, part: TurnModel, inputs: Inputs) -> bool:
+    if part.expected_tools is not None or part.forbidden_tools is not None:
+        return True
+    metrics = metrics_of(agent, case) if part is case else metrics_of_turn(part)
+    return any(inputs.needs(one, EvalParam.TOOLS_CALLED) for one in metrics if one.enabled)
 
 
 def _check_tools(agent: Agent, findings: Findings) -> dict[str, list[str] | None]:

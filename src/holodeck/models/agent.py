@@ -56,6 +56,9 @@ class HttpAnswerPaths(Model):
     """Tokens written."""
 
 
+_PARTS = frozenset(HttpAnswerPaths.model_fields)
+
+
 class HttpBackendConfig(Model):
     """An agent behind a URL: POST per input."""
 
@@ -71,6 +74,21 @@ class HttpBackendConfig(Model):
     and a string `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
     """Where the answer's parts are found."""
+
+    @model_validator(mode="after")
+    def _request_swallows_no_key(self) -> "HttpBackendConfig":
+        """Refuse a request that holds `answer` or its parts: lines that are indented too far."""
+        for key, value in self.request.items():
+            is_answer = key == "answer" and isinstance(value, dict) and value.keys() <= _PARTS
+            is_part = key in _PARTS - {"text"} and isinstance(value, str) and "{" not in value
+            is_headers = key == "headers" and isinstance(value, dict)
+            if is_answer or is_part or is_headers:
+                own = f"answer.{key}" if is_part else key
+                raise ValueError(
+                    f"'request.{key}' would be sent to the agent; 'backend.{own}' is probably"
+                    " meant: indent it less"
+                )
+        return self
 
 
 class Agent(Model):

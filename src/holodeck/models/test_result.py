@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from holodeck.models.attempt import Attempt
 from holodeck.models.base import Count, Json, Model
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
 from holodeck.models.on_demand import OnDemand
@@ -93,6 +94,8 @@ class ToolCheck(Model):
     expectation: str
     passed: bool
     reason: str | None = None
+    error: str | None = None
+    """Why it could not be decided, such as unknown tool calls; such a row never passes."""
 
 
 class TurnResult(Model):
@@ -114,16 +117,26 @@ class TurnResult(Model):
     errors: list[str] = []
     attempts: list[OnDemand[Attempt]] = []
     token_usage: TokenUsage | None = None
+    """None if it is unknown."""
+    evidence: Evidence = evidence()
+    """Who saw tool calls, token usage and so on; None where nobody did."""
 
     @property
     def tool_calls(self) -> list[str]:
-        """The names of the tools that were called."""
+        """The names of the tools that were called, as far as they are known."""
         return [call.name for call in self.tool_invocations]
 
     @property
     def tools_matched(self) -> bool | None:
-        """Whether the expectations about tools held; None where there are none."""
-        return all(one.passed for one in self.tool_checks) if self.tool_checks else None
+        """Whether the expectations about tools held; None if there are none or it is unknown."""
+        return tools_matched(self.tool_checks)
+
+
+def tools_matched(checks: list[ToolCheck]) -> bool | None:
+    """Whether all the expectations held; None if there are none, or if it is unknown."""
+    if any(not one.passed and one.error is None for one in checks):
+        return False
+    return None if not checks or any(one.error for one in checks) else True
 
 
 class Spread(Model):
@@ -180,9 +193,11 @@ class TestResult(Model):
     processed_files: list[OnDemand[ProcessedFileInput]] = []
     agent_response: str | None = None
     tool_calls: list[str] = []
+    """The names of the tools that were called; `evidence` says whether they are known at all."""
     tool_invocations: list[ToolInvocation] = []
     expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
     tools_matched: bool | None = None
+    """None if nothing is expected, or if it is unknown."""
     tool_checks: list[ToolCheck] = []
     metric_results: list[MetricResult] = []
     ground_truth: str | None = None
@@ -196,6 +211,9 @@ class TestResult(Model):
     attempts: list[OnDemand[Attempt]] = []
     timestamp: str
     token_usage: TokenUsage | None = None
+    """None if it is unknown."""
+    evidence: Evidence = evidence()
+    """Who saw tool calls, token usage and so on; None where nobody did."""
     cost: OnDemand[Cost] | None = None
     """None where the configuration has no `prices`."""
     turns: list[OnDemand[TurnResult]] = []
@@ -283,7 +301,11 @@ def _of_parts(kind: str, parts: list[TestResult]) -> list[Reason]:
 
 def _reasons(part: TestResult | TurnResult) -> list[Reason]:
     """What the checks of a case or a turn found wrong, and the tools that raised."""
-    missed = [check.reason or check.expectation for check in part.tool_checks if not check.passed]
+    missed = [
+        f"{check.expectation}: {check.error}" if check.error else check.reason or check.expectation
+        for check in part.tool_checks
+        if not check.passed
+    ]
     rows = [
         Reason(_row_reason(row), row.raised)
         for row in part.metric_results
@@ -338,7 +360,9 @@ class ReportSummary(Model):
     standard_errors: dict[str, float] = {}
     """Metric → standard error of that mean; only for metrics with two rows or more."""
     token_usage: TokenUsage = TokenUsage()
-    """Of the agent."""
+    """Of the agent, as far as it is known."""
+    unknown_token_usage: Count = 0
+    """Tests that ran and whose token usage is unknown; `token_usage` lacks theirs."""
     judge_calls: Count = 0
     judge_usage: TokenUsage = TokenUsage()
     """Of the judges."""

@@ -1,5 +1,6 @@
 """Tokens that a model call cost."""
 
+from collections.abc import Iterable
 from functools import cache
 
 from pydantic import model_validator
@@ -42,6 +43,13 @@ class TokenUsage(Model):
             completion_tokens=self.completion_tokens + other.completion_tokens,
             total_tokens=self.total_tokens + other.total_tokens,
         )
+
+
+def sum_of(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
+    """Return the sum; None if there is none to add up, or if one of them is unknown."""
+    found = list(usages)
+    known = [usage for usage in found if usage is not None]
+    return sum(known, _nothing()) if known and len(known) == len(found) else None
 
 
 @cache

@@ -117,17 +117,19 @@ def _converted(answer: ExecutionResult) -> AgentResult:
     """An answer in the form of a backend's. Raises BackendSessionError if it is a failure."""
     if answer.is_error:
         raise BackendSessionError(answer.error_reason or "the agent failed and gave no reason")
-    usage = answer.token_usage
-    return AgentResult(
-        output=answer.response,
-        tool_calls=[
+    usage, known = answer.token_usage, {}
+    if answer.tool_calls is not None:
+        known["tool_calls"] = [
             ToolCall(name=call.name, arguments=call.args, result=call.result)
             for call in pair_tool_calls(answer.tool_calls, answer.tool_results)
-        ],
+        ]
+    return AgentResult(
+        output=answer.response,
+        **known,
         token_usage=TokenUsage(
             prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
         )
-        if usage.total_tokens
+        if usage is not None and usage.total_tokens
         else None,
         raw_response=answer,
     )

@@ -45,6 +45,11 @@ class AgentResult(Noun):
     token_usage: TokenUsage | None = None
     raw_response: Anything | None = None
 
+    @property
+    def knows_tool_calls(self) -> bool:
+        """Whether the adapter reported tool calls, be it an empty list; else they are unknown."""
+        return bool(self.tool_calls) or "tool_calls" in self.model_fields_set
+
 
 class ScoreResult(Noun):
     """What one scorer says of one answer."""

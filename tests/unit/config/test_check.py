@@ -417,3 +417,50 @@ def test_a_limit_that_is_no_cost_needs_no_prices(folder):
     folder.write("agent.yaml", f"{head}execution: {{max_tokens: 1}}\n{GOOD_CASE}")
 
     assert check(ConfigLoader().load_agent_yaml("agent.yaml")) == []
+
+
+HTTP = "backend:\n  type: http\n  url: 'http://x'\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "checks", "is_warned"),
+    [
+        ("", "expected_tools: [pay]", True),
+        ("", "forbidden_tools: [pay]", True),
+        ("", "expected_tools: []", True),
+        ("", "evaluations: [{metric: contains, value: x}]", False),
+        ("  answer: {tool_calls: calls}\n", "expected_tools: [pay]", False),
+    ],
+)
+def test_tool_checks_that_a_url_can_never_decide_are_warned_of(folder, answer, checks, is_warned):
+    folder.write("agent.yaml", f"name: a\n{HTTP}{answer}{case(checks)}")
+
+    warnings = [str(one) for one in check(ConfigLoader().load_agent_yaml("agent.yaml"))]
+
+    assert [one for one in warnings if "tool calls are unknown" in one] == (warnings[:is_warned])
+    assert not is_warned or warnings[0].startswith("agent.yaml:3:3: warning: backend.answer: ")
+
+
+@pytest.mark.parametrize(
+    ("swallowed", "meant"),
+    [
+        ("    answer:\n      tool_calls: calls\n", "backend.answer"),
+        ("    tool_calls: calls\n", "backend.answer.tool_calls"),
+        ("    prompt_tokens: usage.in\n", "backend.answer.prompt_tokens"),
+        ("    headers:\n      x-key: secret\n", "backend.headers"),
+    ],
+    ids=["answer is indented", "the line 'answer:' is gone", "tokens", "headers"],
+)
+def test_a_key_of_the_backend_that_the_request_swallows_is_an_error(folder, swallowed, meant):
+    request = "  request:\n    input: '{input}'\n" + swallowed
+    folder.write("agent.yaml", f"name: a\n{HTTP}{request}{case('expected_tools: []')}")
+
+    with pytest.raises(ConfigError, match=rf"'{meant}' is probably meant: indent it less"):
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+
+def test_a_request_may_have_a_text_of_its_own(folder):
+    request = "  request: {text: '{input}', stream: false}\n"
+    folder.write("agent.yaml", f"name: a\n{HTTP}{request}{case('evaluations: []')}")
+
+    assert ConfigLoader().load_agent_yaml("agent.yaml").backend.request["text"] == "{input}"

@@ -1,5 +1,6 @@
 """What an agent of the user's gave, read as one ExecutionResult."""
 
+import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from holodeck.lib.tools.results import jsonable
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
+RESULT_KEYS = (*ANSWER_KEYS, "tool_calls", "tool_results", "usage", "token_usage", "metadata")
+"""What an agent may return in a mapping; `metadata` is its own and nothing reads it."""
 _MISSING: Any = object()
 
 
@@ -20,25 +23,48 @@ def as_result(value: Any) -> ExecutionResult:
     """The answer: text, an ExecutionResult, or something with `response`, `output` or `text`.
 
     A mapping and an object with attributes are read alike; `tool_calls`, `tool_results` and
-    `usage` may stand beside the text. Raises BackendSessionError, which says what to return.
+    `usage` may stand beside the text. Without `tool_calls` the tool calls are unknown. Raises
+    BackendSessionError, which says what to return; a mapping with other keys is one reason.
     """
     if isinstance(value, ExecutionResult):
         return value
     if isinstance(value, str):
-        return ExecutionResult(response=value)
+        return ExecutionResult(response=value, source="adapter")
     text = _MISSING if value is None else first_of(value, ANSWER_KEYS)
     if text is _MISSING or text is None:
         raise BackendSessionError(
             f"the agent returned {_described(value)}; return the answer as text,"
             f" or a mapping with {', '.join(map(repr, ANSWER_KEYS))}"
         )
+    if isinstance(value, Mapping):
+        _refuse_unknown_keys(value)
     calls, results = tool_use(first_of(value, ("tool_calls",), None))
+    results += _tool_results(first_of(value, ("tool_results",), None))
+    if calls is None and results:
+        raise BackendSessionError(
+            "the agent returned 'tool_results' without 'tool_calls'; return both"
+        )
     return ExecutionResult(
         response=text_of(text),
         structured_output=None if isinstance(text, str) else jsonable(text),
         tool_calls=calls,
-        tool_results=results + _tool_results(first_of(value, ("tool_results",), None)),
+        tool_results=results,
         token_usage=usage_of(first_of(value, ("usage", "token_usage"), None)),
+        source="adapter",
+    )
+
+
+def _refuse_unknown_keys(answer: Mapping[Any, Any]) -> None:
+    """Raise BackendSessionError for a key that nothing reads: a misspelt 'tool_calls', say."""
+    unknown = [key for key in answer if key not in RESULT_KEYS]
+    if not unknown:
+        return
+    near = difflib.get_close_matches(str(unknown[0]).lower(), RESULT_KEYS, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise BackendSessionError(
+        f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
+        f" {', '.join(map(repr, unknown))}{hint or '.'} The keys are {', '.join(RESULT_KEYS)};"
+        " anything else belongs in 'metadata'"
     )
 
 
@@ -48,8 +74,13 @@ def text_of(answer: Any) -> str:
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
-def tool_use(calls: Any) -> tuple[list[ToolCall], list[ToolResult]]:
-    """Tool calls, each a name or something with `name`, and the results that stand in them."""
+def tool_use(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult]]:
+    """Return the tool calls, each given as a name or with `name`, and the results in them.
+
+    None for calls means that they are unknown.
+    """
+    if calls is None:
+        return None, []
     made: list[ToolCall] = []
     results: list[ToolResult] = []
     for i, item in enumerate(_listed(calls, "tool_calls")):
@@ -64,15 +95,15 @@ def tool_use(calls: Any) -> tuple[list[ToolCall], list[ToolResult]]:
     return made, results
 
 
-def usage_of(usage: Any) -> TokenUsage:
-    """Tokens; nothing where the agent tells nothing, or only half: a sum of it would be wrong."""
+def usage_of(usage: Any) -> TokenUsage | None:
+    """Return the token usage; None if the agent reports none, or only one half of it."""
     if usage is None or isinstance(usage, TokenUsage):
-        return usage or TokenUsage.zero()
+        return usage
     prompt = first_of(usage, ("prompt_tokens", "input_tokens"), None)
     completion = first_of(usage, ("completion_tokens", "output_tokens"), None)
     try:
         known = TokenUsage.of(prompt or 0, completion or 0)
-        return TokenUsage.zero() if prompt is None or completion is None else known
+        return None if prompt is None or completion is None else known
     except (pydantic.ValidationError, TypeError) as error:
         raise BackendSessionError(
             f"usage is {_described(usage)}; prompt_tokens and completion_tokens are counts"

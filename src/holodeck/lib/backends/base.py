@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
 from holodeck.models.attempt import Attempt
+from holodeck.models.evidence import Source
 from holodeck.models.raised_error import RaisedError
 from holodeck.models.token_usage import TokenUsage
 
@@ -62,14 +63,18 @@ class ExecutionResult:
     """
 
     response: str
-    tool_calls: list[ToolCall] = field(default_factory=list)
+    tool_calls: list[ToolCall] | None = None
+    """None if the backend cannot see them: unknown, which is not the same as none ([])."""
     tool_results: list[ToolResult] = field(default_factory=list)
-    token_usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    token_usage: TokenUsage | None = None
+    """None if the backend does not learn it."""
     structured_output: Any | None = None
     num_turns: int = 1
     is_error: bool = False
     error_reason: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
+    source: Source = "backend"
+    """Who saw the tool calls and the token usage."""
     waited_ms: int = 0
     """How long requests waited for a slot of the endpoint; not the agent's time."""
 

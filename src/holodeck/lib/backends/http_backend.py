@@ -185,7 +185,9 @@ class HttpBackend:
         text = self._at("text", answer)
         if text is None:
             raise BackendSessionError("the answer's text (backend.answer.text) is null")
-        calls, results = tool_use(self._at("tool_calls", answer))
+        named = self._at("tool_calls", answer)
+        # A service that has null where its calls are to be has made none.
+        calls, results = tool_use([] if named is None and "tool_calls" in self._paths else named)
         usage = {key: self._at(key, answer) for key in ("prompt_tokens", "completion_tokens")}
         return ExecutionResult(
             response=text_of(text),
@@ -194,6 +196,7 @@ class HttpBackend:
             tool_results=results,
             token_usage=usage_of(usage),
             attempts=attempts,
+            source="adapter",
         )
 
     def _at(self, part: str, answer: Any) -> Any:

@@ -38,6 +38,8 @@ class Trail:
     attempts: list[Attempt] = field(default_factory=list)
     """Tries that did not work."""
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    unmetered: int = 0
+    """Responses that came without their token usage."""
     waited_s: float = 0.0
     """Seconds that requests waited for a slot."""
 
@@ -98,6 +100,7 @@ class ChatClient:
                 error.give_up()
             raise
         trail.usage += completion.usage
+        trail.unmetered += not completion.usage.total_tokens
         return completion
 
     async def close(self) -> None:

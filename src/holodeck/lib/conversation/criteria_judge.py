@@ -6,7 +6,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.misuse import Misuse
-from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.roles import UNSEEN_CALLS, AgentRole, Message
 from holodeck.lib.conversation.transcript import BUDGET, found, indented, paragraphs_of, shortened
 from holodeck.lib.conversation.types import (
     AgentInput,
@@ -84,8 +84,11 @@ class CriteriaJudge:
                 "JudgeAgent",
                 "there are no criteria; write JudgeAgent(criteria=[…]), or use judge([…])",
             )
+        shown = input.messages
+        if input.scenario_state.unseen_tool_calls:
+            shown = [{**one, UNSEEN_CALLS: True} if _is_answer(one) else one for one in shown]
         rows = await self.rows(
-            input.messages,
+            shown,
             input.scenario_state.description,
             criteria,
             is_final=input.judgment_request,
@@ -144,6 +147,10 @@ class CriteriaJudge:
             told = "\n".join(found(lines, one.strip()) for one in wanted)
             passages.append("# Looked up\n" + told[: self._budget])
         return passages
+
+
+def _is_answer(message: Message) -> bool:
+    return message.get("role") == "assistant"
 
 
 def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:

@@ -115,6 +115,8 @@ class Conversation:
         self.state = ScenarioState(self)
         self._caller = Caller(self.clock, self.ledger, self.config.call_timeout)
         self._outbox = EventStream().outbox()
+        self.unseen_tool_calls = False
+        """Whether an agent answered with a bare text, so that its tool calls are unknown."""
         self._is_left = False
         self.left_at: str | None = None
         """Where the user ended the conversation; None if that has not happened."""
@@ -289,6 +291,8 @@ class Conversation:
             return self._leave(returned, index, party.role)
         try:
             messages = messages_of(returned, party.role)
+            if party.role is AgentRole.AGENT and isinstance(returned, str):
+                self.unseen_tool_calls = True
         except ValueError as error:
             raise self.misuse(f"{type(party).__name__}.call: {error}") from error
         self.add_messages(messages, index)

@@ -7,6 +7,8 @@ Message: TypeAlias = dict[str, Any]
 """A message as OpenAI has it: `role`, `content`, and perhaps `tool_calls`."""
 
 
+UNSEEN_CALLS = "unseen_tool_calls"
+"""Key of a message of an agent whose tool calls are unknown: its value is true."""
 EARLIER = "earlier"
 """Key of a message that was said before the conversation: its value is true."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from holodeck.errors import EvaluationError
 from holodeck.lib.conversation.history import History
 from holodeck.lib.conversation.messages import calls_in, copied, tool_name
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.roles import UNSEEN_CALLS, Message
 from holodeck.lib.conversation.transcript import transcript_of
+from holodeck.models.evidence import unknown_reason
 
 
 class Talk(Protocol):
@@ -28,6 +31,8 @@ class Talk(Protocol):
     def history(self) -> History: ...
     @property
     def has_checkpoints(self) -> bool: ...
+    @property
+    def unseen_tool_calls(self) -> bool: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
 
 
@@ -93,12 +98,22 @@ class ScenarioState:
         """The latest message of the agent. Raises ValueError if there is none."""
         return self._last("assistant")
 
+    @property
+    def unseen_tool_calls(self) -> bool:
+        """Whether an agent answered with a bare text, so that its tool calls are unknown."""
+        return self._executor.unseen_tool_calls
+
     def last_tool_call(self, tool_name: str) -> dict[str, Any] | None:
-        """The call of a tool in the latest message that calls it; None if none does."""
+        """The call of a tool in the latest message that calls it; None if none does.
+
+        Warns if none is found and the tool calls of the agent are unknown; raises EvaluationError
+        if a backend said so.
+        """
         for message in reversed(self._executor.history.peek):
             for call in _calls_of(message, tool_name):
                 found: dict[str, Any] = copied(call)
                 return found
+        self._warn_of_unseen_calls()
         return None
 
     def has_tool_call(self, tool_name: str) -> bool:
@@ -108,11 +123,25 @@ class ScenarioState:
     def tool_calls(self, tool_name: str | None = None) -> list[dict[str, Any]]:
         """All calls, of one tool or of any, the first one first."""
         said = self._executor.history.peek
-        return [copied(call) for one in said for call in _calls_of(one, tool_name)]
+        found = [copied(call) for one in said for call in _calls_of(one, tool_name)]
+        if not found:
+            self._warn_of_unseen_calls()
+        return found
 
     def transcript(self) -> str:
         """The conversation as text, with tool calls and their results."""
         return transcript_of(self._executor.history.peek)
+
+    def _warn_of_unseen_calls(self) -> None:
+        if any(one.get(UNSEEN_CALLS) for one in self._executor.history.peek):
+            raise EvaluationError(unknown_reason("tool_calls"))
+        if self.unseen_tool_calls:
+            warnings.warn(
+                "whether the agent called tools is unknown, because it answered with a text; return"
+                " messages, with 'tool_calls' in those that call tools",
+                UserWarning,
+                stacklevel=3,
+            )
 
     def _last(self, role: str) -> Message:
         for message in reversed(self._executor.history.peek):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from holodeck.lib.conversation.messages import arguments_of, calls_in, text_of, tool_name
-from holodeck.lib.conversation.roles import EARLIER, Message
+from holodeck.lib.conversation.roles import EARLIER, UNSEEN_CALLS, Message
 from holodeck.lib.text import abridged, printable
 
 BUDGET = 24_000
@@ -46,6 +46,8 @@ def _told(message: Message) -> Iterator[str]:
         role = f"result of {message.get('name') or 'the tool'}"
     who = f"before this, {role}" if message.get(EARLIER) else role
     calls = list(calls_in(message))
+    if message.get(UNSEEN_CALLS) and not calls:
+        yield f"{who} may call tools unseen: that no call is shown here proves nothing"
     if text_of(message) or not calls:
         yield printable(f"{who}: {text_of(message)}")
     for call in calls:

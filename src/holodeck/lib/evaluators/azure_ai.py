@@ -5,9 +5,9 @@ limits, retries and counts, and what it answers is checked before the library se
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure import messages
@@ -18,8 +18,10 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.judged import JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.threads import in_thread
+from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 
 _RESPONSE, _QUERY = EvalParam.RESPONSE, EvalParam.QUERY
+T = TypeVar("T")
 
 
 class AzureEvaluator(JudgedEvaluator):
@@ -184,16 +186,20 @@ class TaskAdherenceEvaluator(AzureEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         seen: Observation = kwargs["observation"]
+        calls, rules = _known(seen.tool_calls), seen.instructions
+        if calls is None:  # the judge would believe that no tool was called
+            rules = "\n\n".join(filter(None, [rules, UNSEEN_CALLS]))
         return {
-            "query": messages.told(seen.instructions) + messages.user(kwargs[_QUERY]),
-            "response": messages.agent(kwargs[_RESPONSE], seen.tool_calls),
+            "query": messages.told(rules) + messages.user(kwargs[_QUERY]),
+            "response": messages.agent(kwargs[_RESPONSE], calls or ()),
         }
 
 
 class ToolCallAccuracyEvaluator(AzureEvaluator):
     """Whether the agent called the right tools in the right way.
 
-    Of an agent whose tools are not in the agent.yaml, the judge knows what the calls show.
+    If the agent's tools are unknown, as they are not in the agent.yaml, the judge is given what the
+    calls show of them, and the reason says so.
     """
 
     PARAM_SPEC = ParamSpec(required=frozenset({_QUERY}))
@@ -203,10 +209,22 @@ class ToolCallAccuracyEvaluator(AzureEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         seen: Observation = kwargs["observation"]
-        if not seen.tool_calls:
+        calls = tuple(seen.tool_calls)
+        if not calls:
             raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
         return {
             "query": messages.user(kwargs[_QUERY]),
-            "tool_calls": messages.called(seen.tool_calls),
-            "tool_definitions": messages.definitions(seen.tools, seen.tool_calls),
+            "tool_calls": messages.called(calls),
+            "tool_definitions": messages.definitions(_known(seen.tools) or (), calls),
         }
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        row = await super()._evaluate_impl(**kwargs)
+        if _known(kwargs["observation"].tools) is None:
+            row["reasoning"] += f" ({unknown_reason('tools')}; judged by the calls alone)"
+        return row
+
+
+def _known(seen: Sequence[T] | Unknown) -> Sequence[T] | None:
+    """Return what was seen; None if it is unknown."""
+    return None if isinstance(seen, Unknown) else seen

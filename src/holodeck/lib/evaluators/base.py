@@ -12,6 +12,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 
@@ -37,7 +38,8 @@ class Turn:
 
     role: Literal["user", "assistant"]
     content: str
-    tool_calls: tuple[ToolInvocation, ...] = ()
+    tool_calls: tuple[ToolInvocation, ...] | None = ()
+    """None if they are unknown."""
     earlier: bool = False
     """Whether it was said before the case: an answer that is not of this run."""
 
@@ -52,6 +54,9 @@ class OfferedTool:
     """JSON Schema of its arguments."""
 
 
+_ALL_SEEN = evidence(tool_calls="backend", history="runner", tools="backend")
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Everything that was seen of one test case; a custom metric is called with it."""
@@ -60,7 +65,8 @@ class Observation:
     input: str | None = None
     ground_truth: str | None = None
     retrieval_context: tuple[str, ...] = ()
-    tool_calls: tuple[ToolInvocation, ...] = ()
+    tool_calls: tuple[ToolInvocation, ...] | Unknown = ()
+    """What the agent called; unknown calls raise EvaluationError wherever they are used."""
     case_name: str | None = None
     latency_ms: float | None = None
     """How long the agent took; None where that was not measured."""
@@ -73,8 +79,10 @@ class Observation:
     without history."""
     instructions: str | None = None
     """What the agent was told; None where its backend knows and we do not."""
-    tools: tuple[OfferedTool, ...] = ()
-    """What the agent could call, as far as the agent.yaml says."""
+    tools: tuple[OfferedTool, ...] | Unknown = ()
+    """What the agent could call; raises EvaluationError where that is unknown."""
+    evidence: Evidence = _ALL_SEEN
+    """Who saw each of the facts; None where nobody did."""
 
 
 @dataclass(frozen=True, slots=True)

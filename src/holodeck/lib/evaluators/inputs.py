@@ -37,6 +37,10 @@ class Inputs:
         """Whether a metric that was learned makes use of an input."""
         return param in self._takes.get(id(metric), ())
 
+    def needs(self, metric: MetricSettings, param: EvalParam) -> bool:
+        """Return whether a metric that was learned cannot do without an input."""
+        return param in self._needs.get(id(metric), ())
+
     def missing(self, metric: MetricSettings, case: TurnModel) -> str | None:
         """What to say about an input that the metric needs and the case cannot give; else None.
 

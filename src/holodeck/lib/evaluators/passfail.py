@@ -37,8 +37,8 @@ def _wrong(answer: str, wanted: str | None, seen: Observation | None) -> Iterato
         yield "the agent answered nothing"
     if wanted is not None and wanted.casefold() not in answer.casefold():
         yield f"{short(wanted)} is not in {short(answer)}"
-    called = {call.name for call in seen.tool_calls} if seen else set()
-    expected = (seen.expected_tools or []) if seen else []
-    for name in expected:
-        if isinstance(name, str) and name not in called:
+    names = [name for name in (seen and seen.expected_tools) or () if isinstance(name, str)]
+    called = {call.name for call in seen.tool_calls} if seen and names else set()
+    for name in names:
+        if name not in called:
             yield f"no tool called exactly {name!r} was called"

@@ -133,7 +133,7 @@ class AgentThreadRun:
             response=result.response,
             tool_calls=result.tool_calls,
             tool_results=result.tool_results,
-            token_usage=result.token_usage or TokenUsage.zero(),
+            token_usage=result.token_usage,
             attempts=list(result.attempts),
             waited_ms=result.waited_ms,
             is_error=result.stopped_early is not None,
@@ -205,7 +205,7 @@ class AgentThreadRun:
             response="",
             tool_calls=tool_calls(call),
             tool_results=tool_results(call),
-            token_usage=call.usage,
+            token_usage=call.known_usage,
             waited_ms=round(call.waited_s * 1000),
         )
         message = f"timeout after {limit_here(self.timeout):g}s" if expired else describe(error)
@@ -226,7 +226,7 @@ class AgentThreadRun:
             tool_calls=tool_calls(call),
             tool_results=tool_results(call),
             chat_history=self.chat_history,
-            token_usage=call.usage if call.usage.total_tokens else None,
+            token_usage=call.known_usage,
             response=response,
             attempts=tuple(call.attempts),
             waited_ms=round(call.waited_s * 1000),

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
-from operator import add
+from operator import and_
 from typing import TYPE_CHECKING, TypeVar
 
 from holodeck.errors import Refusal
@@ -29,9 +29,18 @@ from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of
 from holodeck.lib.test_runner.verdict import together, verdict
+from holodeck.models.evidence import evidence
 from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
-from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
+from holodeck.models.test_result import (
+    MetricResult,
+    Outcome,
+    TestResult,
+    ToolCheck,
+    TurnResult,
+    tools_matched,
+)
+from holodeck.models.token_usage import sum_of
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
@@ -246,12 +255,14 @@ class CaseRun:
         [run] = self.runs
         if run.answer is None:
             return
-        self.tool_checks = check_tools(self.case, run.invocations)
+        self.tool_checks = check_tools(self.case, run.invocations, run.evidence)
         if not self.errors:
             took = None if run.agent_seconds is None else run.agent_seconds * 1000
             before = as_turns(self.history)
             said = (*before, *said_in(run.result())) if before else ()
-            seen = Answered(run.answer.response, run.invocations, run.processed, took, said)
+            seen = Answered(
+                run.answer.response, run.invocations, run.processed, took, run.evidence, said
+            )
             await self._grade_end(seen)
             await self._judge(one.result() for one in self.runs)
 
@@ -275,7 +286,7 @@ class CaseRun:
 
     async def _grade_whole(self) -> None:
         seen = whole(self.turns, as_turns(self.history))
-        self.tool_checks = check_tools(self.case, seen.invocations)
+        self.tool_checks = check_tools(self.case, seen.invocations, seen.evidence)
         await self._grade_end(seen)
 
     async def _judge(self, turns: Iterable[TurnResult]) -> None:
@@ -327,8 +338,7 @@ class CaseRun:
         outcome = self._outcome(faults)
         calls = [call for run in self.runs for call in run.invocations]
         took = [run.agent_seconds for run in self.runs if run.agent_seconds is not None]
-        usages = [run.answer.token_usage for run in self.runs if run.answer is not None]
-        checked = self.tool_checks
+        seen = reduce(and_, [run.evidence for run in self.runs]) if self.runs else evidence()
         return TestResult(
             test_name=self.case.name,
             test_id=self.case.id,
@@ -341,8 +351,8 @@ class CaseRun:
             tool_calls=[call.name for call in calls],
             tool_invocations=calls,
             expected_tools=self.case.expected_tools,
-            tools_matched=all(check.passed for check in checked) if checked else None,
-            tool_checks=checked,
+            tools_matched=tools_matched(self.tool_checks),
+            tool_checks=self.tool_checks,
             metric_results=self.rows,
             ground_truth=self.case.ground_truth,
             passed=outcome is Outcome.PASSED,
@@ -353,7 +363,8 @@ class CaseRun:
             raised=[*(one for run in self.runs for one in run.raised), *self.raised],
             attempts=[tried for run in self.runs for tried in run.attempts],
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
-            token_usage=reduce(add, usages) if usages else None,
+            token_usage=sum_of(run.answer.token_usage for run in self.runs if run.answer),
+            evidence=self.observer.completed(seen),
             turns=[] if self.case.input else self.turns or [run.result() for run in self.runs],
             messages=self.came_to.messages,
             criteria=self.came_to.criteria,

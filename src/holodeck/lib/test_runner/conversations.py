@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, MutableSequence, Sequence
-from functools import partial
+from functools import partial, reduce
 from itertools import accumulate
+from operator import and_
 
 from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.test_runner.grading import Check, grade
@@ -89,14 +90,16 @@ def whole(turns: Sequence[TurnResult], before: tuple[Turn, ...] = ()) -> Answere
         invocations=[call for turn in turns for call in turn.tool_invocations],
         files=[file for turn in turns for file in turn.processed_files],
         agent_ms=sum(took) if took else None,
+        evidence=reduce(and_, [turn.evidence for turn in turns]),
         turns=(*before, *(one for turn in turns for one in said_in(turn))),
     )
 
 
 def said_in(turn: TurnResult) -> tuple[Turn, ...]:
     """What the user and the agent said in a turn."""
-    answer = Turn("assistant", turn.agent_response or "", tuple(turn.tool_invocations))
-    return Turn("user", turn.input), answer
+    known = turn.evidence.tool_calls is not None
+    calls = tuple(turn.tool_invocations) if known else None
+    return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
 
 
 async def _graded(
@@ -113,9 +116,10 @@ async def _graded(
         turn.tool_invocations,
         turn.processed_files,
         turn.agent_time_ms,
+        turn.evidence,
         until,
     )
-    tool_checks = check_tools(asked, turn.tool_invocations)
+    tool_checks = check_tools(asked, turn.tool_invocations, turn.evidence)
 
     def with_rows(rows: list[MetricResult]) -> TurnResult:
         update = {

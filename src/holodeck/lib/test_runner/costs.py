@@ -107,7 +107,8 @@ def _calls(part: TestResult | TurnResult) -> int:
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """What the agent is to be paid for: answers, and what is known of tries that failed."""
     for part in exchanges(result):
-        usage = told(part.token_usage)
+        is_known = part.evidence.token_usage is not None
+        usage = part.token_usage if is_known else told(part.token_usage)
         if usage is not None or part.agent_response is not None:
             yield Charge(model, usage, "the agent")
 

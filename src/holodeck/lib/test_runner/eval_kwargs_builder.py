@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.models.evidence import Unknown, unknown_reason
 
 _RESPONSE = (EvalParam.RESPONSE, EvalParam.ACTUAL_OUTPUT)
 _QUERY = (EvalParam.QUERY, EvalParam.INPUT)
@@ -75,8 +77,11 @@ class EvalKwargsBuilder:
         seen = self._observation
         if seen is None:
             return {}
+        is_unknown = isinstance(seen.tool_calls, Unknown)
+        if is_unknown and EvalParam.TOOLS_CALLED in spec.required:
+            raise EvaluationError(unknown_reason("tool_calls"))
         found = {
-            EvalParam.TOOLS_CALLED: seen.tool_calls,
+            EvalParam.TOOLS_CALLED: None if is_unknown else seen.tool_calls,
             EvalParam.EXPECTED_TOOLS: seen.expected_tools,
             EvalParam.TURNS: seen.turns or None,
         }

@@ -152,7 +152,7 @@ class TestExecutor:
         keeping = Keeping(self.agent_config, self.config, self.config_loader)
         self._gradebook = Gradebook(self.agent_config, evaluators, judges, keeping)
         self._stage = self._made_stage()
-        self._observer = Observer(self.agent_config)
+        self._observer = Observer(self.agent_config, is_injected=self._is_injected)
         self._histories = histories_of(self.agent_config)
         self._events = None if self.config.events is None else self._made_events()
         self.evaluators = self._gradebook.evaluators

@@ -11,6 +11,7 @@ from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
+from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation
 
@@ -26,6 +27,8 @@ class Answered:
     files: Sequence[ProcessedFileInput]
     agent_ms: float | None
     """How long the agent took; None where that was not measured."""
+    evidence: Evidence
+    """Who saw what."""
     turns: tuple[Turn, ...] = ()
     """The conversation that ends with the response; empty for one input without history."""
 
@@ -33,8 +36,9 @@ class Answered:
 class Observer:
     """Puts together what was seen of a case with what is known of its agent."""
 
-    def __init__(self, agent: Agent) -> None:
+    def __init__(self, agent: Agent, *, is_injected: bool = False) -> None:
         self._agent = agent
+        self._knows_tools = not (is_injected or agent.brings_its_own_model)
         self._retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
 
     def observation(self, asked: TurnModel, seen: Answered, name: str | None) -> Observation:
@@ -55,15 +59,23 @@ class Observer:
             input=last,
             ground_truth=asked.ground_truth,
             retrieval_context=tuple(retrieved or ()),
-            tool_calls=tuple(seen.invocations),
+            tool_calls=Unknown("tool_calls")
+            if seen.evidence.tool_calls is None
+            else tuple(seen.invocations),
             case_name=name,
             latency_ms=seen.agent_ms,
             file_content="\n\n".join(file.markdown_content for file in seen.files) or None,
             expected_tools=asked.expected_tools,
             turns=seen.turns,
             instructions=self._instructions,
-            tools=self._tools,
+            tools=self._tools if self._knows_tools else Unknown("tools"),
+            evidence=self.completed(seen.evidence),
         )
+
+    def completed(self, seen: Evidence) -> Evidence:
+        """Return the evidence with what is known of the agent itself."""
+        tools = "backend" if self._knows_tools else None
+        return evidence(seen.tool_calls, seen.token_usage, seen.history, tools, seen.latency)
 
     @cached_property
     def _instructions(self) -> str | None:

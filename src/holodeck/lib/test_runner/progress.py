@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from holodeck.lib.retry import Wait
 from holodeck.lib.test_runner.costs import in_words
-from holodeck.lib.test_runner.summary import summarize
+from holodeck.lib.test_runner.summary import summarize, unmetered
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.lib.ui.terminal import width
@@ -248,14 +248,16 @@ class ProgressIndicator(SpinnerMixin):
         return colorize("⚠", ANSIColors.RED) + " "
 
     def _tokens(self) -> Iterator[str]:
-        runs = [run for result in self.test_results for run in result.single_runs]
-        spent = [run.token_usage for run in runs if run.token_usage]
-        if any(usage.total_tokens for usage in spent):
-            asked = sum(usage.prompt_tokens for usage in spent)
-            answered = sum(usage.completion_tokens for usage in spent)
-            total = sum(usage.total_tokens for usage in spent)
-            yield f"  Tokens: {total} ({asked} prompt, {answered} completion)"
         found = summarize(self.test_results, 0)
+        spent = found.token_usage
+        if spent.total_tokens:
+            asked, answered, total = (
+                spent.prompt_tokens,
+                spent.completion_tokens,
+                spent.total_tokens,
+            )
+            extra = unmetered(found)
+            yield f"  Tokens: {total} ({asked} prompt, {answered} completion){extra}"
         if found.judge_calls:
             tokens = plural(found.judge_usage.total_tokens, "token")
             yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"

@@ -5,13 +5,16 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import reduce
+from operator import and_
 from statistics import fmean, stdev
 
 from holodeck.lib.judging.check_figures import Share
 from holodeck.lib.test_runner.tries import Ran
+from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import sum_of
 
 RunIfWanted = Callable[[Callable[[], bool]], Awaitable[Ran | None]]
 """Runs the case once its turn comes, if it is still wanted then."""
@@ -134,7 +137,7 @@ def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestR
     outcome = bar.outcome(runs)
     passed = sum(one.passed for one in runs)
     broken = [error for one in runs if one.outcome in _UNDECIDED for error in one.errors]
-    usages = [one.token_usage for run in runs for one in run.single_runs if one.token_usage]
+    every = [one for run in runs for one in run.single_runs]
     return TestResult(
         test_name=runs[0].test_name if runs else case.name,
         test_id=case.id,
@@ -149,7 +152,12 @@ def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestR
         execution_time_ms=sum(one.execution_time_ms for one in runs),
         errors=list(dict.fromkeys(broken)) if outcome is Outcome.AGENT_ERROR else [],
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
-        token_usage=sum(usages, TokenUsage()) if usages else None,
+        token_usage=sum_of(
+            one.token_usage
+            for one in every
+            if one.token_usage is not None or one.agent_response is not None
+        ),
+        evidence=reduce(and_, [one.evidence for one in every]) if every else evidence(),
         repeats=Repeats(
             planned=bar.planned,
             needed=bar.needed,

@@ -20,6 +20,7 @@ from holodeck.models.test_result import (
     Repeats,
     Spread,
     TestResult,
+    ToolCheck,
     ToolInvocation,
     TurnResult,
 )
@@ -180,15 +181,25 @@ def _tools(
     if not called and not calls and expected is None and not result.tool_checks:
         return
     yield from (f"{mark} Tool Usage", "")
-    yield f"- **Tools Called:** {_listed(called)}"
+    yield f"- **Tools Called:** {_called(result)}"
     if expected is not None:
         wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
         yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
-    if result.tools_matched is not None:
-        yield f"- **Match Status:** {_verdict(result.tools_matched)}"
+    if result.tools_matched is not None or result.tool_checks:
+        yield f"- **Match Status:** {_matched(result.tools_matched)}"
     yield ""
     yield from _checks(result)
     yield from _calls(calls)
+
+
+def _called(result: TestResult | TurnResult) -> str:
+    if result.evidence.tool_calls is not None:
+        return _listed(result.tool_calls)
+    return f"{_listed(result.tool_calls)}, others are unknown" if result.tool_calls else "unknown"
+
+
+def _matched(matched: bool | None) -> str:
+    return "⚠️ unknown" if matched is None else _verdict(matched)
 
 
 def _listed(names: list[str]) -> str:
@@ -206,10 +217,18 @@ def _expectation(tool: ExpectedTool) -> str:
 def _checks(result: TestResult | TurnResult) -> Iterator[str]:
     if result.tool_checks:
         rows = [
-            (inline(check.expectation), _verdict(check.passed), inline(check.reason or ""))
+            (
+                inline(check.expectation),
+                _check_status(check),
+                inline(check.error or check.reason or ""),
+            )
             for check in result.tool_checks
         ]
         yield from (*table(("Expectation", "Status", "Reason"), rows), "")
+
+
+def _check_status(check: ToolCheck) -> str:
+    return _verdict(check.passed) if check.error is None else "⚠️ error"
 
 
 def _calls(calls: list[ToolInvocation]) -> Iterator[str]:

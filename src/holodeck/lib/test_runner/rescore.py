@@ -13,7 +13,7 @@ from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.answers import Redact, answers_in, asked, given
 from holodeck.lib.test_runner.conclusion import Conclusion
-from holodeck.lib.test_runner.conversations import graded_turns, whole
+from holodeck.lib.test_runner.conversations import graded_turns, said_in, whole
 from holodeck.lib.test_runner.costs import priced
 from holodeck.lib.test_runner.earlier import as_heard, as_turns
 from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
@@ -29,7 +29,13 @@ from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnResult
+from holodeck.models.test_result import (
+    Outcome,
+    TestReport,
+    TestResult,
+    TurnResult,
+    tools_matched,
+)
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,7 @@ async def _regraded(
         return result
     before = as_turns(result.history)
     turns = await _graded_turns(result, case, checks, observer)
-    tool_checks = check_tools(case, result.tool_invocations)
+    tool_checks = check_tools(case, result.tool_invocations, result.evidence)
     seen = whole(turns, before) if turns else _answered(result, before)
     rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
     faults = [] if turns else _of_agent(result)
@@ -153,7 +159,7 @@ async def _regraded(
         **came_to.fields,
         "errors": [*_of_agent(result), *came_to.errors],
         "expected_tools": case.expected_tools,
-        "tools_matched": all(one.passed for one in tool_checks) if tool_checks else None,
+        "tools_matched": tools_matched(tool_checks),
         "tool_checks": tool_checks,
         "metric_results": rows,
         "turns": turns,
@@ -217,15 +223,16 @@ def _as_turn(result: TestResult) -> TurnResult:
         processed_files=result.processed_files,
         agent_response=result.agent_response,
         tool_invocations=result.tool_invocations,
+        evidence=result.evidence,
     )
 
 
 def _answered(result: TestResult, before: tuple[Turn, ...]) -> Answered:
-    answer = Turn("assistant", result.agent_response or "", tuple(result.tool_invocations))
     return Answered(
         result.agent_response or "",
         result.tool_invocations,
         result.processed_files,
         result.agent_time_ms,
-        (*before, Turn("user", result.test_input), answer) if before else (),
+        result.evidence,
+        (*before, *said_in(_as_turn(result))) if before else (),
     )

@@ -44,6 +44,7 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
             name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
         token_usage=_sum(run.token_usage for run in runs),
+        unknown_token_usage=sum(_lacks_usage(result) for result in results),
         pass_at_k=estimates(results, one_of_k),
         pass_all_k=estimates(results, all_of_k),
         judge_calls=sum(row.judge_calls for row in judged) + judges.calls,
@@ -52,6 +53,19 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         simulator_calls=simulators.calls,
         simulator_usage=simulators.tokens,
     )
+
+
+def _lacks_usage(result: TestResult) -> bool:
+    """Whether the token usage of some run of the agent is unknown."""
+    return any(
+        run.token_usage is None and run.agent_time_ms is not None for run in result.single_runs
+    )
+
+
+def unmetered(summary: ReportSummary) -> str:
+    """Return what to add to the tokens of a run in which some are unknown."""
+    lacking = summary.unknown_token_usage
+    return f", unknown for {lacking} of {summary.total_tests} tests" if lacking else ""
 
 
 def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.text import plural
 from holodeck.lib.tools.names import is_whole_name
+from holodeck.models.evidence import Evidence, unknown_reason
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TurnModel
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
@@ -41,28 +42,50 @@ def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool |
     return all(any(name in called for called in actual) for name in expected)
 
 
-def check_tools(case: TurnModel, calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
-    """One row for each expectation of a case or turn about tools; none if it has none."""
-    expected = case.expected_tools
-    checks = [] if expected is None else _check_expected(expected, calls)
-    checks += [_check_forbidden(name, calls) for name in case.forbidden_tools or []]
-    if case.tool_order and expected:
-        checks.append(_check_order(expected, calls))
-    if case.only_expected_tools and expected:
-        checks.append(_check_others(expected, calls))
-    return checks
-
-
-def _check_expected(
-    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
+def check_tools(
+    case: TurnModel, calls: Sequence[ToolInvocation], evidence: Evidence
 ) -> list[ToolCheck]:
-    if not expected:
-        reason = f"no tool may be called, but {_names(calls)} was"
-        return [ToolCheck(expectation="no tool call", passed=not calls, reason=_if(calls, reason))]
-    return [
-        _check_substring(wanted, calls) if isinstance(wanted, str) else _check_strict(wanted, calls)
-        for wanted in expected
-    ]
+    """Return a row for each expectation of a case or turn about tools; none if it has none.
+
+    If the evidence does not hold all tool calls, a row stands only if the calls that are known
+    decide it: one that was wanted is there, or one that must not be. Every other row is an error.
+    """
+    known = evidence.tool_calls is not None
+    rows = []
+    for wanted in case.expected_tools or ():
+        row = _check_wanted(wanted, calls)
+        is_certain = row.passed and (isinstance(wanted, str) or wanted.count is None)
+        rows.append(row if known or is_certain else _undecided(row))
+    if case.expected_tools == []:
+        rows.append(_unless_absent(_check_no_call(calls), known=known))
+    forbidden = [_check_forbidden(name, calls) for name in case.forbidden_tools or ()]
+    rows += [_unless_absent(row, known=known) for row in forbidden]
+    if case.tool_order and case.expected_tools:
+        row = _check_order(case.expected_tools, calls)
+        rows.append(row if known or row.passed else _undecided(row))
+    if case.only_expected_tools and case.expected_tools:
+        rows.append(_unless_absent(_check_others(case.expected_tools, calls), known=known))
+    return rows
+
+
+def _unless_absent(row: ToolCheck, *, known: bool) -> ToolCheck:
+    """Return the row that wants some call to be absent; calls that nobody saw prove no absence."""
+    return row if known or not row.passed else _undecided(row)
+
+
+def _undecided(row: ToolCheck) -> ToolCheck:
+    return ToolCheck(expectation=row.expectation, passed=False, error=unknown_reason("tool_calls"))
+
+
+def _check_no_call(calls: Sequence[ToolInvocation]) -> ToolCheck:
+    reason = f"no tool may be called, but {_names(calls)} was"
+    return ToolCheck(expectation="no tool call", passed=not calls, reason=_if(calls, reason))
+
+
+def _check_wanted(wanted: str | ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    if isinstance(wanted, str):
+        return _check_substring(wanted, calls)
+    return _check_strict(wanted, calls)
 
 
 def _check_substring(wanted: str, calls: Sequence[ToolInvocation]) -> ToolCheck:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.roles import UNSEEN_CALLS, Message
 from holodeck.lib.test_runner.tool_invocation_builder import NO_RESULT
 from holodeck.lib.test_runner.turn_run import with_files
 from holodeck.models.test_result import ToolInvocation, TurnResult
@@ -29,7 +29,10 @@ def answer_of(turn: TurnResult, number: int) -> list[Message]:
         messages.append({"role": "assistant", "content": None, "tool_calls": called})
     # An agent that does not tell what its tools gave has done nothing wrong.
     messages += [_result(name, call) for name, call in calls if call.error != NO_RESULT]
-    return [*messages, {"role": "assistant", "content": turn.agent_response or ""}]
+    answer: Message = {"role": "assistant", "content": turn.agent_response or ""}
+    if turn.evidence.tool_calls is None:
+        answer[UNSEEN_CALLS] = True
+    return [*messages, answer]
 
 
 def _call(name: str, call: ToolInvocation) -> Message:

@@ -13,6 +13,7 @@ from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
 from holodeck.models.attempt import Attempt
+from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import RetryKind, TurnModel
 from holodeck.models.test_result import (
@@ -68,6 +69,17 @@ class TurnRun:
         """How long the agent took, in whole milliseconds."""
         return None if self.agent_seconds is None else round(self.agent_seconds * 1000)
 
+    @property
+    def evidence(self) -> Evidence:
+        """Who saw what of the turn so far."""
+        seen = self.answer
+        return evidence(
+            tool_calls=None if seen is None or seen.tool_calls is None else seen.source,
+            token_usage=None if seen is None or seen.token_usage is None else seen.source,
+            history="runner",
+            latency=None if self.agent_seconds is None else "runner",
+        )
+
     async def run(self, ask: Ask) -> None:
         """Read the files and ask; what goes wrong is noted."""
         await self._read_files()
@@ -88,6 +100,7 @@ class TurnRun:
             errors=[*self.errors, *self.faults],
             attempts=self.attempts,
             token_usage=None if self.answer is None else self.answer.token_usage,
+            evidence=self.evidence,
         )
 
     async def _read_files(self) -> None:
@@ -114,12 +127,10 @@ class TurnRun:
             finally:
                 self.agent_seconds = time.perf_counter() - started - self.waited_seconds
             set_content(current, names.OUTPUT_MESSAGES, self.answer.response)
-            current.set(
-                {
-                    names.INPUT_TOKENS: self.answer.token_usage.prompt_tokens,
-                    names.OUTPUT_TOKENS: self.answer.token_usage.completion_tokens,
-                }
-            )
+            usage = self.answer.token_usage
+            if usage is not None:
+                current.set({names.INPUT_TOKENS: usage.prompt_tokens})
+                current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
         self._note_answer(self.answer)
 
     def _note_failure(self, error: Exception) -> None:
@@ -135,14 +146,15 @@ class TurnRun:
         if isinstance(seen, ExecutionResult):
             self.waited_seconds = seen.waited_ms / 1000
             self.answer = seen
-            self.invocations = pair_tool_calls(seen.tool_calls, seen.tool_results)
+            self.invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
 
     def _note_answer(self, answer: ExecutionResult) -> None:
         self.attempts = answer.attempts
-        self.invocations = pair_tool_calls(answer.tool_calls, answer.tool_results)
+        calls = answer.tool_calls or ()
+        self.invocations = pair_tool_calls(calls, answer.tool_results)
         self.faults += [
             f"a tool call could not be carried out: {line}"
-            for line in refusals(answer.tool_calls, answer.tool_results)
+            for line in refusals(calls, answer.tool_results)
         ]
         if answer.is_error:
             self.failure = "error"

@@ -24,11 +24,11 @@ def verdict(
     unsure = [row for row in rows if row.inconclusive]
     if faults or len(failed) > len(broken):
         return Outcome.FAILED
-    if not all(check.passed for check in tool_checks):
+    if any(not check.passed and check.error is None for check in tool_checks):
         return Outcome.FAILED
     if any(row.metric_name in final for row in unsure):
         return Outcome.FAILED
-    if broken or unsure:
+    if broken or unsure or any(check.error for check in tool_checks):
         return Outcome.METRIC_ERROR
     decided = tool_checks or any(row.passed is not None for row in rows)
     return Outcome.PASSED if decided else Outcome.UNCHECKED

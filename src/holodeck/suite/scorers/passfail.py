@@ -18,6 +18,12 @@ ONLY_AN_ANSWER = (
 )
 
 
+_UNKNOWN = (
+    "the agent's tool calls are unknown, because its adapter does not report them; return"
+    " AgentResult(output=…, tool_calls=[…]), with [] if no tool was called"
+)
+
+
 class PassFailScorer:
     """Passes an answer that is not blank, where every expected tool was called by its exact name,
     some call of each had the expected arguments, and the expected text is in the answer, whatever
@@ -33,6 +39,15 @@ class PassFailScorer:
         """1 if all is as expected, else 0 and what is not."""
         if scenario.expected_output == "":
             raise ConfigError("expected_output", "is empty, which every answer contains; remove it")
+        wants_tools = scenario.expected_tools is not None or bool(scenario.expected_tool_args)
+        if wants_tools and not result.knows_tool_calls:
+            return ScoreResult(
+                scenario_id=scenario.id,
+                scorer_name=self.name,
+                score=0,
+                passed=False,
+                error=_UNKNOWN,
+            )
         wrong = list(_wrong(scenario, result))
         expects_nothing = _expects_nothing(scenario)
         if expects_nothing:

@@ -159,7 +159,7 @@ async def test_tools_and_tokens_are_read():
 async def test_half_of_the_tokens_are_not_taken_for_all(usage):
     result = await asked(lambda _: {"response": "a", "usage": usage})
 
-    assert result.token_usage == TokenUsage.zero()
+    assert result.token_usage is None
 
 
 @pytest.mark.parametrize(
@@ -399,3 +399,41 @@ async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(ca
     if can_remember:
         session.remember([{"role": "assistant", "content": "Hello"}])
     assert [one["content"] for one in told] == ["Hello"] * can_remember
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"tool_call": [{"name": "pay"}]}, "unknown key 'tool_call'; did you mean 'tool_calls'?"),
+        ({"toolCalls": [{"name": "pay"}]}, "unknown key 'toolCalls'; did you mean 'tool_calls'?"),
+        ({"tools": [{"name": "pay"}]}, "unknown key 'tools'"),
+        ({"tool_results": [{"name": "pay", "result": 1}]}, "'tool_results' without 'tool_calls'"),
+        (
+            {"id": 1, "model": "m"},
+            "unknown keys 'id', 'model'. The keys are response, output, text",
+        ),
+    ],
+    ids=["singular", "camel case", "another word", "results alone", "other keys"],
+)
+async def test_a_key_that_nothing_reads_in_the_returned_mapping_is_an_error(given, reason):
+    with pytest.raises(BackendSessionError) as caught:
+        await asked(lambda _: {"response": "done", **given})
+
+    assert reason in str(caught.value)
+
+
+async def test_what_the_agent_adds_about_itself_stands_under_metadata():
+    result = await asked(lambda _: {"response": "done", "metadata": {"id": 1}})
+
+    assert (result.response, result.tool_calls) == ("done", None)
+
+
+@pytest.mark.parametrize("given", ["done", {"response": "done"}, {"text": "x", "tool_calls": None}])
+async def test_tool_calls_that_the_agent_does_not_report_are_unknown(given):
+    result = await asked(lambda _: given)
+
+    assert (result.tool_calls, result.token_usage) == (None, None)
+
+
+async def test_an_empty_list_says_that_no_tool_was_called():
+    assert (await asked(lambda _: {"response": "done", "tool_calls": []})).tool_calls == []

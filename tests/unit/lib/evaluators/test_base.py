@@ -106,7 +106,7 @@ async def test_a_configuration_error_stays_one_and_is_never_tried_again():
     config = RetryConfig(base_delay=0.001, every_error=True)
     evaluator = Scripted(MissingExtra("nlp", "metric x"), {"score": 1.0}, retry_config=config)
 
-    with pytest.raises(ConfigError, match=r"holodeck-harness\[nlp\]"):
+    with pytest.raises(ConfigError, match="install nlp"):
         await evaluate(evaluator)
 
 

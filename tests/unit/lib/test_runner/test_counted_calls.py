@@ -3,8 +3,11 @@
 import pytest
 
 from fakes import ScriptedBackend
+from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.test_runner.costs import calls_of, tokens_of
 from holodeck.models.test_result import Outcome
+from holodeck.models.token_usage import TokenUsage
+from support.backend import echo
 from support.played import JUDGE, USER, an_agent, report_of, says, words
 
 METRIC = [{"type": "judge", "name": "polite", "criteria": ["Is the answer polite?"]}]
@@ -13,9 +16,9 @@ QUICK = {"max_retries": 1, "retry_delay": 0.01}
 
 @pytest.fixture
 def run(tmp_path, fake_openai):
-    async def run_it(limits, *cases):
+    async def run_it(limits, *cases, script=echo):
         agent = an_agent(fake_openai, *cases)
-        return await report_of(tmp_path, agent, ScriptedBackend(), **limits)
+        return await report_of(tmp_path, agent, ScriptedBackend(script), **limits)
 
     return run_it
 
@@ -92,10 +95,10 @@ async def test_a_budget_of_calls_counts_what_failed(run, fake_openai):
 
 async def test_requests_that_failed_leave_the_tokens_known(run, fake_openai):
     fake_openai.otherwise(status=500)
+    answer = ExecutionResult("hello", token_usage=TokenUsage.of(3, 4))
 
-    report = await run(QUICK, {"input": "hi", "evaluations": METRIC})
+    report = await run(QUICK, {"input": "hi", "evaluations": METRIC}, script={"hi": answer})
 
     [row] = report.results[0].metric_results
     assert row.judge_tokens.total_tokens == 0
-    own = report.results[0].token_usage
-    assert tokens_of(report.results[0]) == (own.total_tokens or None)
+    assert tokens_of(report.results[0]) == 7

@@ -11,6 +11,7 @@ import pytest
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.attempt import Attempt
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.evidence import evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
@@ -81,6 +82,7 @@ def one_input():
         ],
         tool_calls=[one.name for one in CALLS],
         tool_invocations=CALLS,
+        evidence=evidence("backend"),
         expected_tools=EXPECTED,
         tools_matched=False,
         tool_checks=CHECKS,
@@ -96,7 +98,11 @@ def one_input():
         cost=Cost(currency="USD", total=0.5, agent=0.25, judges=0.25),
     )
     empty = a_result(
-        Outcome.AGENT_ERROR, test_name="says nothing", agent_response="", expected_tools=[]
+        Outcome.AGENT_ERROR,
+        test_name="says nothing",
+        agent_response="",
+        expected_tools=[],
+        evidence=evidence("backend"),
     )
     none = a_result(
         Outcome.UNCHECKED,
@@ -104,6 +110,7 @@ def one_input():
         agent_response=None,
         tool_calls=["t"] * 51,
         tool_invocations=[ToolInvocation(name="t")] * 51,
+        evidence=evidence("backend"),
     )
     return a_report(failed, empty, none)
 
@@ -111,6 +118,7 @@ def one_input():
 def conversations():
     """A conversation of turns, a judged one, one that broke off, and one with earlier messages."""
     bad = {"tool_checks": CHECKS, "metric_results": [BLEU], "ground_truth": "hello"}
+    bad["evidence"] = evidence("backend")
     turns = [
         TurnResult(input="hi", outcome=Outcome.PASSED, agent_response="hello"),
         TurnResult(input="pay", outcome=Outcome.FAILED, tool_invocations=CALLS[:1], **bad),
@@ -120,6 +128,7 @@ def conversations():
         test_name="held",
         turns=turns,
         metric_results=[REPORTED],
+        evidence=evidence("backend"),
         tool_checks=CHECKS[:1],
         tools_matched=True,
         ground_truth="paid",

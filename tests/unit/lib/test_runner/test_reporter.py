@@ -3,6 +3,7 @@
 import re
 
 from holodeck.lib.test_runner.reporter import generate_markdown_report
+from holodeck.models.evidence import evidence
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import Attempt, MetricResult, Outcome, ToolCheck, ToolInvocation
 from holodeck.models.token_usage import TokenUsage
@@ -144,6 +145,7 @@ def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
             ToolInvocation(name="search", args={"q": "a|b"}, result=["x"], duration_ms=3)
         ],
         expected_tools=["fetch", ExpectedTool(name="search", args={"q": 1}, count=2)],
+        evidence=evidence("backend"),
         tools_matched=False,
         tool_checks=[ToolCheck(expectation="fetch is called", passed=False, reason="never called")],
     )
@@ -163,10 +165,26 @@ def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():
 
 
 def test_an_empty_list_of_expected_tools_reads_as_a_ban():
-    report = generate_markdown_report(a_report(a_result(expected_tools=[], tools_matched=True)))
+    result = a_result(expected_tools=[], tools_matched=True, evidence=evidence("backend"))
+
+    report = generate_markdown_report(a_report(result))
 
     assert "- **Expected Tools:** no tool may be called" in report
     assert "- **Tools Called:** none" in report
+
+
+def test_tool_calls_that_nobody_saw_are_not_reported_as_none():
+    check = ToolCheck(expectation="no tool call", passed=False, error="unknown")
+    result = a_result(Outcome.METRIC_ERROR, expected_tools=[], tool_checks=[check])
+
+    assert section(generate_markdown_report(a_report(result)), "#### Tool Usage") == [
+        "- **Tools Called:** unknown",
+        "- **Expected Tools:** no tool may be called",
+        "- **Match Status:** ⚠️ unknown",
+        "| Expectation | Status | Reason |",
+        "| --- | --- | --- |",
+        "| no tool call | ⚠️ error | unknown |",
+    ]
 
 
 def test_long_arguments_are_shown_in_full_below_the_table():

@@ -3,6 +3,7 @@
 import pytest
 
 from holodeck.lib.test_runner.tool_checks import check_tools, matches
+from holodeck.models.evidence import evidence
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 
@@ -13,7 +14,8 @@ def called(name, **args):
 
 def rows(calls, **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    return [(one.expectation, one.passed, one.reason) for one in check_tools(case, calls)]
+    found = check_tools(case, calls, evidence("backend"))
+    return [(one.expectation, one.passed, one.reason) for one in found]
 
 
 ARGS = {"q": {"regex": "a+"}, "n": {"number": 2}, "f": {"fuzzy": "x"}, "e": [1]}

@@ -5,6 +5,7 @@ import pytest
 from holodeck.errors import EvaluationError
 from holodeck.lib.test_runner.executor import validate_tool_calls
 from holodeck.lib.test_runner.tool_checks import check_tools, matches
+from holodeck.models.evidence import evidence
 from holodeck.models.test_case import ArgMatcher, ExpectedTool, TestCaseModel
 from holodeck.models.test_result import ToolInvocation
 
@@ -15,7 +16,7 @@ def called(name, **args):
 
 def checks(calls, **expectations):
     case = TestCaseModel.model_validate({"input": "x", **expectations})
-    return check_tools(case, calls)
+    return check_tools(case, calls, evidence(tool_calls="backend"))
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class AgentCall:
             response=response,
             tool_calls=self.tool_calls,
             tool_results=self.tool_results,
-            token_usage=self.trail.usage,
+            token_usage=None if self.trail.unmetered else self.trail.usage,
             attempts=self.trail.attempts,
             waited_ms=round(self.trail.waited_s * 1000),
             is_error=stopped is not None,

@@ -30,6 +30,8 @@ class AgentCall:
     attempt_timeout: float | None = None
     attempts: list[Attempt] = field(default_factory=list)
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
+    unmetered: int = 0
+    """Responses that came without their token usage."""
     tool_runs: dict[str, "ToolRun"] = field(default_factory=dict)
     """By the id of the tool call."""
     tool_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
@@ -50,6 +52,16 @@ class AgentCall:
     """Whether no connection could be made to a server that never answered in the run."""
     requests: int = 0
     tool_rounds: int = 0
+
+    @property
+    def known_usage(self) -> TokenUsage | None:
+        """The token usage of every request; None if a response came without."""
+        return None if self.unmetered or not self.usage.total_tokens else self.usage
+
+    def meter(self, usage: TokenUsage) -> None:
+        """Add the token usage of one response."""
+        self.usage += usage
+        self.unmetered += not usage.total_tokens
 
 
 current_call: ContextVar[AgentCall | None] = ContextVar("holodeck_agent_call", default=None)

@@ -229,7 +229,7 @@ def _remember(call: AgentCall, history: "ChatHistory") -> None:
 
 
 def _count(call: AgentCall, messages: "list[ChatMessageContent]") -> None:
-    call.usage += usage_of(messages[0].metadata)
+    call.meter(usage_of(messages[0].metadata))
     calls = [item for item in messages[0].items if isinstance(item, FunctionCallContent)]
     if calls:
         call.tool_rounds += 1

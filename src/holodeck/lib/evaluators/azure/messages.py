@@ -22,7 +22,7 @@ def user(text: str) -> list[JsonObject]:
 
 
 def agent(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
-    """What the agent did and answered: its calls with their results, then its words."""
+    """Return what the agent did and answered: its calls with their results, then its words."""
     steps = [step for call in called(calls) for step in _call_and_result(call)]
     return [*steps, {"role": "assistant", "content": _text(text)}]
 

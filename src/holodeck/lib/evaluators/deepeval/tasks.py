@@ -1,9 +1,10 @@
 """Metrics about a task: whether it was done, and done as told."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.deepeval import door
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
     Judged,
@@ -14,6 +15,7 @@ from holodeck.lib.evaluators.deepeval.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.models.evidence import UNSEEN_CALLS
 
 _ANSWER_TO_INPUT = frozenset({P.INPUT, P.ACTUAL_OUTPUT})
 
@@ -100,6 +102,12 @@ class TaskCompletionEvaluator(TaskEvaluator):
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=_ANSWER_TO_INPUT, optional=frozenset({P.TOOLS_CALLED})
     )
+
+    def _case(self, kwargs: Mapping[str, Any]) -> Any:
+        case = super()._case(kwargs)
+        if case.tools_called is None:  # the judge would believe that no tool was called
+            case.tools_called = [door.library().cases.ToolCall(name=UNSEEN_CALLS)]
+        return case
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         if "verdict" in answer:

@@ -1,0 +1,98 @@
+"""What is known of a test case, where it was seen, and what stands for a fact that nobody saw."""
+
+from functools import cache
+from typing import Any, Literal, NoReturn
+
+from holodeck.errors import EvaluationError
+from holodeck.models.base import Model
+
+Source = Literal["runner", "backend", "adapter", "tap", "trace"]
+"""Who saw a fact: holodeck's runner, the backend that ran the agent, an adapter that read what the
+agent returned, a proxy between agent and model, or the agent's own spans."""
+Fact = Literal["tool_calls", "token_usage", "history", "tools", "latency"]
+
+_UNKNOWN: dict[Fact, str] = {
+    "tool_calls": (
+        "the agent's tool calls are unknown; return {'response': …, 'tool_calls': […]} from Python"
+        " code, or set 'backend.answer.tool_calls' for a URL"
+    ),
+    "token_usage": (
+        "the agent's token usage is unknown; return {'response': …, 'usage': {…}} from Python code,"
+        " or set 'prompt_tokens' and 'completion_tokens' in 'backend.answer' for a URL"
+    ),
+    "history": "the conversation is unknown, because it was not recorded",
+    "tools": ("the tools that the agent can call are unknown, as they are not in the agent.yaml"),
+    "latency": "the latency is unknown, because it was not measured",
+}
+
+
+class Evidence(Model):
+    """Who saw each fact of an observation; None if nobody did, so the fact is unknown.
+
+    Unknown is not empty: a check that needs an unknown fact is an error, never a pass or a failure.
+    """
+
+    tool_calls: Source | None = None
+    """The tool calls of the agent, each with its arguments."""
+    token_usage: Source | None = None
+    """The tokens of the agent's model."""
+    history: Source | None = None
+    """What user and agent said to each other."""
+    tools: Source | None = None
+    """The tools that the agent can call."""
+    latency: Source | None = None
+    """How long the agent took."""
+
+    def __and__(self, other: "Evidence") -> "Evidence":
+        """Return the evidence of two turns together: a fact is known if it is known in both."""
+        return evidence(*(a and b for (_, a), (_, b) in zip(self, other, strict=True)))
+
+
+@cache
+def evidence(
+    tool_calls: Source | None = None,
+    token_usage: Source | None = None,
+    history: Source | None = None,
+    tools: Source | None = None,
+    latency: Source | None = None,
+) -> Evidence:
+    """Return the evidence with these sources; thousands of results share one object."""
+    return Evidence(
+        tool_calls=tool_calls,
+        token_usage=token_usage,
+        history=history,
+        tools=tools,
+        latency=latency,
+    )
+
+
+UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown proves nothing.)"
+"""What a judge reads in place of tool calls that are unknown."""
+
+
+def unknown_reason(fact: Fact) -> str:
+    """Return why the fact is unknown and what to do about it."""
+    return _UNKNOWN[fact]
+
+
+class Unknown:
+    """Stands for a fact that nobody saw; every use raises EvaluationError.
+
+    A metric that iterates, counts, compares or tests it for truth would otherwise take it for an
+    empty list and might pass. `evidence` of the observation tells beforehand what is known.
+    """
+
+    __slots__ = ("fact",)
+
+    def __init__(self, fact: Fact) -> None:
+        self.fact = fact
+
+    def __repr__(self) -> str:
+        return f"<unknown {self.fact.replace('_', ' ')}>"
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise EvaluationError(unknown_reason(self.fact))
+
+    __iter__ = __len__ = __bool__ = __contains__ = __getitem__ = __eq__ = __ne__ = _refuse
+    __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __reversed__ = _refuse
+    __hash__ = object.__hash__
