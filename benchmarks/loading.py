@@ -32,7 +32,7 @@ test_cases_file: {file}
 """
 SCRIPT = """\
 import json, time
-from holodeck.cli.looking import listing
+from holodeck.cli.preview import listing
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.selection.choose import choose

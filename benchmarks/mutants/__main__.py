@@ -30,10 +30,11 @@ VERDICT_MODULES = (
     *(
         f"holodeck/lib/test_runner/{name}.py"
         for name in (
-            "answers", "budget", "case_run", "case_runner", "conclusion", "conversations",
-            "criteria", "earlier", "eval_kwargs_builder", "grading", "observer", "pass_at_k",
-            "play", "repeats", "report_case", "report_conversation", "reporter", "rescore",
-            "script_steps", "stopping", "summary", "tool_checks", "tries", "turn_run", "verdict",
+            "recorded_answers", "budget", "case_run", "case_runner", "conversation_outcome",
+            "conversation_grading", "criteria", "history", "eval_kwargs_builder", "grading",
+            "observer", "pass_at_k", "conversation_runner", "repeats", "report_case",
+            "report_conversation", "reporter", "rescore", "script_steps", "stop_policy",
+            "summary", "tool_checks", "tries", "turn_run", "verdict",
         )
     ),
     "holodeck/models/conversation_result.py",

@@ -132,18 +132,18 @@ class BackendError(ExecutionError):
         attempts: Sequence[object] = (),
         seen: object | None = None,
         *,
-        hopeless: bool = False,
+        permanent: bool = False,
         refusal: Refusal | None = None,
     ) -> None:
         self.attempts = tuple(attempts)
         self.seen = seen
-        self.hopeless = hopeless or refusal not in {None, "request"}
+        self.permanent = permanent or refusal not in {None, "request"}
         self.refusal = refusal
         super().__init__(message)
 
     def give_up(self) -> None:
         """Take it that every other call will fare the same: the server was never reached."""
-        self.refusal, self.hopeless = "unreachable", True
+        self.refusal, self.permanent = "unreachable", True
 
 
 class BackendInitError(BackendError):

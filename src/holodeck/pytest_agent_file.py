@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
-from holodeck.config.cases.suites import name_of_suite
+from holodeck.config.cases.suites import suite_name
 from holodeck.config.check import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.config.owners import agent_above
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.setup import new_id
-from holodeck.lib.conversation.witnesses import tell
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.case_events import told
+from holodeck.lib.test_runner.case_events import scenario_result_of
+from holodeck.lib.test_runner.conversation_display import show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.raised_error import Reason
@@ -58,9 +58,9 @@ class Subject:
         secrets = collect(agent, loader.environment(agent.base_dir))
         return cls(path, agent, settings, tuple(secrets))
 
-    def keeping(self, places: Sequence[int]) -> "Subject":
+    def case_caches(self, places: Sequence[int]) -> "Subject":
         """The same with these of its cases."""
-        return replace(self, agent=self.agent.keeping(places))
+        return replace(self, agent=self.agent.case_caches(places))
 
     def places(self) -> dict[str | None, list[int]]:
         """Where the cases of each suite stand; of None, those without one."""
@@ -103,7 +103,7 @@ class AgentFile(pytest.File):
 
     def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
         for suite, places in subject.places().items():
-            some = subject.keeping(places)
+            some = subject.case_caches(places)
             if suite is None:
                 yield from _tests(self, some)
             else:
@@ -135,7 +135,7 @@ class SuiteFile(AgentFile):
         return agent
 
     def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
-        yield from _tests(self, subject.keeping(subject.places()[name_of_suite(self.path)]))
+        yield from _tests(self, subject.case_caches(subject.places()[suite_name(self.path)]))
 
 
 class CasesOfSuite(pytest.Collector):
@@ -156,7 +156,7 @@ def _tests(parent: pytest.Collector, subject: Subject) -> Iterator["AgentCase"]:
         name = case.name or f"case {place + 1}"
         seen[name] += 1
         unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        yield AgentCase.from_parent(parent, name=unique, subject=subject.keeping([place]))
+        yield AgentCase.from_parent(parent, name=unique, subject=subject.case_caches([place]))
 
 
 class AgentCase(pytest.Item):
@@ -174,14 +174,17 @@ class AgentCase(pytest.Item):
             resolved_execution_config=self._subject.settings,
         )
         if self.config.getoption("holodeck_debug"):
-            executor.on_conversation = watching(debug=True)
+            executor.on_conversation = show_conversations(debug=True)
         with process_exit_forbidden():
             report = asyncio.run(executor.execute_tests())
         [result] = Redactor(self._subject.secrets).redact_report(report).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
         self.user_properties.append(("outcome", result.outcome.value))
-        tell(self.name, told(result).model_copy(update={"scenario_run_id": new_id("case")}))
+        notify_result_listeners(
+            self.name,
+            scenario_result_of(result).model_copy(update={"scenario_run_id": new_id("case")}),
+        )
         if not result.passed:
             raise CaseFailed(result.explained())
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holodeck.lib.conversation.witnesses import Meanings, watch
+from holodeck.lib.conversation.result_listeners import Meanings, add_result_listener
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
@@ -114,7 +114,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "agent_test: tests an agent; select with -m agent_test")
     scenarios = config.stash[_KEY] = Scenarios()
-    config.add_cleanup(watch(scenarios.note, MEANINGS))
+    config.add_cleanup(add_result_listener(scenarios.note, MEANINGS))
     if config.getoption("holodeck_debug"):
         config.add_cleanup(_debugging(config))
 
@@ -124,7 +124,7 @@ def _debugging(config: pytest.Config) -> Callable[[], None]:
     if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
         raise pytest.UsageError("--holodeck-debug: one test at a time; leave out -n")
     # Imported here because most test runs debug nothing.
-    from holodeck.lib.ui.asking import missing_terminal  # noqa: PLC0415
+    from holodeck.lib.ui.prompt import missing_terminal  # noqa: PLC0415
     from holodeck.scenario.config import ScenarioConfig  # noqa: PLC0415
 
     missing = missing_terminal()

@@ -15,15 +15,15 @@ HEAVY = (
 """Libraries that only those who use them may pay for."""
 
 SELDOM = (
-    "holodeck.config.cases.elsewhere", "holodeck.config.cases.files", "holodeck.config.history",
-    "holodeck.config.cases.parameters", "holodeck.config.check_memory", "holodeck.models.suite",
+    "holodeck.config.cases.external", "holodeck.config.cases.files", "holodeck.config.history",
+    "holodeck.config.cases.parameters", "holodeck.config.check_history", "holodeck.models.suite",
     "holodeck.lib.chat.client", "holodeck.lib.conversation.engine",
-    "holodeck.lib.conversation.listening", "holodeck.lib.conversation.types",
+    "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",
     "holodeck.lib.evaluators.semantic_similarity", "holodeck.lib.selection.choose",
-    "holodeck.lib.records.shelf", "holodeck.lib.test_runner.case_events",
-    "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.play",
-    "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.stage",
-    "holodeck.lib.test_runner.watching", "holodeck.lib.test_runner.written_talk",
+    "holodeck.lib.records.run_store", "holodeck.lib.test_runner.case_events",
+    "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation_runner",
+    "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation_setup",
+    "holodeck.lib.test_runner.conversation_display", "holodeck.lib.test_runner.static_conversation",
 )  # fmt: skip
 """Modules of ours that only some cases and flags need."""
 UNWRITTEN = (

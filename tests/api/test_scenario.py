@@ -17,7 +17,7 @@ import pytest
 from fakes import Reply, clean_environment
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError, ConfigError
-from support.parties import a_user, an_agent, said
+from support.participants import a_user, an_agent, said
 
 PATHS = {
     "holodeck.scenario": [

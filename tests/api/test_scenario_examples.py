@@ -17,7 +17,7 @@ from holodeck.scenario import (
 )
 from holodeck.scenario import scenario_executor as executors
 from holodeck.scenario import types as scenario_types
-from support.parties import said
+from support.participants import said
 
 KIND = "Agent provides helpful response"
 

@@ -15,8 +15,8 @@ from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenc
 from holodeck.lib.evaluators.base import Observation, OfferedTool
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.lib.judging.connect import Judges
-from holodeck.lib.judging.judge import Spent, counted
+from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.azure_metrics import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.config import ExecutionConfig
@@ -306,7 +306,7 @@ async def test_30_at_once_share_an_evaluator_and_mix_nothing_up(build, server):
     evaluator = build("coherence")
 
     async def graded(number):
-        with counted(Spent()) as spent:
+        with count_judge_usage(JudgeUsage()) as spent:
             result = await evaluator.evaluate(**inputs(evaluator, f"answer {number}."))
         return result["raw_score"], result["reasoning"], spent.calls
 
@@ -320,7 +320,7 @@ async def test_calls_and_tokens_are_counted(build, server):
     server.reply("prose").reply(verdict(5))
     evaluator = build("fluency")
 
-    with counted(Spent()) as spent:
+    with count_judge_usage(JudgeUsage()) as spent:
         await evaluator.evaluate(**inputs(evaluator))
 
     assert (spent.calls, spent.usage.total_tokens, spent.judge) == (2, 30, "openai/wise")

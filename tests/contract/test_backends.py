@@ -14,10 +14,10 @@ import pytest
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, Remembers
+from holodeck.lib.backends.base import AcceptsHistory, AgentBackend, AgentSession, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.history_support import why_no_history
 from holodeck.lib.backends.http_backend import HttpBackend
-from holodeck.lib.backends.memory import why_forgetful
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
@@ -238,7 +238,7 @@ async def test_a_session_that_begins_in_the_middle_remembers_what_was_said_befor
         await session.send(message)
 
     assert reached.heard() == [["one", "two"], ["one", "two", "three"]]
-    assert why_forgetful(reached.backend, "create_session") is None
+    assert why_no_history(reached.backend, "create_session") is None
     await session.close()
 
 
@@ -268,7 +268,7 @@ async def test_earlier_tool_calls_and_their_results_reach_the_model(reached):
 @pytest.mark.parametrize("reached", [klass], indirect=True, ids=["klass"])
 @pytest.mark.parametrize("method", ["invoke_once", "create_session"])
 async def test_an_agent_that_cannot_be_told_says_why(reached, method):
-    assert "'context'" in why_forgetful(reached.backend, method)
+    assert "'context'" in why_no_history(reached.backend, method)
 
 
 @every_way
@@ -300,7 +300,7 @@ async def test_a_session_remembers_and_no_other_does(reached):
 async def test_a_session_can_be_told_what_was_said_without_it(reached):
     session = await reached.backend.create_session()
 
-    assert isinstance(session, Remembers)
+    assert isinstance(session, AcceptsHistory)
     session.remember(
         [{"role": "user", "content": "one"}, {"role": "assistant", "content": "OK: one"}]
     )

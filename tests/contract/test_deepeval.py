@@ -16,8 +16,8 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.lib.judging.connect import Judges
-from holodeck.lib.judging.judge import Judge, Spent, counted
+from holodeck.lib.judging.judge import Judge, JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
@@ -96,7 +96,7 @@ def best_name(name: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_the_judge_sees_the_case_and_each_call_is_counted(name, judge, server):
-    with counted(Spent()) as spent:
+    with count_judge_usage(JudgeUsage()) as spent:
         await graded(name, judge, server, CASES[name].good, CASES[name].seen)
 
     prompts = "\n".join(request.prompt for request in server.requests)

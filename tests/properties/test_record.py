@@ -21,7 +21,7 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder, line_of
 from holodeck.lib.records.resume import changes, kept_results
 from holodeck.lib.records.run import read_run
-from holodeck.lib.records.shelf import Shelf
+from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.recorded import report_of
@@ -125,7 +125,7 @@ class Records(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def newest(self):
-        return Shelf(self.folder).read("last")
+        return RunStore(self.folder).read("last")
 
     def run(self, ending, **how):
         run = Run(self.folder, **how)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holodeck.lib.selection.choose import choose
-from holodeck.lib.selection.past import Past
+from holodeck.lib.selection.past import CasePast
 from holodeck.lib.selection.request import Request, Shard
 from holodeck.models.test_case import TestCaseModel
 
@@ -17,7 +17,7 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
     durations, count, seed, most
 ):
     cases = [TestCaseModel(name=f"case {at}", input="x") for at in range(len(durations))]
-    past = [Past(whole_run_ms=one) for one in durations]
+    past = [CasePast(whole_run_ms=one) for one in durations]
     whole = choose(cases, Request(seed=seed, limit=most), past).places
 
     shards = [
@@ -34,7 +34,7 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
 def test_no_shard_is_longer_than_another_by_more_than_its_last_case(durations, count):
     known = [one for one in durations if one is not None]
     cases = [TestCaseModel(name=f"case {at}", input="x") for at in range(len(durations))]
-    past = [Past(whole_run_ms=one) for one in durations]
+    past = [CasePast(whole_run_ms=one) for one in durations]
 
     loads = [
         sum(

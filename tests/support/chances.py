@@ -5,7 +5,7 @@ import math
 from support.wire_types import Reply
 
 
-def chances(**words: float) -> Reply:
+def token_probabilities(**words: float) -> Reply:
     """The likeliest of the words, with the chances of all."""
     every = [
         {"token": word, "logprob": math.log(chance)} for word, chance in words.items() if chance
@@ -22,4 +22,4 @@ def chances(**words: float) -> Reply:
 
 def yes(chance: float) -> Reply:
     """Yes with this chance, else no."""
-    return chances(yes=chance, no=1 - chance)
+    return token_probabilities(yes=chance, no=1 - chance)

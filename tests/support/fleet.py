@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import yaml
 
 from holodeck.lib.records.run import Run
-from holodeck.lib.records.shelf import Shelf
+from holodeck.lib.records.run_store import RunStore
 from support.cli import (
     Environment,
     Ran,
@@ -95,8 +95,8 @@ class Fleet:
 
     def records(self) -> list[Run]:
         """The recorded runs, the newest first."""
-        shelf = Shelf(self.path)
-        return [shelf.read(one) for one in shelf.ids()]
+        run_store = RunStore(self.path)
+        return [run_store.read(one) for one in run_store.ids()]
 
     def report(self, name: str = "r.json") -> Any:
         """A JSON report without its times."""

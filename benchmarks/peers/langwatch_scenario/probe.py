@@ -43,7 +43,7 @@ class Blocking(scenario.AgentAdapter):  # type: ignore[misc]
         return "late"
 
 
-def parties(seconds: float = 0.0) -> list[Any]:
+def participants(seconds: float = 0.0) -> list[Any]:
     roles = scenario.AgentRole
     return [
         Party(roles.USER, "and then?"),
@@ -57,7 +57,7 @@ async def play(turns: int, seconds: float = 0.0, by: str = "run") -> None:
     result = await getattr(scenario, by)(
         name="case",
         description="somebody asks on and on",
-        agents=parties(seconds),
+        agents=participants(seconds),
         script=[scenario.proceed(turns=turns), scenario.succeed()],
         max_turns=turns + 1,
         verbose=False,

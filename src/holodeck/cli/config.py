@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.invocation import Invocation
+from holodeck.cli.cli_context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.config.in_use import SettingInUse
@@ -34,17 +34,17 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     are not shown. The first place that says something wins: flag, agent.yaml, the project's
     config.yaml, the user's config.yaml, variable, default.
     """
-    from holodeck.cli.paths import subject_of
+    from holodeck.cli.agent_paths import find_target
     from holodeck.config.loader import ConfigLoader
     from holodeck.config.owners import DEFAULT_AGENT_FILE
     from holodeck.config.secrets import collect
 
     loader, agent = ConfigLoader(), None
     if agent_config is not None or Path(DEFAULT_AGENT_FILE).is_file():
-        subject = subject_of(agent_config or DEFAULT_AGENT_FILE)
+        subject = find_target(agent_config or DEFAULT_AGENT_FILE)
         agent = loader.load_agent_yaml(subject.path, subject.suites)
     rows = loader.in_use(agent)
-    invocation = context.ensure_object(Invocation)
+    invocation = context.ensure_object(CliContext)
     invocation.protect(collect(agent, loader.environment(agent.base_dir if agent else None)))
     text = _as_json(rows) if report_format == "json" else _as_text(rows)
     click.echo(invocation.clean(text))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.invocation import Invocation
+from holodeck.cli.cli_context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_labels import Label
@@ -87,7 +87,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
     from holodeck.lib.ui.live import put
 
-    invocation = context.ensure_object(Invocation)
+    invocation = context.ensure_object(CliContext)
     chosen = _chosen(read_labels(labels or SHIPPED), criteria)
     if min_kappa is not None:
         refuse_too_few(chosen, str(labels or "the labels that come with holodeck"))
@@ -172,7 +172,7 @@ class _Progress:
         self._said = tenth
 
 
-def _write(path: Path, found: "JudgeCheck", invocation: Invocation) -> None:
+def _write(path: Path, found: "JudgeCheck", invocation: CliContext) -> None:
     import json
 
     from holodeck.errors import ReportError

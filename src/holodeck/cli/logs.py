@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
 
-from holodeck.cli.invocation import MAX_MESSAGE
+from holodeck.cli.cli_context import MAX_MESSAGE
 from holodeck.errors import ConfigError
 from holodeck.lib.text import abridged
 from holodeck.lib.ui.live import showing

@@ -14,7 +14,7 @@ from typing import TextIO
 import click
 
 from holodeck import __version__
-from holodeck.cli.invocation import Invocation
+from holodeck.cli.cli_context import CliContext
 from holodeck.errors import ExitCode, HoloDeckError
 
 COMMANDS = {
@@ -80,7 +80,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line and exit."""
-    gc.disable()  # starting up makes much and throws nothing away; `cli.running` turns it on
+    gc.disable()  # start-up frees nothing; `cli.interruptible_run` turns it on
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - lives on
@@ -95,7 +95,7 @@ def main() -> None:
 
 def run(args: Sequence[str]) -> int:
     """Run one command; every error becomes a line on stderr and the exit code."""
-    invocation = Invocation.of(args)
+    invocation = CliContext.of(args)
     try:
         returned = cli.main(list(args), "holodeck", standalone_mode=False, obj=invocation)
     except click.Abort:
@@ -106,9 +106,9 @@ def run(args: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program
-        from holodeck.cli.explaining import explain
+        from holodeck.cli.error_output import print_error
 
-        explain(error, invocation)
+        print_error(error, invocation)
         return error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
     return returned if isinstance(returned, int) else ExitCode.PASSED
 

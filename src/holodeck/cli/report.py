@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.outputs import output_option, targets_for, write_all
-from holodeck.cli.recorded import agent_option, read_with_warnings, shelf_of
+from holodeck.cli.cli_context import CliContext
+from holodeck.cli.report_output import output_option, report_targets, write_reports
+from holodeck.cli.run_lookup import agent_option, read_with_warnings, run_store_of
 
 
 @click.command()
@@ -37,13 +37,13 @@ def report(
     from holodeck.lib.test_runner.reports import FORMATS
     from holodeck.lib.ui.live import put
 
-    invocation = context.ensure_object(Invocation)
-    targets = targets_for(outputs, report_format if outputs else None)
+    invocation = context.ensure_object(CliContext)
+    targets = report_targets(outputs, report_format if outputs else None)
     render = FORMATS.load(report_format or "markdown", where="--format")
-    made = report_of(read_with_warnings(shelf_of(agent), run, invocation))
+    made = report_of(read_with_warnings(run_store_of(agent), run, invocation))
     shown = invocation.redactor.redact_report(made)
     if not targets:
         put(sys.stdout, render(shown))
-    failures = write_all(shown, targets, invocation)
+    failures = write_reports(shown, targets, invocation)
     if failures:
         raise ReportError("\n".join(failures))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.recorded import agent_option, read_with_warnings, shelf_of
+from holodeck.cli.cli_context import CliContext
+from holodeck.cli.run_lookup import agent_option, read_with_warnings, run_store_of
 
 if TYPE_CHECKING:
     from holodeck.lib.records.run import Run
-    from holodeck.lib.records.shelf import Overview
+    from holodeck.lib.records.run_store import RunOverview
 
 
 @click.group()
@@ -26,9 +26,9 @@ def runs() -> None:
 @click.pass_context
 def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
     """Show every recorded run, the newest first."""
-    found = shelf_of(agent).overviews()
+    found = run_store_of(agent).overviews()
     text = json.dumps([asdict(one) for one in found], indent=2) if as_json else _table(found)
-    click.echo(context.ensure_object(Invocation).clean(text))
+    click.echo(context.ensure_object(CliContext).clean(text))
 
 
 @runs.command("show")
@@ -38,8 +38,8 @@ def list_runs(context: click.Context, agent: Path, as_json: bool) -> None:
 @click.pass_context
 def show(context: click.Context, run: str, agent: Path, as_json: bool) -> None:
     """Show what RUN ran, with what, and how it ended."""
-    invocation = context.ensure_object(Invocation)
-    facts = _facts(read_with_warnings(shelf_of(agent), run, invocation))
+    invocation = context.ensure_object(CliContext)
+    facts = _facts(read_with_warnings(run_store_of(agent), run, invocation))
     if as_json:
         click.echo(invocation.clean(json.dumps(facts, indent=2)))
         return
@@ -64,8 +64,8 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
     """Remove records for good; a run that still goes on stays."""
     if keep is None and older_than is None:
         raise click.UsageError("say which runs: --keep N, --older-than DAYS, or both")
-    shelf = shelf_of(agent)
-    doomed = [one for one in shelf.overviews()[keep or 0 :] if _may_go(one, older_than)]
+    run_store = run_store_of(agent)
+    doomed = [one for one in run_store.overviews()[keep or 0 :] if _may_go(one, older_than)]
     if not doomed:
         click.echo("Nothing to remove")
         return
@@ -73,11 +73,11 @@ def prune(agent: Path, keep: int | None, older_than: float | None, yes: bool) ->
     size = sum(one.size_bytes for one in doomed) / 1e6
     if not yes:
         click.confirm(f"Remove {what} ({size:.1f} MB)?", abort=True, err=True)
-    shelf.remove([one.id for one in doomed])
+    run_store.remove([one.id for one in doomed])
     click.echo(f"Removed {what} ({size:.1f} MB)")
 
 
-def _may_go(run: "Overview", older_than: float | None) -> bool:
+def _may_go(run: "RunOverview", older_than: float | None) -> bool:
     from datetime import UTC, datetime, timedelta
 
     if run.state == "running":
@@ -91,7 +91,7 @@ def _may_go(run: "Overview", older_than: float | None) -> bool:
     return datetime.now(UTC) - when > timedelta(days=older_than)
 
 
-def _table(found: "list[Overview]") -> str:
+def _table(found: "list[RunOverview]") -> str:
     if not found:
         return "No run is recorded here; `holodeck test` records one"
     rows = [("RUN", "STARTED", "AGENT", "STATE", "DONE", "PASSED"), *map(_row, found)]
@@ -102,7 +102,7 @@ def _table(found: "list[Overview]") -> str:
     )
 
 
-def _row(run: "Overview") -> tuple[str, ...]:
+def _row(run: "RunOverview") -> tuple[str, ...]:
     from holodeck.lib.text import one_line
 
     planned = "?" if run.planned is None else run.planned

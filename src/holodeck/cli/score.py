@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.outputs import output_options, targets_for, write_all
-from holodeck.cli.outside import outside_option
-from holodeck.cli.recorded import read_with_warnings, shelf_of
+from holodeck.cli.allow_outside import allow_outside_option
+from holodeck.cli.cli_context import CliContext
+from holodeck.cli.report_output import output_options, report_targets, write_reports
+from holodeck.cli.run_lookup import read_with_warnings, run_store_of
 from holodeck.lib.process_exit import process_exit_forbidden
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.rescore import Rescored
+    from holodeck.lib.test_runner.rescore import RescoredReport
     from holodeck.models.agent import Agent
 
 _MOST_NAMES = 10
@@ -25,7 +25,7 @@ _SAME = ("suite", "name", "input", "history", "script")
 @click.argument("run", default="last")
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @output_options
-@outside_option
+@allow_outside_option
 @click.option("--verbose", "-v", is_flag=True, help="Show every metric of every test.")
 @click.pass_context
 def score(
@@ -47,20 +47,20 @@ def score(
     from holodeck.lib.test_runner.rescore import rescore
     from holodeck.lib.test_runner.summary import exit_code
 
-    invocation = context.ensure_object(Invocation)
-    targets = targets_for(outputs, report_format)
+    invocation = context.ensure_object(CliContext)
+    targets = report_targets(outputs, report_format)
     agent = _loaded(agent_config, invocation)
-    recorded = read_with_warnings(shelf_of(agent.base_dir), run, invocation)
+    recorded = read_with_warnings(run_store_of(agent.base_dir), run, invocation)
     with streams_kept(), process_exit_forbidden():
         graded = asyncio.run(rescore(agent, recorded, invocation.redactor.redact))
     graded = _told(graded, invocation, verbose=verbose)
-    failures = write_all(graded.report, targets, invocation)
+    failures = write_reports(graded.report, targets, invocation)
     if failures:
         raise ReportError("\n".join(failures))
     context.exit(exit_code(graded.report))
 
 
-def _loaded(agent_config: str, invocation: Invocation) -> "Agent":
+def _loaded(agent_config: str, invocation: CliContext) -> "Agent":
     from holodeck.config.check import check, raise_on_errors
     from holodeck.config.loader import load_agent_with_config
     from holodeck.config.secrets import collect
@@ -71,7 +71,7 @@ def _loaded(agent_config: str, invocation: Invocation) -> "Agent":
     return agent
 
 
-def _told(graded: "Rescored", invocation: Invocation, *, verbose: bool) -> "Rescored":
+def _told(graded: "RescoredReport", invocation: CliContext, *, verbose: bool) -> "RescoredReport":
     """The same without secrets, after it has been shown."""
     from dataclasses import replace
 

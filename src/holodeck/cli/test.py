@@ -5,13 +5,13 @@ from typing import Any
 
 import click
 
-from holodeck.cli.debugging import debug_option
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.looking import look_of, looking_options
-from holodeck.cli.outputs import output_options, targets_for
-from holodeck.cli.outside import outside_option
-from holodeck.cli.selecting import request_of, selection_options
-from holodeck.cli.skipping import skip_invalid_option, with_left_out
+from holodeck.cli.allow_outside import allow_outside_option
+from holodeck.cli.cli_context import CliContext
+from holodeck.cli.debug_option import debug_option
+from holodeck.cli.preview import preview_mode_of, preview_options
+from holodeck.cli.report_output import output_options, report_targets
+from holodeck.cli.selection_options import selection_options, selection_request
+from holodeck.cli.skip_invalid import report_left_out, skip_invalid_option
 from holodeck.cli.watch_options import watch_if_asked, watch_options
 from holodeck.config.flags import cli_config, cli_options
 
@@ -27,7 +27,7 @@ from holodeck.config.flags import cli_config, cli_options
 )
 @output_options
 @selection_options
-@looking_options
+@preview_options
 @click.option(
     "--resume",
     metavar="[RUN]",
@@ -43,7 +43,7 @@ from holodeck.config.flags import cli_config, cli_options
 )
 @debug_option
 @watch_options
-@outside_option
+@allow_outside_option
 @skip_invalid_option
 @cli_options()
 @click.pass_context
@@ -71,21 +71,21 @@ def test(
     if resume is None and (retry_errors or force):
         raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
     runs = {f"--{name}": options[name] for name in ("debug", "watch")}
-    look = look_of(
+    look = preview_mode_of(
         options, {"--output": outputs, "--resume": resume, "--events": options["events"], **runs}
     )
-    request = request_of(options)
+    request = selection_request(options)
     if resume is not None and (request.last_failed or request.new or request.failed_first):
         raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
     watch_if_asked(context)
-    from holodeck.cli.asked import Asked
-    from holodeck.cli.paths import found_in
-    from holodeck.cli.several import answer_all
+    from holodeck.cli.agent_paths import find_agents
+    from holodeck.cli.run_agents import run_agents
+    from holodeck.cli.test_options import TestOptions
 
-    asked = Asked(
+    asked = TestOptions(
         request=request,
         settings=cli_config(options),
-        targets=targets_for(outputs, report_format),
+        targets=report_targets(outputs, report_format),
         look=look,
         as_json=options["as_json"],
         resume=resume,
@@ -93,9 +93,9 @@ def test(
         force=force,
         debug=options["debug"],
     )
-    found = found_in(paths, options["agent"])
-    invocation = context.ensure_object(Invocation)
-    context.exit(with_left_out(answer_all(asked, found, invocation), invocation))
+    found = find_agents(paths, options["agent"])
+    invocation = context.ensure_object(CliContext)
+    context.exit(report_left_out(run_agents(asked, found, invocation), invocation))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test

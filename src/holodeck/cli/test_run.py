@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holodeck import __version__
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.outputs import Target, write_all
+from holodeck.cli.cli_context import CliContext
+from holodeck.cli.report_output import ReportTarget, write_reports
 from holodeck.errors import ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
-    from holodeck.cli.resuming import Resumed
+    from holodeck.cli.resume import ResumedRun
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.retry import Wait
     from holodeck.lib.test_runner.executor import TestExecutor
@@ -39,11 +39,11 @@ class TestRun:
     agent_config: str
     agent: "Agent"
     settings: "ExecutionConfig"
-    targets: Sequence[Target]
-    invocation: Invocation
+    targets: Sequence[ReportTarget]
+    invocation: CliContext
     selection: "Selection | None" = None
     """None if every case is to run."""
-    earlier: "Resumed | None" = None
+    earlier: "ResumedRun | None" = None
     debug: bool = False
     """Whether a person speaks for simulated users."""
 
@@ -110,7 +110,7 @@ class TestRun:
 
     def _watched(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
         """Run the tests, each result recorded and then shown as it comes."""
-        from holodeck.cli.running import run_to_report
+        from holodeck.cli.interruptible_run import run_to_report
         from holodeck.cli.streams import streams_kept
         from holodeck.lib.observability import initialize_observability, shutdown_observability
         from holodeck.lib.retry import on_wait
@@ -168,9 +168,9 @@ class TestRun:
                 live.write("\n".join([line, *progress.get_reason_lines()]))
 
         if self.debug or (progress.verbose and not progress.quiet):
-            from holodeck.lib.test_runner.watching import watching
+            from holodeck.lib.test_runner.conversation_display import show_conversations
 
-            executor.on_conversation = watching(redactor.redact, debug=self.debug)
+            executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
         executor.on_test_start = started
         executor.on_result = finished
 
@@ -190,7 +190,7 @@ class TestRun:
         parts = (progress.get_failures(), progress.get_summary())
         put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
         record_lost = self._closed(shown, code)
-        failures = write_all(shown, self.targets, self.invocation)
+        failures = write_reports(shown, self.targets, self.invocation)
         if record_lost and len(failures) == len(self.targets):
             self._rescue(shown)
         self._say_how_to_resume(report)

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.invocation import Invocation
-from holodeck.cli.outside import outside_option
-from holodeck.cli.paths import subject_of
+from holodeck.cli.agent_paths import find_target
+from holodeck.cli.allow_outside import allow_outside_option
+from holodeck.cli.cli_context import CliContext
 from holodeck.lib.text import plural
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ MOST_CHARACTERS = 80
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @click.option("--strict", is_flag=True, help="Let warnings fail as errors do.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-@outside_option
+@allow_outside_option
 @click.pass_context
 def validate(context: click.Context, agent_config: str, strict: bool, as_json: bool) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.
@@ -40,19 +40,19 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     from holodeck.errors import ConfigError, ExitCode
 
     try:
-        subject = subject_of(agent_config)
+        subject = find_target(agent_config)
         agent, _, loader = load_agent_with_config(subject.path, suites=subject.suites)
     except ConfigError as error:
         if not as_json:
             raise
-        invocation = context.ensure_object(Invocation)
+        invocation = context.ensure_object(CliContext)
         found = [Finding("error", "", invocation.brief(error.message), error.field)]
         click.echo(invocation.clean(_as_json(found)))
         context.exit(ExitCode.CONFIG)
     findings = check(agent)
     wrong = sum(1 for one in findings if strict or one.severity == "error")
     text = _as_json(findings) if as_json else _as_text(findings, subject.path, agent, wrong)
-    invocation = context.ensure_object(Invocation)
+    invocation = context.ensure_object(CliContext)
     invocation.protect(collect(agent, loader.environment(agent.base_dir)))
     click.echo(invocation.clean(text))
     notice = loader.overruled_notice(agent)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from holodeck.cli.invocation import Invocation
+from holodeck.cli.cli_context import CliContext
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,21 +36,21 @@ def watch_if_asked(context: click.Context) -> None:
         # Imported here because few runs watch.
         import sys
 
-        from holodeck.cli.watching import watched
+        from holodeck.cli.watch_loop import watch_command
 
-        context.exit(watched(_only_one(context), sys.argv[1:]))
+        context.exit(watch_command(_only_one(context), sys.argv[1:]))
     told = context.params["tell_watcher"]
     if told is not None:
-        invocation = context.ensure_object(Invocation)
+        invocation = context.ensure_object(CliContext)
         context.with_resource(_witnessed(told, _only_one(context), invocation))
 
 
 def _only_one(context: click.Context) -> Path:
     """The agent.yaml that the paths mean."""
-    from holodeck.cli.paths import found_in
+    from holodeck.cli.agent_paths import find_agents
     from holodeck.config.loader import agent_file
 
-    subjects = found_in(context.params["paths"], context.params["agent"]).subjects
+    subjects = find_agents(context.params["paths"], context.params["agent"]).subjects
     if len(subjects) != 1:
         raise click.UsageError(f"--watch is for one agent, and the paths lead to {len(subjects)}")
     return agent_file(subjects[0].path)
@@ -68,12 +68,12 @@ def _refuse_what_does_not_go_with_it(context: click.Context) -> None:
 
 
 @contextmanager
-def _witnessed(told: Path, agent_config: Path, invocation: Invocation) -> Iterator[None]:
-    from holodeck.cli.witness import Witness, tell
+def _witnessed(told: Path, agent_config: Path, invocation: CliContext) -> Iterator[None]:
+    from holodeck.cli.read_tracker import ReadTracker, write_read_files
 
-    witness = invocation.witness = Witness(agent_config.parent)
+    witness = invocation.witness = ReadTracker(agent_config.parent)
     witness.watch()
     try:
         yield
     finally:
-        tell(told, witness.run, witness.states())
+        write_read_files(told, witness.run, witness.states())

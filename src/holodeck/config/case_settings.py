@@ -6,8 +6,8 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
-from holodeck.models.bar import refuse_bar
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.pass_bar import require_reachable_bar
 from holodeck.models.test_case import TestCaseModel
 
 _GROUPS = (
@@ -79,7 +79,7 @@ def _check(agent: Agent, index: int, case: TestCaseModel) -> None:
             " add 'repeat: 5', say",
         )
     try:
-        refuse_bar(case.repeat, case.min_pass, case.min_pass_rate)
+        require_reachable_bar(case.repeat, case.min_pass, case.min_pass_rate)
     except ValueError as error:
         _refuse((agent, index, case), "min_pass", str(error))
 

@@ -23,7 +23,7 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.paths import is_file
+from holodeck.lib.safe_paths import is_file
 from holodeck.models.agent import OURS, Agent, HttpBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum

@@ -10,7 +10,7 @@ from holodeck.config.findings import Findings
 from holodeck.config.python_files import check_target
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.json_paths import mentions
+from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.inputs import (
     Inputs,
     compares_nothing,
@@ -73,9 +73,9 @@ def check_case(
         _check_context(agent, (*path, "context"), findings)
     if case.form != "input" or case.history is not None:
         # Imported here because most cases are one input.
-        from holodeck.config.check_memory import check_conversation  # noqa: PLC0415
+        from holodeck.config.check_history import check_history_support  # noqa: PLC0415
 
-        check_conversation(agent, path, case, findings)
+        check_history_support(agent, path, case, findings)
     _check_models(agent, case, path, findings)
     _check_script(agent, case, (*path, "script"), findings)
 
@@ -102,7 +102,7 @@ def _check_context(agent: Agent, path: Path_, findings: Findings) -> None:
     backend = agent.backend
     if not agent.brings_its_own_model:
         findings.error(path, "the built-in agent takes no context; only a 'backend' of yours may")
-    elif isinstance(backend, HttpBackendConfig) and not mentions(backend.request, "context"):
+    elif isinstance(backend, HttpBackendConfig) and not has_placeholder(backend.request, "context"):
         findings.error(
             path, "the request has no place for the context; write '{context}' in backend.request"
         )

@@ -8,7 +8,7 @@ from holodeck.config.nodes import short
 from holodeck.config.reading import read_bytes
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
-from holodeck.lib.paths import file_inside
+from holodeck.lib.safe_paths import file_inside
 
 
 def inside(path: str | Path, base_dir: Path, where: str) -> Path:

@@ -10,7 +10,7 @@ from holodeck.config.cases.json_rows import json_document, json_lines
 from holodeck.config.cases.rows import Rows, as_node
 from holodeck.config.files import inside
 from holodeck.config.nodes import Node, compose
-from holodeck.config.places import Places, Written, told
+from holodeck.config.places import Places, Written, location
 from holodeck.config.problems import config_error
 from holodeck.config.reading import read_bytes
 from holodeck.config.source import Source
@@ -33,7 +33,7 @@ def history_of(agent: Agent, index: int) -> Sequence[EarlierMessage]:
     history = (agent.test_cases or [])[index].history
     if not isinstance(history, TranscriptFile):
         return history or ()
-    where = told(agent, "test_cases", index, "history", "file")
+    where = location(agent, "test_cases", index, "history", "file")
     path = inside(history.file, agent.base_dir, where)
     if path.suffix not in SUFFIXES:
         raise ConfigError(where, f"{history.file!r} ends in none of {', '.join(SUFFIXES)}")

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.config.case_settings import with_case_settings
-from holodeck.config.cases.gather import gather
-from holodeck.config.cases.skipping import left_out_now
+from holodeck.config.cases.gather import gather_cases
+from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
 from holodeck.config.files import nearest
@@ -63,7 +63,7 @@ class ConfigLoader:
         It has the cases of the files in `suites` too, whether or not it names them itself.
         Raises FileNotFoundError, and ConfigError with a line per problem and its place.
         """
-        left_out = left_out_now()
+        left_out = current_left_out()
         while True:
             try:
                 return self._loaded(path, suites)
@@ -77,7 +77,7 @@ class ConfigLoader:
         env = self.environment(folder)
         source = self._written[folder] = Source.read(file, shown(file))
         also = [os.path.relpath(one, folder) for one in suites]
-        gathered = gather(source, file.absolute(), env.substitute, also)
+        gathered = gather_cases(source, file.absolute(), env.substitute, also)
         self.cases_read |= gathered.read
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))

@@ -82,6 +82,6 @@ class Places:
         return self.origin(path).path
 
 
-def told(agent: Agent, *path: str | int) -> str:
+def location(agent: Agent, *path: str | int) -> str:
     """Place and path of a value, to open a message with; only the path if it was in no file."""
     return f"{agent.place(*path)}: {dotted(agent.written(*path))}".removeprefix("agent: ")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from holodeck.config.files import text_of
 from holodeck.errors import ConfigError
-from holodeck.lib.paths import is_file
+from holodeck.lib.safe_paths import is_file
 
 
 def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:

@@ -91,7 +91,7 @@ class Limiter:
         """A slot, to be given back with `leave`; `slot` does both."""
         asked = self._clock()
         if self._waiting or not self._is_free():
-            with clock_stopped():
+            with pause_time_limits():
                 await self._turn()
         else:
             self._enter()
@@ -272,7 +272,7 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
 
 
 @contextmanager
-def clock_stopped() -> Iterator[None]:
+def pause_time_limits() -> Iterator[None]:
     """Let no time pass meanwhile for the `time_limit` blocks around."""
     now = asyncio.get_running_loop().time
     running = [(limit, limit.when()) for limit in _limits.get() if not limit.expired()]

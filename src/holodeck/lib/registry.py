@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.paths import file_inside
+from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.user_code import import_file
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ def _spelled(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def whole(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """`text` with `?` for every half of a pair, such as of a cut emoji, which nobody can encode."""
     return text.encode(errors="replace").decode()
 

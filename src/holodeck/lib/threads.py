@@ -43,7 +43,7 @@ async def in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
     return (await outcome)()
 
 
-async def outcome(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+async def call_user_function(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
     """What `call`, which calls a function of the user's, gives in the end.
 
     What is not async runs in a thread of its own, so that it holds up no other and time limits end
@@ -86,7 +86,7 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
     return fail
 
 
-def see_off(thread: threading.Thread) -> None:
+def join_daemon(thread: threading.Thread) -> None:
     """Let a daemon thread that is about to end do so before Python ends, but not for long.
 
     Python ends with the daemon threads in the middle of what they do, and crashes if that is inside

@@ -20,7 +20,7 @@ from types import ModuleType
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.paths import file_inside
+from holodeck.lib.safe_paths import file_inside
 
 _lock = threading.RLock()
 _loaded: dict[tuple[Path, int], ModuleType] = {}

@@ -11,7 +11,7 @@ from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
-from holodeck.models.locator import Kept, Locator, Path_
+from holodeck.models.locator import Locator, Path_, SelectionLocator
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.on_demand import OnDemand
 from holodeck.models.price import PriceTable
@@ -162,11 +162,15 @@ class Agent(Model):
         """The path of a value in the file it was written in, which may be a suite's own."""
         return path if self._locator is None else self._locator.written(path)
 
-    def keeping(self, places: Sequence[int]) -> "Agent":
+    def case_caches(self, places: Sequence[int]) -> "Agent":
         """The same agent with these of its cases, in this order; they still know their places."""
         cases = self.test_cases or []
         copy = self.model_copy(update={"test_cases": [cases[at] for at in places]})
-        return copy if self._locator is None else copy.located_by(Kept(self._locator, places))
+        return (
+            copy
+            if self._locator is None
+            else copy.located_by(SelectionLocator(self._locator, places))
+        )
 
     @property
     def brings_its_own_model(self) -> bool:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
 from pydantic_core import CoreSchema
 
-from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Count, Model, NonBlank, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
+from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
 from holodeck.models.price import PriceTable
 
 COMMAND_LINE = "command line"
@@ -244,7 +244,7 @@ class ExecutionConfig(Model):
     def _says_nothing_twice(self) -> "ExecutionConfig":
         if self.fail_fast and self.maxfail is not None:
             raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
-        refuse_bar(None, self.min_pass, self.min_pass_rate)
+        require_reachable_bar(None, self.min_pass, self.min_pass_rate)
         return self
 
     @property

@@ -20,7 +20,7 @@ class Locator(Protocol):
 
 
 @dataclass(frozen=True)
-class Kept:
+class SelectionLocator:
     """Knows it of an agent that has kept only some of its cases."""
 
     before: Locator

@@ -73,7 +73,7 @@ def value_of(step: str | StepModel) -> Any:
     return None if isinstance(step, str) else getattr(step, kind_of(step))
 
 
-def said_by_user(step: str | StepModel) -> str | None:
+def user_text(step: str | StepModel) -> str | None:
     """What the user says in the step; None if that is not written."""
     value = value_of(step)
     if isinstance(value, ScriptMessage):
@@ -81,7 +81,7 @@ def said_by_user(step: str | StepModel) -> str | None:
     return value if kind_of(step) == "user" else None
 
 
-def is_told(kind: str, value: Any) -> bool:
+def needs_telling(kind: str, value: Any) -> bool:
     """Whether the step's words are said without the agent, which has to be told of them."""
     is_message = kind == "message" and value.role != "user"
     return is_message or (kind == "agent" and value is not None)
@@ -111,7 +111,7 @@ def unanswered(steps: Sequence[Word | StepModel]) -> int | None:
     """The place of a user's written line that the script ends without an answer to, if any."""
     last = None
     for index, step in enumerate(steps):
-        if said_by_user(step) is not None:
+        if user_text(step) is not None:
             last = index
         elif kind_of(step) in {"user", "agent", "proceed", "call"}:
             last = None

@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
-from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
 from holodeck.models.scorers import WrittenScorer
 from holodeck.models.test_case import RetryKind, TestCaseModel
 
@@ -57,7 +57,7 @@ class SuiteConfig(Model):
 
     @model_validator(mode="after")
     def _has_one_bar(self) -> "SuiteConfig":
-        refuse_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        require_reachable_bar(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.bar import PassesNeeded, RateNeeded, Repetitions, refuse_bar
 from holodeck.models.base import Json, Model, NonBlank, Seconds
 from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
 from holodeck.models.evaluation import Metric
@@ -18,7 +17,8 @@ from holodeck.models.expectations import (
 )
 from holodeck.models.history import History
 from holodeck.models.on_demand import OnDemand
-from holodeck.models.script import StepModel, Word, kind_of, said_by_user, value_of, why_wrong
+from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
+from holodeck.models.script import StepModel, Word, kind_of, user_text, value_of, why_wrong
 
 __all__ = [
     "MATCHER_KEYS",
@@ -76,14 +76,14 @@ class FileInput(Model):
         return data
 
 
-class SaidModel(Model):
+class UserMessageModel(Model):
     """What the user says."""
 
     input: NonBlank
     """What the user says."""
 
 
-class TurnModel(Expectations, SaidModel):
+class TurnModel(Expectations, UserMessageModel):
     """What the user says in one turn of a conversation, and what is expected of the answer."""
 
     files: Annotated[list[OnDemand[FileInput]], Field(max_length=10)] | None = None
@@ -201,7 +201,7 @@ class TestCaseModel(TurnModel, NamedModel):
         if self.is_played:
             user = self.simulate or Simulation()
             about = (self.situation, user.situation, user.opening)
-            written = (said_by_user(one) for one in self.script or ())
+            written = (user_text(one) for one in self.script or ())
             return "\n\n".join(one for one in (*about, *written) if one is not None)
         return "\n\n".join(one.input for one in self.turns) if self.turns else self.input
 
@@ -247,7 +247,7 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @model_validator(mode="after")
     def _has_one_bar(self) -> "TestCaseModel":
-        refuse_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        require_reachable_bar(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @property

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.facts import Facts
-from holodeck.lib.conversation.keeping import KeptCall
+from holodeck.lib.conversation.cache_key import CacheKey
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
+from holodeck.lib.conversation.response_cache import CachedCall
 from holodeck.lib.conversation.script_run import ScriptRun, running
 from holodeck.lib.redact import Redactor
 from holodeck.scenario.config import ScenarioConfig
@@ -73,7 +73,7 @@ class _Function:
         bound.apply_defaults()
         values = dict(bound.arguments)
         values.update(values.pop(self._rest) if self._rest is not None else {})
-        facts = Facts(_ids_of(run), self._ignored)
+        facts = CacheKey(_ids_of(run), self._ignored)
         owners = {"self": values.pop("self")} if "self" in values else {}
         if "self" in self._ignored:
             owners = {}
@@ -81,7 +81,7 @@ class _Function:
         return {**known, **facts.named(values)}
 
 
-def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) -> KeptCall | None:
+def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) -> CachedCall | None:
     """The call to be looked up; None if the function is simply to be called."""
     run = running.get()
     config = run.config if run is not None else None
@@ -94,7 +94,7 @@ def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) ->
         raise ConfigError(run.place, "to replay, it needs a cache_key; write cache_key='…'")
     folder = Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
     recordings = Recordings(folder, config.cache_key, _cleaned)
-    return KeptCall(
+    return CachedCall(
         recordings, recordings.key(function.name, function.found_by(run, args, given)), mode
     )
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.ui.terminal import is_tty
 
 
@@ -101,7 +101,7 @@ def _read(where: str, settings: Mapping[str, Any]) -> ScenarioConfig:
         name, told = ".".join(map(str, wrong["loc"])), wrong["msg"].lower()
         if wrong["type"] == "extra_forbidden":
             told = f"there is no such setting; there are {', '.join(ScenarioConfig.model_fields)}"
-        raise Misuse(where, f"{name}: {told}") from error
+        raise ScenarioUsageError(where, f"{name}: {told}") from error
 
 
 configure = ScenarioConfig.configure

@@ -12,7 +12,7 @@ from holodeck.config.environment import events_file
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.event_file import EventFile
-from holodeck.lib.conversation.listening import (
+from holodeck.lib.conversation.events import (
     CriterionJudged,
     Event,
     Listener,

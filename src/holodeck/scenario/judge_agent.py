@@ -7,13 +7,13 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import (
     PROMPTS,
     CriteriaJudge,
-    refuse_other_criteria,
+    require_same_criteria,
 )
-from holodeck.lib.conversation.keeping import facts_of
+from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
-from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
 from holodeck.scenario.models import Held, asked, model_for, unless_keyless
@@ -76,7 +76,7 @@ class JudgeAgent(AgentAdapter):
             return []
         answer = await self._decided(input)
         if isinstance(answer, ScenarioResult):
-            refuse_other_criteria(answer.criteria, input.judgment_criteria or self.criteria or [])
+            require_same_criteria(answer.criteria, input.judgment_criteria or self.criteria or [])
             # One that was kept has the messages of its own run.
             return answer.model_copy(update={"messages": input.messages})
         return answer
@@ -90,7 +90,7 @@ class JudgeAgent(AgentAdapter):
     def cache_facts(self) -> dict[str, object]:
         """What its verdicts depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
-        return {"model": facts_of(self._llm), "prompts": own, "criteria": self.criteria}
+        return {"model": model_cache_facts(self._llm), "prompts": own, "criteria": self.criteria}
 
 
 def _refuse_empty(criteria: Sequence[str]) -> None:

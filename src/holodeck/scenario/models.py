@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from holodeck.config.env import Environment
 from holodeck.config.providers import filled, missing_key
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.scenario.config import ModelConfig, ScenarioConfig
 
@@ -70,7 +70,7 @@ def llm_of(config: ModelConfig, who: str) -> LLMProvider:
 def unless_keyless(make: Callable[[LLMProvider], T], llm: LLMProvider) -> T | None:
     """What is made of a model; None if it has no key.
 
-    That is told by `asked`, and not sooner: a script may say all that the model would, and a
+    That is told by `ask_model`, and not sooner: a script may say all that the model would, and a
     replay asks nobody.
     """
     return make(llm) if missing_key(llm) is None else None
@@ -80,7 +80,7 @@ def asked(made: T | None, llm: LLMProvider, who: str) -> T:
     """What was made of a model. Raises Misuse if it has no key."""
     if made is None:
         told = (missing_key(llm) or "").partition(", or")[0]
-        raise Misuse(who, f"model '{llm.provider.value}/{llm.name}': {told}")
+        raise ScenarioUsageError(who, f"model '{llm.provider.value}/{llm.name}': {told}")
     return made
 
 

@@ -5,22 +5,22 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.environment import batch_name
-from holodeck.lib.conversation.debugging import debugger_for, with_user
-from holodeck.lib.conversation.endings import rows_of
-from holodeck.lib.conversation.listening import Listener
+from holodeck.lib.conversation.debugging import add_debug_user, debugger_for
+from holodeck.lib.conversation.events import Listener
+from holodeck.lib.conversation.printer import ConversationPrinter
+from holodeck.lib.conversation.result_listeners import notify_result_listeners
+from holodeck.lib.conversation.results import rows_of
 from holodeck.lib.conversation.script_run import ScriptRun
-from holodeck.lib.conversation.shown import ConversationLines
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import (
     CriterionStatus,
-    Party,
+    Participant,
     ScenarioResult,
     ScriptStep,
 )
-from holodeck.lib.conversation.witnesses import tell
+from holodeck.scenario.background_loop import on_own_loop
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
-from holodeck.scenario.own_loop import on_own_loop
 
 _PASSED = CriterionStatus.PASSED
 
@@ -58,7 +58,7 @@ class ScenarioExecutor(ScriptRun):
         self,
         name: str,
         description: str,
-        agents: Sequence[Party] = (),
+        agents: Sequence[Participant] = (),
         script: Sequence[ScriptStep] | None = None,
         max_turns: int | None = None,
         verbose: bool | int | None = None,
@@ -88,22 +88,22 @@ class ScenarioExecutor(ScriptRun):
             call_timeout=call_timeout,
         )
         debugger = debugger_for(name) if config.debug else None
-        parties = agents if debugger is None else with_user(agents)
+        participants = agents if debugger is None else add_debug_user(agents)
         batch = batch_name() if batch_run_id is None else batch_run_id
         super().__init__(
-            name, description, parties, script, config, set_id=set_id, batch_run_id=batch
+            name, description, participants, script, config, set_id=set_id, batch_run_id=batch
         )
         self.debugger = debugger
         self.event_bus = event_bus
         for listener in [*([event_bus] if event_bus else []), *listeners_of(config.events)]:
             self.events.subscribe(listener)
         if config.is_shown:
-            self.events.subscribe(ConversationLines(is_named=(config.verbose or 0) >= 2))
+            self.events.subscribe(ConversationPrinter(is_named=(config.verbose or 0) >= 2))
 
     def _judged(self, result: ScenarioResult) -> ScenarioResult:
         missed = [row.criterion for row in rows_of(result) if row.status is not _PASSED]
         if result.success and missed:
-            raise self.misuse(
+            raise self.usage_error(
                 f"a ScenarioResult says success=True, and that {missed[0]!r} did not pass;"
                 " write success=False, or leave it out of the criteria"
             )
@@ -111,13 +111,13 @@ class ScenarioExecutor(ScriptRun):
 
     def was_run(self, result: ScenarioResult) -> None:
         """Tell whoever wants to know of every scenario of this process."""
-        tell(self.name, result)
+        notify_result_listeners(self.name, result)
 
 
 async def run(  # noqa: PLR0913, PLR0917 - as documented
     name: str,
     description: str,
-    agents: Sequence[Party] = (),
+    agents: Sequence[Participant] = (),
     max_turns: int | None = None,
     verbose: bool | int | None = None,
     cache_key: str | None = None,
@@ -158,7 +158,7 @@ run.__qualname__ = "scenario.run"
 async def arun(  # noqa: PLR0913, PLR0917 - as documented
     name: str,
     description: str,
-    agents: Sequence[Party] = (),
+    agents: Sequence[Participant] = (),
     max_turns: int | None = None,
     verbose: bool | int | None = None,
     cache_key: str | None = None,

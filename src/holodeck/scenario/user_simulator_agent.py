@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.keeping import facts_of
+from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
 from holodeck.scenario.models import Held, asked, model_for, unless_keyless
@@ -85,7 +85,7 @@ class UserSimulatorAgent(AgentAdapter):
     def cache_facts(self) -> dict[str, object]:
         """What its answers depend on."""
         own = PROMPTS if self._prompt is None else (self._prompt, *PROMPTS[1:])
-        return {"model": facts_of(self._llm), "prompts": own, "persona": self._who}
+        return {"model": model_cache_facts(self._llm), "prompts": own, "persona": self._who}
 
     async def _close(self) -> None:
         if self._model is not None:

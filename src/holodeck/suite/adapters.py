@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, Protocol, cast, runtime_checkable
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError, ConfigError
-from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
-from holodeck.lib.backends.calls import limited
-from holodeck.lib.backends.user_agents import Entry, entry_of
+from holodeck.lib.backends.call_limits import call_with_limit
+from holodeck.lib.backends.returned_values import parse_result
+from holodeck.lib.backends.user_agents import Entry, find_entry
 from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Agent:
 
     async def answer(self, message: str, context: Context | None, limit_s: float) -> AgentResult:
         """The answer. Raises BackendError."""
-        return await limited(partial(self._answer, message, context), limit_s)
+        return await call_with_limit(partial(self._answer, message, context), limit_s)
 
     async def close(self) -> None:
         """Let go of what a backend holds."""
@@ -73,7 +73,7 @@ class Agent:
             await self._backend.initialize()
             return _read(await self._backend.invoke_once(message))
         entry = cast(Entry, self._entry)
-        return _read(await outcome(_call(entry, message, context), entry.function))
+        return _read(await call_user_function(_call(entry, message, context), entry.function))
 
 
 def in_words(error: BackendError) -> str:
@@ -101,7 +101,7 @@ def _takes_none(entry: Entry) -> bool:
 
 def _entry_of(adapter: object) -> Entry:
     """How it is asked; one that takes any keyword gets the context by name."""
-    entry = entry_of(adapter, WHERE)
+    entry = find_entry(adapter, WHERE)
     kinds = {one.kind for one in inspect.signature(entry.function).parameters.values()}
     takes_all = _takes_none(entry) and inspect.Parameter.VAR_KEYWORD in kinds
     return replace(entry, context="by name") if takes_all else entry
@@ -110,7 +110,7 @@ def _entry_of(adapter: object) -> Entry:
 def _read(value: object) -> AgentResult:
     if isinstance(value, AgentResult):
         return value.model_copy()  # an adapter may fill the same object again for the next answer
-    return _converted(as_result(value))
+    return _converted(parse_result(value))
 
 
 def _converted(answer: ExecutionResult) -> AgentResult:

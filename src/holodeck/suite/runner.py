@@ -13,7 +13,7 @@ from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Outcome
 from holodeck.suite.adapters import Agent, Context, in_words
 from holodeck.suite.attempts import Attempts, ms_since
-from holodeck.suite.own_loop import OwnLoop
+from holodeck.suite.background_loop import BackgroundLoop
 from holodeck.suite.plan import Defaults, Plan, Planned, plan_scenario, plan_suite
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult
 from holodeck.suite.scenario import Scenario, Suite
@@ -50,7 +50,7 @@ class Runner:
         self.fail_fast = fail_fast
         self.strict_scorers = strict_scorers
         self._waits = RetryConfig(base_delay=retry_delay)
-        self._loop = OwnLoop()
+        self._loop = BackgroundLoop()
         self._defaults()
         Agent(adapter)
 
@@ -137,7 +137,7 @@ class Runner:
 
 
 def _may_pass(error: Exception) -> bool:
-    return isinstance(error, BackendError) and not error.hopeless
+    return isinstance(error, BackendError) and not error.permanent
 
 
 def _copied(context: Context | None) -> Context | None:

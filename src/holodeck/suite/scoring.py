@@ -8,7 +8,7 @@ from functools import partial
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.exceptions import describe, raised_by, with_place
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 from holodeck.models.test_result import Outcome
 from holodeck.suite.plan import Planned
 from holodeck.suite.results import AgentResult, ScoreResult
@@ -52,7 +52,7 @@ async def _asked(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> Sco
     if type(scorer).__module__ in _QUICK:
         said = call()
     else:
-        said = await outcome(call, scorer.score)
+        said = await call_user_function(call, scorer.score)
     if inspect.isawaitable(said):
         said = await said
     if not isinstance(said, ScoreResult):

@@ -28,7 +28,7 @@ INPUTS = 're.findall("input: (.*)", text)'
 
 
 @pytest.fixture
-def bench(tmp_path):
+def judge_provider(tmp_path):
     def run(*flags, asked=INPUTS, passed="len(said)", code=0):
         script = tmp_path / "stand_in.py"
         script.write_text(STAND_IN.format(asked=asked, passed=passed, code=code))
@@ -45,10 +45,10 @@ def bench(tmp_path):
     return run
 
 
-def test_a_goal_that_is_met_is_shown_with_what_it_is_made_of(bench, tmp_path):
+def test_a_goal_that_is_met_is_shown_with_what_it_is_made_of(judge_provider, tmp_path):
     told = tmp_path / "results.json"
 
-    ran = bench("--only", "S2", "--slack", "1000", "--json", str(told))
+    ran = judge_provider("--only", "S2", "--slack", "1000", "--json", str(told))
 
     assert ran.returncode == 0, ran.stderr
     table = json.loads(told.read_text())
@@ -59,8 +59,8 @@ def test_a_goal_that_is_met_is_shown_with_what_it_is_made_of(bench, tmp_path):
     assert str(tmp_path) not in told.read_text()
 
 
-def test_too_slow_a_run_misses_its_goal_and_fails_the_check(bench):
-    ran = bench("--only", "S2", "--slack", "0.001")
+def test_too_slow_a_run_misses_its_goal_and_fails_the_check(judge_provider):
+    ran = judge_provider("--only", "S2", "--slack", "0.001")
 
     assert ran.returncode == 1
     assert "MISSED" in ran.stdout
@@ -77,15 +77,15 @@ def test_too_slow_a_run_misses_its_goal_and_fails_the_check(bench):
     ],
     ids=["failed", "wrong verdict", "asked twice", "mixed up", "asked nothing"],
 )
-def test_a_run_that_did_not_do_the_work_misses_its_goal(bench, wrong, said):
-    ran = bench("--only", "S2", **wrong)
+def test_a_run_that_did_not_do_the_work_misses_its_goal(judge_provider, wrong, said):
+    ran = judge_provider("--only", "S2", **wrong)
 
     assert ran.returncode == 1
     assert f"not counted: {said}" in ran.stdout
 
 
-def test_a_promise_that_is_not_known_is_named(bench):
-    ran = bench("--only", "S99")
+def test_a_promise_that_is_not_known_is_named(judge_provider):
+    ran = judge_provider("--only", "S99")
 
     assert ran.returncode != 0
     assert "S99 is not known" in ran.stderr

@@ -7,7 +7,7 @@ import pytest
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.paths import outside_allowed
+from holodeck.lib.safe_paths import outside_allowed
 
 
 def load(folder, more):

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from holodeck import errors
-from holodeck.lib.paths import file_inside, outside_allowed
+from holodeck.lib.safe_paths import file_inside, outside_allowed
 
 
 def test_a_relative_path_starts_from_the_folder(tmp_path):

@@ -8,16 +8,16 @@ from functools import cache
 from typing import Any
 
 from holodeck.config.cases.json_rows import parsed
-from holodeck.config.cases.kinds import Kind, kind_of
 from holodeck.config.cases.placeholders import PLACEHOLDER
-from holodeck.config.cases.rows import Rows, put
+from holodeck.config.cases.rows import Rows, set_key
+from holodeck.config.cases.value_kinds import Kind, value_kind
 from holodeck.config.nodes import plain_value, short
 from holodeck.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
 
-def csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
+def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
     """A row for each record; `keys` maps a column to its key, None for one that is not read.
 
     Raises ConfigError.
@@ -34,7 +34,7 @@ def csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
     return Rows(name, values, [line for line, _ in found])
 
 
-def columns_of(text: str, name: str) -> list[str]:
+def header_columns(text: str, name: str) -> list[str]:
     """The names in the header. Raises ConfigError."""
     _, first = next(_records(text, name), (1, []))
     return _header(first, name)
@@ -140,13 +140,13 @@ def _case(
             value = _value(cell, _kind(key), f"{name}:{line}", column)
         except ValueError as error:  # a number of thousands of digits
             raise ConfigError(f"{name}:{line}:1", f"column {column!r}: {error}") from None
-        put(case, key, value, f"{name}:{line}:1")
+        set_key(case, key, value, f"{name}:{line}:1")
     return case
 
 
 @cache
 def _kind(key: str) -> Kind:
-    return kind_of(key)
+    return value_kind(key)
 
 
 def _is_json(cell: str) -> bool:

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.cases.csv_rows import columns_of, csv_rows
+from holodeck.config.cases.csv_rows import header_columns, read_csv_rows
 from holodeck.config.cases.json_rows import json_document, json_lines
-from holodeck.config.cases.kinds import case_keys
-from holodeck.config.cases.rows import Renamed, Row, Rows, put
+from holodeck.config.cases.rows import Renamed, Row, Rows, set_key
+from holodeck.config.cases.value_kinds import case_keys
 from holodeck.config.files import inside
 from holodeck.config.nodes import compose, short
 from holodeck.config.places import Origin, Written
 from holodeck.config.reading import read_bytes
 from holodeck.config.source import Change, Path_, Source, dotted, shown
+from holodeck.config.suggestions import suggest
 from holodeck.config.syntax import decode
-from holodeck.config.words import nearest_word
 from holodeck.errors import ConfigError
 from holodeck.models.suite import DataFile
 
@@ -91,7 +91,9 @@ class Files:
         name = shown(path)
         text = decode(read_bytes(path, name, MAX_BYTES), name)
         if suffix == ".csv":
-            rows = csv_rows(text, name, _keys(columns_of(text, name), data, origin, f"{name}:1:1"))
+            rows = read_csv_rows(
+                text, name, _keys(header_columns(text, name), data, origin, f"{name}:1:1")
+            )
             return rows, rows.values
         if suffix == ".jsonl":
             rows = json_lines(text, name)
@@ -122,7 +124,7 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
             )
         if key.partition(".")[0] not in known:
             raise ConfigError(
-                in_words(at), f"{short(key)} is no key of a case{nearest_word(key, known)}"
+                in_words(at), f"{short(key)} is no key of a case{suggest(key, known)}"
             )
 
 
@@ -140,7 +142,7 @@ def _keys(
         if key is not None and key.partition(".")[0] not in known:
             raise ConfigError(
                 place,
-                f"the column {short(column)} is no key of a case{nearest_word(column, known)};"
+                f"the column {short(column)} is no key of a case{suggest(column, known)};"
                 " or rename it with 'columns', or name it in 'ignore'",
             )
     return keys
@@ -154,7 +156,7 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
         if column not in columns:
             raise ConfigError(
                 in_words(origin.below(*path)),
-                f"the file has nothing called {short(column)}{nearest_word(column, columns)}",
+                f"the file has nothing called {short(column)}{suggest(column, columns)}",
             )
     read = set(columns) - set(data.columns.values()) - set(data.ignore)
     for key in data.columns:
@@ -196,7 +198,7 @@ def _row(
         if column in left_out:
             continue
         if column in renamed:
-            put(case, renamed[column], value, in_words(origin))
+            set_key(case, renamed[column], value, in_words(origin))
         elif column in case:
             raise ConfigError(in_words(origin), f"{column!r} is there twice; remove one")
         else:

@@ -13,7 +13,7 @@ from holodeck.models.agent import Agent
 
 
 @dataclass
-class Gathered:
+class GatheredAgent:
     """An agent.yaml's values, `test_cases` being all of them."""
 
     data: dict[str, Any]
@@ -30,7 +30,9 @@ class Gathered:
             self.origins.append(origin)
 
 
-def gather(source: Source, agent_file: Path, change: Change, also: Sequence[str] = ()) -> Gathered:
+def gather_cases(
+    source: Source, agent_file: Path, change: Change, also: Sequence[str] = ()
+) -> GatheredAgent:
     """The values of an agent.yaml with the cases from everywhere. Raises ConfigError.
 
     `change` puts variables into texts. `also` are files of suites that it need not name itself, as
@@ -41,13 +43,13 @@ def gather(source: Source, agent_file: Path, change: Change, also: Sequence[str]
     read: set[Path] = set()
     if also or not data.keys() <= Agent.model_fields.keys():
         # Imported here because most agents hold all of their cases.
-        from holodeck.config.cases.elsewhere import cases_elsewhere  # noqa: PLC0415
+        from holodeck.config.cases.external import external_cases  # noqa: PLC0415
         from holodeck.config.cases.files import Files  # noqa: PLC0415
 
         files = Files(agent_file, change, read)
-        elsewhere = cases_elsewhere(data, source, files, also)
+        elsewhere = external_cases(data, source, files, also)
     own = data.get("test_cases")
-    found = Gathered(data, read=read)
+    found = GatheredAgent(data, read=read)
     if own is not None and not isinstance(own, list):
         return found  # which is told together with whatever else is wrong
     for index, case in enumerate(own or []):
@@ -67,6 +69,6 @@ def _several(case: Any, origin: Origin) -> Iterable[Any]:
     if not isinstance(case, dict) or "parameters" not in case:
         return (case,)
     # Imported here because most cases have none.
-    from holodeck.config.cases.parameters import expanded  # noqa: PLC0415
+    from holodeck.config.cases.parameters import expand_parameters  # noqa: PLC0415
 
-    return expanded(case, origin)
+    return expand_parameters(case, origin)

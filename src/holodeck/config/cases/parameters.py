@@ -7,8 +7,8 @@ from itertools import product
 from math import prod
 from typing import Any
 
-from holodeck.config.cases.kinds import text_keys
 from holodeck.config.cases.placeholders import PLACEHOLDER
+from holodeck.config.cases.value_kinds import text_keys
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.config.source import dotted
@@ -25,7 +25,7 @@ _OWN_NAMES = frozenset({"args", "context"})
 Value = str | int | float | bool
 
 
-def expanded(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]]:
+def expand_parameters(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]]:
     """The cases that one with `parameters` stands for; itself if it has none.
 
     Raises ConfigError for parameters that are wrong, missing or not used.

@@ -104,7 +104,7 @@ def as_node(value: Any, line: int) -> Node:
     return Node(value, line, 1)
 
 
-def put(case: dict[str, Any], key: str, value: Any, place: str) -> None:
+def set_key(case: dict[str, Any], key: str, value: Any, place: str) -> None:
     """Set a key of a case, which may stand in a mapping (`context.user`). Raises ConfigError."""
     inner: Any = case
     *above, last = key.split(".")

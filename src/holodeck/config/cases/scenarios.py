@@ -19,7 +19,7 @@ OPTIONS = {
 DEFAULT = ("passfail",)
 
 
-def as_case(
+def scenario_to_case(
     scenario: WrittenScenario, default_scorers: Sequence[Any] | None, origin: Origin
 ) -> dict[str, Any]:
     """The test case that a scenario is. Raises ConfigError."""

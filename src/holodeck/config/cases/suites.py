@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from holodeck.config.cases.files import Case, Files, in_words
-from holodeck.config.cases.scenarios import as_case
-from holodeck.config.cases.skipping import left_out_now
+from holodeck.config.cases.left_out import current_left_out
+from holodeck.config.cases.scenarios import scenario_to_case
 from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
 from holodeck.config.owners import holds_a_suite, is_yaml, may_hold_a_suite
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
-from holodeck.config.words import nearest_word
+from holodeck.config.suggestions import suggest
 from holodeck.errors import ConfigError
 from holodeck.models.suite import DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
@@ -46,7 +46,7 @@ class Suite:
     cases: list[Case]
 
 
-def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
+def load_suites(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
     """The suites that `suites:` names. Raises ConfigError."""
     if not isinstance(written, list) or not written:
         raise ConfigError(in_words(origin), "wanted a list with at least one suite in it")
@@ -54,14 +54,14 @@ def suites_of(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
         at = origin.below(index)
         if isinstance(entry, str):
             raise ConfigError(in_words(at), f"wanted a mapping: write 'file: {entry[:80]}'")
-        suite = validated(SuiteEntry, entry, at)
+        suite = validate_suite(SuiteEntry, entry, at)
         if suite.file is None:
             yield _inline(suite, entry, at, files)
         else:
             yield from _of_files(suite.file, at.below("file"), files)
 
 
-def suite_in(name: str, origin: Origin, files: Files) -> Suite | None:
+def load_suite_file(name: str, origin: Origin, files: Files) -> Suite | None:
     """The suite in a file, named as seen from the agent's folder; None if it is left out.
 
     Raises ConfigError.
@@ -70,7 +70,7 @@ def suite_in(name: str, origin: Origin, files: Files) -> Suite | None:
     return None if _is_left_out(path) else _of_file(_source(path, files), path, files)
 
 
-def name_of_suite(path: Path) -> str:
+def suite_name(path: Path) -> str:
     """What the suite in a file is called. Raises ConfigError."""
     source = Source.read(path, shown(path))
     written = source.data().get("suite")
@@ -82,7 +82,7 @@ def _stem(path: Path) -> str:
     return path.stem.removesuffix(".suite")
 
 
-def validated(model: type[M], written: Any, origin: Origin) -> M:
+def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
     """A suite's mapping without its cases, which are validated later. Raises ConfigError."""
     data = written
     if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
@@ -108,7 +108,7 @@ def _misplaced(found: BaseModel) -> Iterator[Lost]:
             yield from misplaced(scenario.metadata, ("scenarios", index, "metadata"))
 
 
-def data_file(written: str | DataFile) -> DataFile:
+def as_data_file(written: str | DataFile) -> DataFile:
     """What is said of a file of cases, be it only its path."""
     return DataFile(file=written) if isinstance(written, str) else written
 
@@ -144,7 +144,7 @@ def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
 
 def _is_left_out(path: Path) -> bool:
     """Whether the file is known to be wrong and not wanted; one that is read may become so."""
-    left_out = left_out_now()
+    left_out = current_left_out()
     if left_out is None:
         return False
     left_out.read.add(shown(path))
@@ -232,7 +232,7 @@ def _holds_a_suite(source: Source) -> bool:
         return False
     keys = source.root.value
     wanted = ("suite", *HOLDS)
-    return any("did you mean" in nearest_word(key, wanted) for key in keys)
+    return any("did you mean" in suggest(key, wanted) for key in keys)
 
 
 def _of_file(source: Source, path: Path, files: Files) -> Suite:
@@ -241,13 +241,13 @@ def _of_file(source: Source, path: Path, files: Files) -> Suite:
     written = source.value(files.change)
     if not isinstance(written, dict):
         raise ConfigError(origin.place, "wanted a mapping with 'suite' and 'test_cases'")
-    held = validated(SuiteFile, written, origin)
+    held = validate_suite(SuiteFile, written, origin)
     header = held.suite or SuiteHeader()
     name = header.name or _stem(path)
     cases = _cases(held, written, origin, path.parent, files)
     for index, scenario in enumerate(held.scenarios or ()):
         at = origin.below("scenarios", index)
-        cases.append((as_case(scenario, header.config.default_scorers, at), at))
+        cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
         raise ConfigError(in_words(origin), WITHOUT_CASES)
     return Suite(name, header, origin, path.parent, cases)
@@ -268,6 +268,6 @@ def _cases(
     if suite.test_cases_file is None and "test_cases_file" in written:
         raise ConfigError(in_words(named), NO_FILE)
     if suite.test_cases_file is not None:
-        data = data_file(suite.test_cases_file)
+        data = as_data_file(suite.test_cases_file)
         cases += files.cases(data, start, named)
     return cases

@@ -12,7 +12,7 @@ MOST_DIGITS = 4_000
 """Of a number; the time it takes to read one grows with the square of its digits."""
 
 
-def arguments_of(written: str | Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None]:
+def parse_arguments(written: str | Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None]:
     """The arguments as a mapping, and why they could not be read if they could not.
 
     What could not be read stands under `raw`, as text.

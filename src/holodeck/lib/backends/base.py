@@ -97,7 +97,7 @@ class AgentSession(Protocol):
 
 
 @runtime_checkable
-class Remembers(Protocol):
+class AcceptsHistory(Protocol):
     """A session that can be told what was said without it."""
 
     def remember(self, messages: Sequence[Message]) -> None:

@@ -8,20 +8,25 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
+    AcceptsHistory,
     AgentBackend,
     AgentSession,
     ExecutionResult,
     Message,
-    Remembers,
 )
-from holodeck.lib.backends.calls import limited
-from holodeck.lib.backends.case_context import NO_PLACE, CaseContext, TakesContext, in_context
-from holodeck.lib.backends.memory import NO_MEMORY, Method, open_session, why_forgetful
-from holodeck.lib.backends.user_agents import Entry, entry_of, is_factory, release
-from holodeck.lib.chat.limits import limits_of
+from holodeck.lib.backends.call_limits import call_with_limit
+from holodeck.lib.backends.case_context import (
+    NO_PLACE,
+    CaseContext,
+    TakesContext,
+    backend_in_context,
+)
+from holodeck.lib.backends.history_support import NO_MEMORY, Method, open_session, why_no_history
+from holodeck.lib.backends.user_agents import Entry, find_entry, is_factory, release
+from holodeck.lib.chat.limits import call_limits
 from holodeck.lib.exceptions import with_place
 from holodeck.lib.registry import load_attribute
-from holodeck.lib.threads import is_async, outcome
+from holodeck.lib.threads import call_user_function, is_async
 from holodeck.models.config import ExecutionConfig
 
 WHERE = "backend"
@@ -49,7 +54,7 @@ class CallableBackend:
     ) -> None:
         self._target = target
         self._base_dir = base_dir
-        self._timeout = limits_of(execution).timeout
+        self._timeout = call_limits(execution).timeout
         self._agent: Any = None
         self._backend: AgentBackend | None = None
         """The agent, if it is one that keeps the protocol."""
@@ -90,7 +95,7 @@ class CallableBackend:
             takes_it = isinstance(self._backend, TakesContext)
         else:
             made = agent if self._spare is None else self._spare
-            takes_it = inspect.isclass(made) or entry_of(made, WHERE).case_context is not None
+            takes_it = inspect.isclass(made) or find_entry(made, WHERE).case_context is not None
         if self._is_ready and not takes_it:
             raise ConfigError(WHERE, NO_PLACE)
         return _InContext(self, context)
@@ -102,8 +107,10 @@ class CallableBackend:
         await self.initialize()
         if self._backend is not None:
             once = _told(self._backend, of_case).invoke_once
-            return await limited(partial(once, message, context), self._timeout)
-        return await limited(partial(self._ask_once, message, context, of_case), self._timeout)
+            return await call_with_limit(partial(once, message, context), self._timeout)
+        return await call_with_limit(
+            partial(self._ask_once, message, context, of_case), self._timeout
+        )
 
     async def open(
         self, context: Sequence[Message], of_case: CaseContext | None = None
@@ -115,8 +122,8 @@ class CallableBackend:
         await self.initialize()
         if self._backend is not None:
             opened = partial(open_session, _told(self._backend, of_case), context)
-            return _in_limits(await limited(opened, self._timeout), self._timeout)
-        agent = await limited(self._opened, self._timeout)
+            return _in_limits(await call_with_limit(opened, self._timeout), self._timeout)
+        agent = await call_with_limit(self._opened, self._timeout)
         owns = inspect.isclass(self._agent)
         return CallableSession(
             agent, self._timeout, owns_agent=owns, of_case=of_case, context=context
@@ -128,9 +135,9 @@ class CallableBackend:
         Known once it is initialized.
         """
         if self._backend is not None:
-            return why_forgetful(self._backend, method)
+            return why_no_history(self._backend, method)
         agent = self._spare if inspect.isclass(self._agent) else self._agent
-        if agent is not None and entry_of(agent, WHERE).context == "left out":
+        if agent is not None and find_entry(agent, WHERE).context == "left out":
             return NO_MEMORY
         return None
 
@@ -154,13 +161,13 @@ class CallableBackend:
         if isinstance(value, str):
             value = load_attribute(value, self._base_dir, where=WHERE)
         if is_factory(value):
-            value = await outcome(value, value)  # type: ignore[arg-type]
-        made = await outcome(value, value) if inspect.isclass(value) else value
+            value = await call_user_function(value, value)  # type: ignore[arg-type]
+        made = await call_user_function(value, value) if inspect.isclass(value) else value
         if isinstance(made, AgentBackend):
             await made.initialize()
             self._agent = self._backend = made
             return
-        entry = entry_of(made, WHERE)
+        entry = find_entry(made, WHERE)
         self._agent = value
         if inspect.isclass(value):
             self._spare = made
@@ -174,14 +181,14 @@ class CallableBackend:
         if not inspect.isclass(self._agent):
             return self._agent
         spare, self._spare = self._spare, None
-        return spare if spare is not None else await outcome(self._agent, self._agent)
+        return spare if spare is not None else await call_user_function(self._agent, self._agent)
 
     async def _ask_once(
         self, message: str, context: Sequence[Message], of_case: CaseContext | None
     ) -> ExecutionResult:
         agent = await self._opened()
         try:
-            entry = self._entry or entry_of(agent, WHERE)
+            entry = self._entry or find_entry(agent, WHERE)
             return await entry.answer(message, context, of_case)
         finally:
             if inspect.isclass(self._agent):
@@ -189,7 +196,7 @@ class CallableBackend:
 
 
 def _told(agent: AgentBackend, context: CaseContext | None) -> AgentBackend:
-    return agent if context is None else in_context(agent, context, WHERE)
+    return agent if context is None else backend_in_context(agent, context, WHERE)
 
 
 class _InContext:
@@ -231,7 +238,7 @@ class CallableSession:
     ) -> None:
         self._agent = agent
         self._of_case = of_case
-        self._entry: Entry = entry_of(agent, WHERE)
+        self._entry: Entry = find_entry(agent, WHERE)
         self._timeout = timeout
         self._owns_agent = owns_agent
         self._history: list[Message] = list(context)
@@ -241,7 +248,7 @@ class CallableSession:
         """The agent's answer. Raises BackendError."""
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
-        result = await limited(
+        result = await call_with_limit(
             partial(self._entry.answer, message, tuple(self._history), self._of_case),
             self._timeout,
         )
@@ -275,14 +282,14 @@ class LimitedSession:
 
     async def send(self, message: str) -> ExecutionResult:
         """The agent's answer. Raises BackendError."""
-        return await limited(partial(self._session.send, message), self._timeout)
+        return await call_with_limit(partial(self._session.send, message), self._timeout)
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """The agent's answer in pieces, each within the time limit. Raises BackendError."""
         pieces = aiter(self._session.send_streaming(message))
         while True:
             try:
-                piece = await limited(partial(_next, pieces), self._timeout)
+                piece = await call_with_limit(partial(_next, pieces), self._timeout)
             except _Ended:
                 return
             yield piece
@@ -292,10 +299,12 @@ class LimitedSession:
         await self._session.close()
 
 
-class RememberingSession(LimitedSession):
+class LimitedSessionWithHistory(LimitedSession):
     """One that can be told what was said without it."""
 
-    def __init__(self, session: AgentSession, memory: Remembers, timeout: float | None) -> None:
+    def __init__(
+        self, session: AgentSession, memory: AcceptsHistory, timeout: float | None
+    ) -> None:
         super().__init__(session, timeout)
         self._memory = memory
 
@@ -305,8 +314,8 @@ class RememberingSession(LimitedSession):
 
 
 def _in_limits(session: AgentSession, timeout: float | None) -> LimitedSession:
-    if isinstance(session, Remembers):
-        return RememberingSession(session, session, timeout)
+    if isinstance(session, AcceptsHistory):
+        return LimitedSessionWithHistory(session, session, timeout)
     return LimitedSession(session, timeout)
 
 

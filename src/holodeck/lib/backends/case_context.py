@@ -24,7 +24,9 @@ class TakesContext(Protocol):
         ...
 
 
-def in_context(backend: AgentBackend, context: CaseContext | None, where: str) -> AgentBackend:
+def backend_in_context(
+    backend: AgentBackend, context: CaseContext | None, where: str
+) -> AgentBackend:
     """The backend for a case, told a copy of its context; `where` opens the messages.
 
     Raises ConfigError for a context that would not reach the agent.

@@ -8,15 +8,21 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from holodeck.errors import BackendSessionError, ConfigError
-from holodeck.lib.backends.answers import text_of, tool_use, usage_of
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.calls import limited
+from holodeck.lib.backends.call_limits import call_with_limit
 from holodeck.lib.backends.case_context import CaseContext
+from holodeck.lib.backends.history_support import NO_MESSAGES, Method
 from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
-from holodeck.lib.backends.json_paths import Step, filled, mentions, steps_of, value_at
-from holodeck.lib.backends.memory import NO_MESSAGES, Method
-from holodeck.lib.chat.limits import limiters_for, limits_of
-from holodeck.lib.chat.rate_limits import heed
+from holodeck.lib.backends.json_paths import (
+    Step,
+    fill_template,
+    has_placeholder,
+    parse_path,
+    value_at,
+)
+from holodeck.lib.backends.returned_values import parse_tool_calls, parse_usage, text_of
+from holodeck.lib.chat.limits import call_limits, limiters_for
+from holodeck.lib.chat.rate_limits import apply_rate_limits
 from holodeck.lib.limiter import Limiter
 from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
 from holodeck.models.agent import HttpBackendConfig
@@ -43,13 +49,15 @@ class HttpBackend:
 
     def __init__(self, config: HttpBackendConfig, execution: ExecutionConfig | None = None) -> None:
         _check_url(config.url)
-        if not (mentions(config.request, "input") or mentions(config.request, "messages")):
+        if not (
+            has_placeholder(config.request, "input") or has_placeholder(config.request, "messages")
+        ):
             raise ConfigError(
                 "backend.request", "has no place for the input; write '{input}' where it belongs"
             )
         self._request = config.request
         self._paths = _paths(config)
-        self._limits = limits_of(execution)
+        self._limits = call_limits(execution)
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
         self._exchange = Exchange(config.url, headers, self._limits.answer_bytes)
         self._url = config.url
@@ -58,7 +66,7 @@ class HttpBackend:
 
     def in_context(self, context: CaseContext) -> "HttpBackend":
         """The same for a case with a context. Raises ConfigError if the request has no place."""
-        if not mentions(self._request, "context"):
+        if not has_placeholder(self._request, "context"):
             raise ConfigError(
                 "backend.request", "has no place for the context of a case; write '{context}'"
             )
@@ -81,7 +89,7 @@ class HttpBackend:
 
     def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - both tell the same
         """Why it cannot be told what was said before; None if it can."""
-        return None if mentions(self._request, "messages") else NO_MESSAGES
+        return None if has_placeholder(self._request, "messages") else NO_MESSAGES
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
@@ -98,7 +106,7 @@ class HttpBackend:
         attempts: list[Attempt] = []
         waits: list[float] = []
         call = partial(self._tried, body, attempts, waits)
-        answer = await limited(call, self._limits.timeout, attempts)
+        answer = await call_with_limit(call, self._limits.timeout, attempts)
         try:
             result = self._read(answer, attempts)
             result.waited_ms = round(sum(waits) * 1000)
@@ -109,8 +117,8 @@ class HttpBackend:
     def _body(
         self, message: str, history: Sequence[Message], conversation_id: str, *, known: bool
     ) -> Any:
-        by_id = known and mentions(self._request, "conversation_id")
-        if history and not by_id and not mentions(self._request, "messages"):
+        by_id = known and has_placeholder(self._request, "conversation_id")
+        if history and not by_id and not has_placeholder(self._request, "messages"):
             raise BackendSessionError(
                 "the request has no place for what was said before; write '{messages}'"
                 " or '{conversation_id}' in backend.request"
@@ -122,7 +130,7 @@ class HttpBackend:
             "messages": messages,
             "context": self._context,
         }
-        return filled(self._request, values)
+        return fill_template(self._request, values)
 
     async def _in_slot(self, body: Any, waits: list[float]) -> Any:
         """One try, once the URL has a slot for it."""
@@ -140,7 +148,7 @@ class HttpBackend:
 
     def _note_headers(self, limiter: Limiter, headers: Mapping[str, str]) -> None:
         self._limiters.note_reached(self._url)
-        heed(limiter, headers)
+        apply_rate_limits(limiter, headers)
 
     def _is_down(self, error: Exception) -> bool:
         """Whether no connection could be made to a server that has not answered in this run."""
@@ -187,14 +195,16 @@ class HttpBackend:
             raise BackendSessionError("the answer's text (backend.answer.text) is null")
         named = self._at("tool_calls", answer)
         # A service that has null where its calls are to be has made none.
-        calls, results = tool_use([] if named is None and "tool_calls" in self._paths else named)
+        calls, results = parse_tool_calls(
+            [] if named is None and "tool_calls" in self._paths else named
+        )
         usage = {key: self._at(key, answer) for key in ("prompt_tokens", "completion_tokens")}
         return ExecutionResult(
             response=text_of(text),
             structured_output=None if isinstance(text, str) else text,
             tool_calls=calls,
             tool_results=results,
-            token_usage=usage_of(usage),
+            token_usage=parse_usage(usage),
             attempts=attempts,
             source="adapter",
         )
@@ -249,7 +259,7 @@ def _is_transient(error: Exception) -> bool:
 
 def _paths(config: HttpBackendConfig) -> dict[str, list[Step]]:
     given = config.answer.model_dump(exclude_none=True)
-    return {part: steps_of(path, f"backend.answer.{part}") for part, path in given.items()}
+    return {part: parse_path(path, f"backend.answer.{part}") for part, path in given.items()}
 
 
 def _check_url(url: str) -> None:

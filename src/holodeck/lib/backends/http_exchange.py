@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError
 from holodeck.lib.chat.faults import no_connection, refusal_of, why_unreachable
-from holodeck.lib.chat.http import MalformedHttp, TooLarge, decoded_body, too_large
+from holodeck.lib.chat.http import MalformedHttp, TooLarge, decode_body, too_large
 from holodeck.lib.retry import parse_retry_after
 from holodeck.lib.text import one_line
 
@@ -107,7 +107,7 @@ class Exchange:
                 raise ExchangeFault(f"{self._shown_url}: {too_large(self._most_bytes)}")
         coding = response.headers.get("content-encoding")
         try:
-            return decoded_body(bytes(data), coding, self._most_bytes)
+            return decode_body(bytes(data), coding, self._most_bytes)
         except TooLarge as error:
             raise ExchangeFault(f"{self._shown_url}: {error}") from error
         except MalformedHttp as error:

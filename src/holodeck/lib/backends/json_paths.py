@@ -11,7 +11,7 @@ _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 Step = str | int
 
 
-def steps_of(path: str, where: str) -> list[Step]:
+def parse_path(path: str, where: str) -> list[Step]:
     """The keys and indexes of a path. Raises ConfigError if it is malformed."""
     steps: list[Step] = []
     position = 0
@@ -44,16 +44,16 @@ def path_of(steps: list[Step]) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def filled(template: Any, values: Mapping[str, Any]) -> Any:
+def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
     """The template with `{name}` in its strings replaced by the value of that name.
 
     A string that is nothing but `{name}` becomes the value itself, be it text or not. What is
     filled in is not looked at again.
     """
     if isinstance(template, Mapping):
-        return {key: filled(value, values) for key, value in template.items()}
+        return {key: fill_template(value, values) for key, value in template.items()}
     if isinstance(template, list):
-        return [filled(item, values) for item in template]
+        return [fill_template(item, values) for item in template]
     if not isinstance(template, str):
         return template
     if template[:1] == "{" and template[1:-1] in values and template[-1] == "}":
@@ -61,7 +61,7 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
     return _pattern(values).sub(lambda match: str(values[match[1]]), template)
 
 
-def mentions(template: Any, name: str) -> bool:
+def has_placeholder(template: Any, name: str) -> bool:
     """Whether a string of the template has a place for that value."""
     return _any_string(template, lambda text: f"{{{name}}}" in text)
 

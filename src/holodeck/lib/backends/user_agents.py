@@ -12,10 +12,10 @@ from inspect import Parameter
 from typing import Any, Literal
 
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.answers import as_result
 from holodeck.lib.backends.base import ExecutionResult, Message
+from holodeck.lib.backends.returned_values import parse_result
 from holodeck.lib.exceptions import describe
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 
 logger = logging.getLogger(__name__)
 
@@ -55,21 +55,23 @@ class Entry:
             call = partial(call, list(context))
         elif self.context == "by name":
             call = partial(call, context=list(context))
-        return as_result(await outcome(call, self.function))
+        return parse_result(await call_user_function(call, self.function))
 
 
-def entry_of(agent: Any, where: str) -> Entry:
+def find_entry(agent: Any, where: str) -> Entry:
     """How an agent is asked. Raises ConfigError if it has no shape that is known."""
     function = agent if inspect.isroutine(agent) else _method(agent, where)
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
         raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
-    way, own = ways_in(parameters, _name(function), where)
+    way, own = argument_passing(parameters, _name(function), where)
     return Entry(function, way, own)
 
 
-def ways_in(parameters: Sequence[Parameter], name: str, where: str) -> tuple[Way, str | None]:
+def argument_passing(
+    parameters: Sequence[Parameter], name: str, where: str
+) -> tuple[Way, str | None]:
     """How a function so called is passed the earlier messages, and which parameter gets the context
     of the case. Raises ConfigError if it cannot be called at all.
     """
@@ -91,7 +93,7 @@ async def release(agent: Any) -> None:
     if method is None:
         return
     try:
-        await outcome(method, method)
+        await call_user_function(method, method)
     except Exception as error:  # noqa: BLE001 - an answer must not be lost to a clean-up
         logger.warning("closing the agent failed: %s", describe(error))
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from holodeck.lib.chat.completion import Completion
-from holodeck.lib.chat.faults import malformed
-from holodeck.lib.chat.model import Question
-from holodeck.lib.chat.settings import given
+from holodeck.lib.chat.faults import malformed_fault
+from holodeck.lib.chat.model import ChatRequest
+from holodeck.lib.chat.settings import drop_none
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
@@ -15,12 +15,12 @@ MOST_TOKENS = 4096
 """The API wants a limit; this one where the configuration has none."""
 
 
-def anthropic_body(llm: LLMProvider, question: Question) -> dict[str, Any]:
+def anthropic_body(llm: LLMProvider, question: ChatRequest) -> dict[str, Any]:
     """A question as a request; the format of the answer is asked for in words."""
     system = [one["content"] for one in question.messages if one["role"] == "system"]
     if question.schema is not None:
         system.append(f"Answer with JSON only, by this schema: {json.dumps(question.schema)}")
-    return given(
+    return drop_none(
         {
             "model": llm.name,
             "messages": [dict(one) for one in question.messages if one["role"] != "system"],
@@ -37,14 +37,14 @@ def anthropic_completion(body: bytes) -> Completion:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise malformed("is not JSON, and not a message", body) from error
+        raise malformed_fault("is not JSON, and not a message", body) from error
     content = document.get("content") if isinstance(document, dict) else None
     if not isinstance(content, list):
-        raise malformed("is not a message: it has no content", body)
+        raise malformed_fault("is not a message: it has no content", body)
     said = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
     texts = [text for text in said if isinstance(text, str)]
     if len(texts) < len(said):
-        raise malformed("is not a message: its content is no text", body)
+        raise malformed_fault("is not a message: its content is no text", body)
     usage = document.get("usage")
     return Completion(
         "".join(texts),

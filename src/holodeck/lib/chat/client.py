@@ -11,14 +11,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from holodeck.lib.chat.asking import note_request
-from holodeck.lib.chat.completion import Completion, completion_of
+from holodeck.lib.chat.completion import Completion, parse_completion
 from holodeck.lib.chat.connection import Connections, proxy_header
 from holodeck.lib.chat.endpoint import Endpoint
-from holodeck.lib.chat.faults import ChatFault, broken, malformed, refused
+from holodeck.lib.chat.faults import ChatFault, connection_fault, malformed_fault, refusal_fault
 from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.rate_limits import heed
+from holodeck.lib.chat.rate_limits import apply_rate_limits
+from holodeck.lib.chat.request_counting import note_request
 from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Trail:
+class RequestStats:
     """What requests cost and met on their way; stays readable after a failure."""
 
     attempts: list[Attempt] = field(default_factory=list)
@@ -63,7 +63,7 @@ class ChatClient:
         limits: CallLimits,
         limiters: Limiters,
         kind: str = "agent",
-        read: Callable[[bytes], Completion] = completion_of,
+        read: Callable[[bytes], Completion] = parse_completion,
     ) -> None:
         self._endpoint = endpoint
         self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
@@ -78,7 +78,7 @@ class ChatClient:
             WeakKeyDictionary()
         )
 
-    async def complete(self, body: str, trail: Trail) -> Completion:
+    async def complete(self, body: str, request_stats: RequestStats) -> Completion:
         """The completion that a request (JSON) gets in the end.
 
         Raises ChatFault; every try that did not work is noted in the trail.
@@ -87,11 +87,11 @@ class ChatClient:
         request = self._head + b"Content-Length: %d\r\n\r\n" % len(data) + data
         try:
             completion = await retry(
-                partial(self._tried, request, trail, count(1)),
+                partial(self._tried, request, request_stats, count(1)),
                 attempts=self._retry.max_retries + 1,
                 is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
                 delay_for=self._delay,
-                on_retry=partial(_note_wait, trail),
+                on_retry=partial(_note_wait, request_stats),
                 is_down=self._is_down,
                 describe=str,
             )
@@ -99,8 +99,8 @@ class ChatClient:
             if self._is_down(error):
                 error.give_up()
             raise
-        trail.usage += completion.usage
-        trail.unmetered += not completion.usage.total_tokens
+        request_stats.usage += completion.usage
+        request_stats.unmetered += not completion.usage.total_tokens
         return completion
 
     async def close(self) -> None:
@@ -109,18 +109,20 @@ class ChatClient:
         if connections is not None:
             await connections.close()
 
-    async def _tried(self, request: bytes, trail: Trail, tries: "Iterator[int]") -> Completion:
+    async def _tried(
+        self, request: bytes, request_stats: RequestStats, tries: "Iterator[int]"
+    ) -> Completion:
         number = next(tries)
         try:
-            return await self._in_slot(request, trail)
+            return await self._in_slot(request, request_stats)
         except ChatFault as error:
-            trail.attempts.append(Attempt(number=number, error=str(error)))
+            request_stats.attempts.append(Attempt(number=number, error=str(error)))
             raise
 
-    async def _in_slot(self, request: bytes, trail: Trail) -> Completion:
+    async def _in_slot(self, request: bytes, request_stats: RequestStats) -> Completion:
         limiter = self._limiters.of(self._endpoint.name, self._kind)
         async with limiter.slot() as slot:
-            trail.waited_s += slot.waited_s
+            request_stats.waited_s += slot.waited_s
             note_request()
             try:
                 with span(self._span, self._labels, kind="client") as current:
@@ -146,15 +148,15 @@ class ChatClient:
         except TooLarge as error:
             raise ChatFault(str(error)) from error
         except MalformedHttp as error:
-            raise malformed(f"is no HTTP answer: {error}") from error
+            raise malformed_fault(f"is no HTTP answer: {error}") from error
         except TimeoutError as error:
             raise ChatFault("no answer in time", is_transient=True) from error
         except OSError as error:
-            raise broken(error, self._endpoint.server) from error
+            raise connection_fault(error, self._endpoint.server) from error
         self._limiters.note_reached(self._endpoint.name)
-        heed(limiter, response.headers)
+        apply_rate_limits(limiter, response.headers)
         if response.status != 200:
-            raise refused(response)
+            raise refusal_fault(response)
         return self._read(response.body)
 
     def _attempt_limit(self) -> AbstractAsyncContextManager[object]:
@@ -203,11 +205,11 @@ def _head(endpoint: Endpoint) -> bytes:
     return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
 
 
-def _note_wait(trail: Trail, _error: Exception, _attempt: int, wait: float) -> None:
-    last = trail.attempts.pop()
-    trail.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
+def _note_wait(request_stats: RequestStats, _error: Exception, _attempt: int, wait: float) -> None:
+    last = request_stats.attempts.pop()
+    request_stats.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
 
 
-def encoded(value: Any) -> str:
+def to_json(value: Any) -> str:
     """A value as JSON, whatever characters it holds."""
     return json.dumps(value)

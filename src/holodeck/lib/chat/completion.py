@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.chat.faults import NOT_A_COMPLETION, malformed
+from holodeck.lib.chat.faults import NOT_A_COMPLETION, malformed_fault
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -27,46 +27,46 @@ class Completion:
     text: str | None
     calls: Sequence[WireCall]
     usage: TokenUsage
-    chances: Mapping[str, float] | None = None
+    token_probabilities: Mapping[str, float] | None = None
     """How likely each first token was, 0 to 1, where the endpoint says so."""
     is_cut: bool = False
     """Whether the answer ended at the limit of tokens."""
 
 
-def completion_of(body: bytes) -> Completion:
+def parse_completion(body: bytes) -> Completion:
     """The completion that an answer holds. Raises ChatFault."""
     document = _document(body)
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise malformed(f"is {NOT_A_COMPLETION}: it has no choices", body)
+        raise malformed_fault(f"is {NOT_A_COMPLETION}: it has no choices", body)
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
-        raise malformed(f"is {NOT_A_COMPLETION}: its choice has no message", body)
+        raise malformed_fault(f"is {NOT_A_COMPLETION}: its choice has no message", body)
     try:
         return Completion(
             _text(message),
             _calls(message),
             _usage(document.get("usage")),
-            chances_in(choices[0].get("logprobs")),
+            token_probabilities(choices[0].get("logprobs")),
             choices[0].get("finish_reason") == "length",
         )
     except TypeError as error:
-        raise malformed(f"is {NOT_A_COMPLETION}: {error}", body) from error
+        raise malformed_fault(f"is {NOT_A_COMPLETION}: {error}", body) from error
 
 
 def _document(body: bytes) -> dict[str, Any]:
     if not body.strip():
-        raise malformed(f"is empty, {NOT_A_COMPLETION}")
+        raise malformed_fault(f"is empty, {NOT_A_COMPLETION}")
     if body.lstrip()[:1] == b"<":
-        raise malformed(f"is HTML, {NOT_A_COMPLETION}", body)
+        raise malformed_fault(f"is HTML, {NOT_A_COMPLETION}", body)
     try:
         document = json.loads(body)
     except RecursionError as error:
-        raise malformed("is JSON that is nested too deep", body) from error
+        raise malformed_fault("is JSON that is nested too deep", body) from error
     except ValueError as error:
-        raise malformed(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
+        raise malformed_fault(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
     if not isinstance(document, dict):
-        raise malformed(f"is {NOT_A_COMPLETION}", body)
+        raise malformed_fault(f"is {NOT_A_COMPLETION}", body)
     return document
 
 
@@ -124,7 +124,7 @@ def _tokens(usage: dict[str, Any], name: str) -> int:
     return max(0, value or 0)
 
 
-def chances_in(logprobs: Any) -> Mapping[str, float] | None:
+def token_probabilities(logprobs: Any) -> Mapping[str, float] | None:
     """How likely each first token was, from the `logprobs` of a choice; None if it tells none."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None

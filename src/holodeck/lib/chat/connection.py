@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from holodeck.lib.chat.http import MalformedHttp, Reading, Response, TooLarge
+from holodeck.lib.chat.http import MalformedHttp, Response, ResponseParser, TooLarge
 
 LONGEST_IDLE_S = 30.0
 """Balancers forget quiet connections without a word."""
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._reading: Reading | None = None
+        self._reading: ResponseParser | None = None
         self._waiting: asyncio.Future[Response] | None = None
 
     @property
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         """Whether it may be used."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, reading: Reading) -> Response:
+    async def exchange(self, request: bytes, reading: ResponseParser) -> Response:
         """The answer to a request. Raises OSError, MalformedHttp, TooLarge."""
         assert self._transport is not None  # noqa: S101 - set when it was opened
         self._reading = reading
@@ -155,7 +155,7 @@ class Connections:
         """The answer to a request. Raises OSError, MalformedHttp, TooLarge."""
         connection = self._idle_one() or await self._opened()
         try:
-            response = await connection.exchange(request, Reading(self._most_bytes))
+            response = await connection.exchange(request, ResponseParser(self._most_bytes))
         except BaseException:
             connection.close()
             raise
@@ -213,7 +213,9 @@ class Connections:
     async def _tunnel(self, connection: Connection, server: Server, proxy: str) -> None:
         where = f"{server.host}:{server.port}"
         head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{proxy_header(proxy)}\r\n"
-        answer = await connection.exchange(head.encode(), Reading(self._most_bytes, has_body=False))
+        answer = await connection.exchange(
+            head.encode(), ResponseParser(self._most_bytes, has_body=False)
+        )
         if answer.status != 200:
             raise ProxyRefused(f"the proxy answered HTTP {answer.status}")
         await connection.secure(self._tls(), server.host)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holodeck.errors import ConfigError
 from holodeck.lib.chat.connection import Server
-from holodeck.lib.chat.settings import endpoint_of
+from holodeck.lib.chat.settings import endpoint_key
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -37,7 +37,7 @@ class Endpoint:
             raise ConfigError("model.provider", f"{llm.provider.value} has no endpoint")
         url, headers = _MAKERS[llm.provider](llm)
         server = Server(_checked(url), proxy_for(url) if proxy_for else None)
-        return cls(server, headers, endpoint_of(llm))
+        return cls(server, headers, endpoint_key(llm))
 
 
 def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:

@@ -79,7 +79,7 @@ def refusal_of(status: int | None, codes: Set[object]) -> Refusal | None:
     return "request" if status in {400, 422} and not codes & CONTENT_CODES else None
 
 
-def refused(response: Response) -> ChatFault:
+def refusal_fault(response: Response) -> ChatFault:
     """The fault behind an answer that is not a 200."""
     status = response.status
     if 300 <= status < 400:
@@ -111,13 +111,13 @@ def _error_in(body: bytes) -> tuple[str, set[str]]:
     return one_line(error["message"], MOST_SAID), codes
 
 
-def malformed(what: str, body: bytes = b"") -> ChatFault:
+def malformed_fault(what: str, body: bytes = b"") -> ChatFault:
     """The fault of an answer that says something else than it should."""
     shown = f": '{excerpt(body, MOST_SHOWN)}'" if body.strip() else ""
     return ChatFault(f"the provider's answer {what}{shown}", is_transient=True)
 
 
-def broken(error: OSError, server: Server) -> ChatFault:
+def connection_fault(error: OSError, server: Server) -> ChatFault:
     """The fault of a connection that could not be made or was lost."""
     if isinstance(error, ssl.SSLCertVerificationError):
         where = server.authority

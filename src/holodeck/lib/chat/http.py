@@ -83,7 +83,7 @@ class Decoder:
         return decoded
 
 
-def decoded_body(body: bytes, coding: str | None, most_bytes: int) -> bytes:
+def decode_body(body: bytes, coding: str | None, most_bytes: int) -> bytes:
     """Return a body without its content coding, if it has one. Raises MalformedHttp, TooLarge."""
     if not body or coding is None or coding.strip().lower() in {"", "identity"}:
         return body
@@ -105,7 +105,7 @@ class Response:
     """Whether the connection may be used again."""
 
 
-class Reading:
+class ResponseParser:
     """An answer under way, fed with bytes as they come.
 
     Args:
@@ -231,7 +231,7 @@ class Reading:
 
     def _finish(self, body: bytes) -> None:
         clean = self._keeps_alive and not (self._buffer and self._step != self._until_end)
-        body = decoded_body(body, self._headers.get("content-encoding"), self._most_bytes)
+        body = decode_body(body, self._headers.get("content-encoding"), self._most_bytes)
         self.response = Response(self._status, self._headers, body, clean)
 
     def _refuse_long(self, most: int, why: str) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holodeck.lib.chat.anthropic import anthropic_body, anthropic_completion
-from holodeck.lib.chat.client import ChatClient, Trail
-from holodeck.lib.chat.completion import Completion, completion_of
+from holodeck.lib.chat.client import ChatClient, RequestStats
+from holodeck.lib.chat.completion import Completion, parse_completion
 from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
 from holodeck.lib.chat.faults import ChatFault
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.model import Question, Said
-from holodeck.lib.chat.settings import given, sampling
+from holodeck.lib.chat.model import ChatRequest, ChatResponse
+from holodeck.lib.chat.settings import drop_none, sampling
 from holodeck.lib.chat.strict import strict_format
 from holodeck.lib.limiter import Limiters
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -52,7 +52,7 @@ class HttpChatModel:
     ) -> None:
         speaks_anthropic = llm.provider is ProviderEnum.ANTHROPIC
         read: Callable[[bytes], Completion] = (
-            anthropic_completion if speaks_anthropic else completion_of
+            anthropic_completion if speaks_anthropic else parse_completion
         )
         self._llm = llm
         self._body = anthropic_body if speaks_anthropic else openai_body
@@ -66,24 +66,24 @@ class HttpChatModel:
         """Provider and model."""
         return f"{self._llm.provider.value}/{self._llm.name}"
 
-    async def answer(self, question: Question) -> Said:
+    async def answer(self, question: ChatRequest) -> ChatResponse:
         """The model's answer, retried where trying again can help. Raises ChatFault."""
-        trail = Trail()
+        request_stats = RequestStats()
         while True:
             body = self._body(self._llm, question)
             sent = {key: value for key, value in body.items() if key not in self._refused}
             try:
-                completion = await self._client.complete(json.dumps(sent), trail)
+                completion = await self._client.complete(json.dumps(sent), request_stats)
             except ChatFault as error:
                 if not self._drop(error, sent):
                     raise
             else:
-                return Said(
+                return ChatResponse(
                     completion.text or "",
-                    trail.usage,
-                    completion.chances,
+                    request_stats.usage,
+                    completion.token_probabilities,
                     completion.is_cut,
-                    trail.waited_s,
+                    request_stats.waited_s,
                 )
 
     async def close(self) -> None:
@@ -113,12 +113,12 @@ _NAMES = {
 _DROPPABLE = tuple(_NAMES)
 
 
-def openai_body(llm: LLMProvider, question: Question) -> JsonObject:
+def openai_body(llm: LLMProvider, question: ChatRequest) -> JsonObject:
     """A question as a chat completion request."""
     if question.max_tokens is not None:
         llm = llm.model_copy(update={"max_tokens": question.max_tokens})
     wants_chances = question.top_logprobs is not None
-    return given(
+    return drop_none(
         {
             "model": llm.name,
             "messages": list(question.messages),
@@ -129,7 +129,7 @@ def openai_body(llm: LLMProvider, question: Question) -> JsonObject:
     )
 
 
-def _format(question: Question) -> JsonObject | None:
+def _format(question: ChatRequest) -> JsonObject | None:
     if question.schema is not None:
         return strict_format(question.schema)
     return {"type": "json_object"} if question.is_json else None

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holodeck.lib.text import whole
+from holodeck.lib.text import replace_surrogates
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _UP_TO_THOUGHTS_END = re.compile(r"\A.*</(think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
@@ -97,7 +97,7 @@ def _loads(text: str) -> Any:
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the object; one that has two values for a key has none."""
-    read = {name: whole(one) if isinstance(one, str) else one for name, one in pairs}
+    read = {name: replace_surrogates(one) if isinstance(one, str) else one for name, one in pairs}
     if len(read) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)

@@ -22,7 +22,7 @@ class CallLimits:
     """Of one answer; what is larger is not read to its end."""
 
 
-def limits_of(execution: ExecutionConfig | None) -> CallLimits:
+def call_limits(execution: ExecutionConfig | None) -> CallLimits:
     """The limits that the settings say; their defaults where nothing is set."""
     given = execution or ExecutionConfig()
     return CallLimits(

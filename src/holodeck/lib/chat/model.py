@@ -8,7 +8,7 @@ from holodeck.models.token_usage import TokenUsage
 
 
 @dataclass(frozen=True)
-class Question:
+class ChatRequest:
     """What a model is asked."""
 
     messages: Sequence[Mapping[str, Any]]
@@ -24,12 +24,12 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Said:
+class ChatResponse:
     """What a model answered."""
 
     text: str
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
-    chances: Mapping[str, float] | None = None
+    token_probabilities: Mapping[str, float] | None = None
     """How likely each first token was, 0 to 1; None where that is not told."""
     is_cut: bool = False
     """Whether the answer ended at the limit of tokens."""
@@ -45,7 +45,7 @@ class ChatModel(Protocol):
         """What reports call it: provider and model."""
         ...
 
-    async def answer(self, question: Question) -> Said:
+    async def answer(self, question: ChatRequest) -> ChatResponse:
         """The model's answer. Raises BackendError."""
         ...
 

@@ -26,7 +26,9 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def heed(limiter: Limiter, headers: Mapping[str, str], now: Callable[[], datetime] = _now) -> None:
+def apply_rate_limits(
+    limiter: Limiter, headers: Mapping[str, str], now: Callable[[], datetime] = _now
+) -> None:
     """Let no new request start while the headers of an answer say that none is left.
 
     The names of the headers are in lower case, or their case does not matter.

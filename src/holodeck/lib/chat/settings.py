@@ -6,7 +6,7 @@ from typing import Any
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 
-def endpoint_of(llm: LLMProvider) -> str:
+def endpoint_key(llm: LLMProvider) -> str:
     """What shares one limit: provider, address and key, of which only a hash is told."""
     key = "" if llm.api_key is None else llm.api_key.get_secret_value()
     digest = hashlib.sha256(key.encode()).hexdigest()[:8]
@@ -16,7 +16,7 @@ def endpoint_of(llm: LLMProvider) -> str:
 def sampling(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """The settings of a chat completion, in OpenAI's names."""
     limit = "max_completion_tokens" if _speaks_new_names(llm) else "max_tokens"
-    return given(
+    return drop_none(
         {
             "temperature": llm.temperature,
             "top_p": llm.top_p,
@@ -26,7 +26,7 @@ def sampling(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     )
 
 
-def given(values: dict[str, Any]) -> dict[str, Any]:
+def drop_none(values: dict[str, Any]) -> dict[str, Any]:
     """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 

@@ -5,15 +5,21 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import UNSEEN_CALLS, AgentRole, Message
-from holodeck.lib.conversation.transcript import BUDGET, found, indented, paragraphs_of, shortened
+from holodeck.lib.conversation.transcript import (
+    BUDGET,
+    find_passages,
+    indent,
+    paragraphs_of,
+    shorten_lines,
+)
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
     CriterionStatus,
     ScenarioResult,
 )
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.judging.judge import Judge
 
 MOST_SEARCHES = 3
@@ -80,7 +86,7 @@ class CriteriaJudge:
         """The verdict; an empty list while the conversation has to go on."""
         criteria = list(input.judgment_criteria or self.criteria or [])
         if not criteria:
-            raise Misuse(
+            raise ScenarioUsageError(
                 "JudgeAgent",
                 "there are no criteria; write JudgeAgent(criteria=[…]), or use judge([…])",
             )
@@ -111,7 +117,7 @@ class CriteriaJudge:
         """A row for each criterion; None while the conversation has to go on, if it may."""
         asked = await self._question(messages, situation, criteria, is_final=is_final)
         schema = _schema(criteria, is_final=is_final)
-        read = _Reading(criteria, is_final=is_final, optional=self._optional)
+        read = _VerdictParser(criteria, is_final=is_final, optional=self._optional)
         rows: list[CriterionResult] | None = await self._judge.ask(asked, schema, read)
         return rows
 
@@ -124,11 +130,11 @@ class CriteriaJudge:
         is_final: bool,
     ) -> list[Message]:
         lines = paragraphs_of(messages)
-        shown = shortened(lines, criteria, self._budget)
+        shown = shorten_lines(lines, criteria, self._budget)
         parts = [
             f"# Situation\n{situation or '(nothing is said about it)'}",
             "# Criteria\n"
-            + "\n".join(f"c{at}: {indented(one)}" for at, one in enumerate(criteria, 1)),
+            + "\n".join(f"c{at}: {indent(one)}" for at, one in enumerate(criteria, 1)),
             f"# Transcript\n{shown}",
         ]
         if len(shown) < sum(map(len, lines)):
@@ -144,7 +150,7 @@ class CriteriaJudge:
             wanted = [one for one in answer["search"] if one.strip()]
             if not wanted:
                 break
-            told = "\n".join(found(lines, one.strip()) for one in wanted)
+            told = "\n".join(find_passages(lines, one.strip()) for one in wanted)
             passages.append("# Looked up\n" + told[: self._budget])
         return passages
 
@@ -176,7 +182,7 @@ def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
     return {"type": "object", "properties": properties, "required": ["decision"]}
 
 
-class _Reading:
+class _VerdictParser:
     """Makes rows of an answer: None to go on. What is missing twice has failed."""
 
     def __init__(
@@ -226,7 +232,7 @@ def _deciding(rows: Sequence[CriterionResult], optional: Collection[str]) -> lis
     return [row for row in rows if row.criterion not in optional]
 
 
-def refuse_other_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:
+def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:
     """Raise ConfigError for a kept verdict that is not about the criteria, each of them once."""
     told = [row.criterion for row in rows]
     if told != list(criteria):

@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-from holodeck.lib.conversation.misuse import Misuse
 from holodeck.lib.conversation.roles import AgentRole
-from holodeck.lib.conversation.types import AgentInput, Party, ScenarioResult
-from holodeck.lib.limiter import clock_stopped
-from holodeck.lib.ui.asking import missing_terminal, typed_line
+from holodeck.lib.conversation.types import AgentInput, Participant, ScenarioResult
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
+from holodeck.lib.limiter import pause_time_limits
 from holodeck.lib.ui.colors import ANSIColors
-from holodeck.lib.ui.talk import Said, show
+from holodeck.lib.ui.conversation import DisplayedMessage, show
+from holodeck.lib.ui.prompt import missing_terminal, typed_line
 
 PROMPT = "User> "
 COMMANDS = (
@@ -30,7 +30,7 @@ _debugged: ContextVar[str | None] = ContextVar("holodeck_debugged_case", default
 _seat = threading.Lock()
 
 
-class Silent:
+class SilentUser:
     """Stands in for a user where a person has to do all the talking."""
 
     role = AgentRole.USER
@@ -40,13 +40,16 @@ class Silent:
         return []
 
 
-def with_user(parties: Sequence[Party]) -> list[Party]:
+def add_debug_user(participants: Sequence[Participant]) -> list[Participant]:
     """The parties, and one of the role of the user if there is none, for a person to speak as."""
-    roles = {getattr(one, "role", None) for one in parties}  # wrong ones are told of later
-    return [*parties, *([Silent()] if parties and AgentRole.USER not in roles else [])]
+    roles = {getattr(one, "role", None) for one in participants}  # wrong ones are told of later
+    return [
+        *participants,
+        *([SilentUser()] if participants and AgentRole.USER not in roles else []),
+    ]
 
 
-class Talk(Protocol):
+class DebuggedConversation(Protocol):
     """The conversation that is debugged."""
 
     async def succeed(self, reasoning: str | None = None) -> ScenarioResult: ...
@@ -74,7 +77,7 @@ class Debugger:
         """
         outer = _debugged.get()
         if outer is not None:
-            raise Misuse(
+            raise ScenarioUsageError(
                 f"case {case!r}",
                 f"runs inside of case {outer!r}, which is being debugged; write debug=False",
             )
@@ -87,7 +90,9 @@ class Debugger:
             _debugged.reset(token)
             _seat.release()
 
-    async def word(self, talk: Talk, *, may_pass_on: bool) -> str | ScenarioResult | None:
+    async def word(
+        self, talk: DebuggedConversation, *, may_pass_on: bool
+    ) -> str | ScenarioResult | None:
         """What the person says for the user, or the end of the case; None lets the user speak.
 
         Raises:
@@ -99,7 +104,7 @@ class Debugger:
             _tell(f"{enter} is what the user says; {COMMANDS}")
         while True:
             # A person may take their time: limits are for those who are tested.
-            with clock_stopped():
+            with pause_time_limits():
                 line = await self._ask(PROMPT)
             try:
                 return await _meant(line, talk, may_pass_on)
@@ -111,7 +116,9 @@ class _Unclear(Exception):
     """What the person has to be told before they are asked again."""
 
 
-async def _meant(line: str | None, talk: Talk, may_pass_on: bool) -> str | ScenarioResult | None:
+async def _meant(
+    line: str | None, talk: DebuggedConversation, may_pass_on: bool
+) -> str | ScenarioResult | None:
     if line is None:
         raise KeyboardInterrupt(HAS_QUIT)
     if line.startswith("//"):
@@ -125,7 +132,7 @@ async def _meant(line: str | None, talk: Talk, may_pass_on: bool) -> str | Scena
     return None
 
 
-async def _commanded(line: str, talk: Talk) -> ScenarioResult:
+async def _commanded(line: str, talk: DebuggedConversation) -> ScenarioResult:
     command, _, rest = line.strip().partition(" ")
     reason = rest.strip()
     if command in {"/judge", "/quit"} and reason:
@@ -146,7 +153,7 @@ def _by_hand(result: ScenarioResult) -> ScenarioResult:
     return result.model_copy(update={"reason_code": BY_HAND})
 
 
-async def _judged(talk: Talk) -> ScenarioResult:
+async def _judged(talk: DebuggedConversation) -> ScenarioResult:
     verdict = await talk.verdict()
     if verdict is None:
         raise _Unclear("there is no verdict: nobody judges, or the judge wants to go on")
@@ -154,14 +161,14 @@ async def _judged(talk: Talk) -> ScenarioResult:
 
 
 def _tell(text: str) -> None:
-    show([Said("debug", text, ANSIColors.YELLOW)])
+    show([DisplayedMessage("debug", text, ANSIColors.YELLOW)])
 
 
 def debugger_for(case: str) -> Debugger:
     """Who lets a person speak in a case. Raises Misuse where there is no terminal."""
     missing = missing_terminal()
     if missing is not None:
-        raise Misuse(
+        raise ScenarioUsageError(
             f"case {case!r}",
             f"debug needs a person at a terminal, and {missing} is none; run it in a terminal"
             " (pytest: with --holodeck-debug, or -s), or leave debug out",

@@ -6,32 +6,32 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from holodeck.lib.conversation.calling import Caller
-from holodeck.lib.conversation.endings import rows_of, why_broken
+from holodeck.lib.conversation.events import CriterionJudged, EventStream, MessageAdded
 from holodeck.lib.conversation.history import History
-from holodeck.lib.conversation.ledger import Ledger
-from holodeck.lib.conversation.limits import Clock
-from holodeck.lib.conversation.listening import CriterionJudged, EventStream, MessageAdded
 from holodeck.lib.conversation.messages import copied, messages_of
-from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.participant_calls import ParticipantCaller
+from holodeck.lib.conversation.results import rows_of, why_broken
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import (
     BATCH_RUN_ID,
     HasCriteria,
     Settings,
-    wrong_party,
-    wrong_play,
-    wrong_setting,
+    find_agent_missing_error,
+    find_participant_error,
+    find_setting_error,
 )
 from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.time_limits import TimeLimits
 from holodeck.lib.conversation.turns import Turns
 from holodeck.lib.conversation.types import (
     AgentInput,
     Callback,
     EndConversation,
-    Party,
+    Participant,
     ScenarioResult,
 )
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
+from holodeck.lib.conversation.usage_meter import UsageMeter
 from holodeck.models.conversation import MAX_TURNS
 
 
@@ -58,7 +58,7 @@ class Conversation:
         self,
         name: str,
         description: str,
-        agents: Sequence[Party],
+        agents: Sequence[Participant],
         config: Settings,
         *,
         set_id: str | None = None,
@@ -68,16 +68,16 @@ class Conversation:
         self.description = description
         self._step_name = ""
         if not isinstance(agents, Iterable):
-            raise self.misuse(f"agents is no list but {agents!r}; write agents=[…]")
+            raise self.usage_error(f"agents is no list but {agents!r}; write agents=[…]")
         self.agents = list(agents)
         self.config = config
         self.scenario_set_id = "default" if set_id is None else set_id
         self.batch_run_id = BATCH_RUN_ID if batch_run_id is None else batch_run_id
-        self.clock = Clock()
+        self.clock = TimeLimits()
         self._events = EventStream()
-        wrong = wrong_setting(config, self.max_turns)
+        wrong = find_setting_error(config, self.max_turns)
         if wrong is not None:
-            raise self.misuse(wrong)
+            raise self.usage_error(wrong)
         self.reset()
 
     @property
@@ -88,7 +88,7 @@ class Conversation:
     @property
     def thread_id(self) -> str:
         """The name of this conversation, another one for each run."""
-        return self.ledger.thread_id
+        return self.usage_meter.thread_id
 
     @property
     def current_turn(self) -> int:
@@ -107,14 +107,14 @@ class Conversation:
 
     def reset(self) -> None:
         """Forget everything and start anew, with a new thread."""
-        if (wrong := wrong_party(self.agents)) is not None:
-            raise self.misuse(wrong)
-        self.ledger = Ledger(self.batch_run_id)
+        if (wrong := find_participant_error(self.agents)) is not None:
+            raise self.usage_error(wrong)
+        self.usage_meter = UsageMeter(self.batch_run_id)
         self.turns = Turns(self.agents)
         self.history = History(len(self.agents), self.before)
         self.state = ScenarioState(self)
-        self._caller = Caller(self.clock, self.ledger, self.config.call_timeout)
-        self._outbox = EventStream().outbox()
+        self._caller = ParticipantCaller(self.clock, self.usage_meter, self.config.call_timeout)
+        self._dispatcher = EventStream().dispatcher()
         self.unseen_tool_calls = False
         """Whether an agent answered with a bare text, so that its tool calls are unknown."""
         self._is_left = False
@@ -130,11 +130,11 @@ class Conversation:
         try:
             [added] = messages_of(message, AgentRole.AGENT)
         except ValueError as error:
-            raise self.misuse(str(error)) from error
+            raise self.usage_error(str(error)) from error
         self.history.add(added, from_agent_idx)
         if added.get("role") == "user":
             self._silent_since = None
-        if not self._outbox.is_idle:
+        if not self._dispatcher.is_idle:
             self._tell_of(added)
 
     def add_messages(
@@ -167,8 +167,8 @@ class Conversation:
         The turn under way at the first step counts as one of `turns`. `on_turn` is told when
         another turn begins, `on_step` after everybody's word, `on_turn_end` when all have spoken.
         """
-        if (wrong := wrong_play(self.agents, turns)) is not None:
-            raise self.misuse(wrong)
+        if (wrong := find_agent_missing_error(self.agents, turns)) is not None:
+            raise self.usage_error(wrong)
         first: int | None = None
         while True:
             goes_on = turns is None or first is None or self.turns.current + 1 < first + turns
@@ -196,16 +196,18 @@ class Conversation:
 
     def concluded(self, result: ScenarioResult) -> ScenarioResult:
         """The result with everything that the engine knows: times, ids, tokens, checkpoints."""
-        return self.ledger.completed(result, self.history.messages, self._indices(AgentRole.AGENT))
+        return self.usage_meter.completed(
+            result, self.history.messages, self._indices(AgentRole.AGENT)
+        )
 
     def broken(self, error: BaseException) -> ScenarioResult:
         """The result of a run that an error broke."""
         why: Any = why_broken(error, self.place, self._caller.author_of(error))
         return self.concluded(ScenarioResult(success=False, messages=[], **why))
 
-    def misuse(self, message: str) -> Misuse:
+    def usage_error(self, message: str) -> ScenarioUsageError:
         """An error that names the case and the step."""
-        return Misuse(self.place, message)
+        return ScenarioUsageError(self.place, message)
 
     async def _step(
         self,
@@ -216,7 +218,7 @@ class Conversation:
         is_counted: bool = False,
     ) -> list[Message] | ScenarioResult | None:
         if not self.agents:
-            raise self.misuse("nobody takes part; write agents=[your agent, …]")
+            raise self.usage_error("nobody takes part; write agents=[your agent, …]")
         self._own_turns = self._own_turns or int(self.turns.is_fresh)
         while True:
             index = self.turns.next_index()
@@ -274,27 +276,27 @@ class Conversation:
     async def _ask(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
-        party, unheard = self.agents[index], self.history.unheard(index)
+        participant, unheard = self.agents[index], self.history.unheard(index)
         given = AgentInput(
-            thread_id=self.ledger.thread_id,
+            thread_id=self.usage_meter.thread_id,
             messages=self.history.messages,
             new_messages=unheard,
             judgment_request=judgment,
             judgment_criteria=criteria,
             scenario_state=self.state,
         )
-        returned = await self._caller.answer(index, party, given, self.place)
+        returned = await self._caller.answer(index, participant, given, self.place)
         self.history.heard(index, len(unheard))
         if isinstance(returned, ScenarioResult):
             return self._judged(returned)
         if isinstance(returned, EndConversation):
-            return self._leave(returned, index, party.role)
+            return self._leave(returned, index, participant.role)
         try:
-            messages = messages_of(returned, party.role)
-            if party.role is AgentRole.AGENT and isinstance(returned, str):
+            messages = messages_of(returned, participant.role)
+            if participant.role is AgentRole.AGENT and isinstance(returned, str):
                 self.unseen_tool_calls = True
         except ValueError as error:
-            raise self.misuse(f"{type(party).__name__}.call: {error}") from error
+            raise self.usage_error(f"{type(participant).__name__}.call: {error}") from error
         self.add_messages(messages, index)
         return messages
 
@@ -322,9 +324,9 @@ class Conversation:
         return verdict
 
     def _judged(self, result: ScenarioResult) -> ScenarioResult:
-        if not self._outbox.is_idle:
+        if not self._dispatcher.is_idle:
             for row in rows_of(result):
-                self._outbox.put(CriterionJudged(verdict=row, **self.ids))
+                self._dispatcher.put(CriterionJudged(verdict=row, **self.ids))
         return self.concluded(result)
 
     def _ended(self, success: bool, reasoning: str, code: str | None = None) -> ScenarioResult:
@@ -334,7 +336,7 @@ class Conversation:
         )
 
     def _indices(self, role: AgentRole) -> list[int]:
-        return [index for index, party in enumerate(self.agents) if party.role is role]
+        return [index for index, participant in enumerate(self.agents) if participant.role is role]
 
     async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
         told = None if callback is None else callback(self.state)
@@ -342,14 +344,16 @@ class Conversation:
 
     def _tell_of(self, message: Message) -> None:
         index, turn = len(self.history) - 1, self.turns.current
-        self._outbox.put(MessageAdded(index=index, message=copied(message), turn=turn, **self.ids))
+        self._dispatcher.put(
+            MessageAdded(index=index, message=copied(message), turn=turn, **self.ids)
+        )
 
     @property
     def ids(self) -> dict[str, Any]:
         """What every event of the run names."""
         return {
             "batch_run_id": self.batch_run_id,
-            "scenario_run_id": self.ledger.scenario_run_id,
+            "scenario_run_id": self.usage_meter.scenario_run_id,
             "scenario_id": self.name,
             "scenario_set_id": self.scenario_set_id,
         }

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.listening import (
+from holodeck.lib.conversation.events import (
     CriterionJudged,
     Event,
     MessageAdded,

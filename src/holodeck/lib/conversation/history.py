@@ -17,8 +17,8 @@ class History:
     `before` is what all have heard before it began.
     """
 
-    def __init__(self, parties: int, before: Sequence[Message] = ()) -> None:
-        self._parties = parties
+    def __init__(self, participants: int, before: Sequence[Message] = ()) -> None:
+        self._parties = participants
         self._messages: list[Message] = []
         self._copies: list[Copy] = []
         self._unheard: defaultdict[int, list[Copy]] = defaultdict(list)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.kept_values import packed, unpacked
+from holodeck.lib.conversation.cached_values import pack_value, unpack_value
 from holodeck.lib.text import one_line
 
 Clean = Callable[[dict[str, Any]], dict[str, Any]]
@@ -52,14 +52,14 @@ class Recordings:
         if not path.exists():
             return []
         try:
-            return [unpacked(_read(path)["value"])]
+            return [unpack_value(_read(path)["value"])]
         except (ValueError, KeyError, TypeError, OSError) as error:
             message = f"cannot be replayed: {error}; delete it, and the call is made anew"
             raise ConfigError(str(path), message) from error
 
     def keep(self, key: Mapping[str, Any], answer: Any) -> None:
         """Write an answer, whole or not at all. Raises ConfigError if it cannot be written."""
-        value = packed(answer, key["function"])
+        value = pack_value(answer, key["function"])
         path = self._path(key)
         known = self._clean({"key": dict(key), "value": value})
         text = json.dumps({"format": FORMAT, **known}, indent=1)

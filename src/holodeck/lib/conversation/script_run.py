@@ -10,16 +10,21 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
-from holodeck.lib.conversation.debugging import Debugger, Silent
-from holodeck.lib.conversation.endings import NO_CONCLUSION, NO_VERDICT, agreed, dropped
-from holodeck.lib.conversation.listening import RunFinished, RunStarted
-from holodeck.lib.conversation.misuse import Misuse
+from holodeck.lib.conversation.debugging import Debugger, SilentUser
+from holodeck.lib.conversation.events import RunFinished, RunStarted
+from holodeck.lib.conversation.results import (
+    NO_CONCLUSION,
+    NO_VERDICT,
+    combine_verdicts,
+    dropped_result_message,
+)
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.scripted import ScriptedConversation
 from holodeck.lib.conversation.setup import HasCriteria, Settings
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import Party, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.types import Participant, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.process_exit import process_exit_forbidden
 
 
@@ -53,7 +58,7 @@ class ScriptRun(ScriptedConversation):
         self,
         name: str,
         description: str,
-        agents: Sequence[Party],
+        agents: Sequence[Participant],
         script: Sequence[ScriptStep] | None,
         config: Settings,
         *,
@@ -61,7 +66,9 @@ class ScriptRun(ScriptedConversation):
         batch_run_id: str | None = None,
     ) -> None:
         if script is not None and not isinstance(script, Iterable):
-            raise Misuse(f"case {name!r}", f"script is no list but {script!r}; write script=[…]")
+            raise ScenarioUsageError(
+                f"case {name!r}", f"script is no list but {script!r}; write script=[…]"
+            )
         self.script: list[Any] = list(script or ()) or [proceed()]
         self._is_undecided = False
         """Whether a judge was asked for its verdict and gave none."""
@@ -85,30 +92,30 @@ class ScriptRun(ScriptedConversation):
         self._step_name, self._is_undecided = "", False
         self.has_checkpoints = any(map(_may_ask_judge, self.script))
         self.reset()
-        self._outbox = self._events.outbox()
+        self._dispatcher = self._events.dispatcher()
         token = running.set(self)
         facts = {**self.ids, "name": self.name, "description": self.description}
-        self._outbox.put(RunStarted(thread_id=self.thread_id, **facts))
+        self._dispatcher.put(RunStarted(thread_id=self.thread_id, **facts))
         try:
             result = await self._in_time()
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
             self._finished("CANCELLED", self.broken(error))
-            self._outbox.close()
+            self._dispatcher.close()
             raise
         except (SystemExit, GeneratorExit) as error:  # nobody is waited for
             self._finished("ERROR", self.broken(error))
-            self._outbox.close()
+            self._dispatcher.close()
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.broken(error)
             self.note_place(error)
             self._finished("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
-            await self._outbox.delivered()
+            await self._dispatcher.delivered()
             raise
         finally:
             running.reset(token)
         self._finished("SUCCESS" if result.success else "FAILED", result)
-        await self._outbox.delivered()
+        await self._dispatcher.delivered()
         return result
 
     async def judge(
@@ -131,8 +138,8 @@ class ScriptRun(ScriptedConversation):
             if is_judge and isinstance(said, ScenarioResult) and said.success:
                 return await self._agreed_by_others(index, said, judgment=judgment)
             return said
-        await self._outbox.catch_up()
-        may_pass_on = not isinstance(self.agents[index], Silent)
+        await self._dispatcher.catch_up()
+        may_pass_on = not isinstance(self.agents[index], SilentUser)
         word = await self.debugger.word(self, may_pass_on=may_pass_on)
         if word is None:
             return await super()._ask(index, judgment=judgment, criteria=criteria)
@@ -145,26 +152,26 @@ class ScriptRun(ScriptedConversation):
         self, index: int, said: ScenarioResult, *, judgment: bool
     ) -> list[Message] | ScenarioResult:
         """The verdict of all judges after one is content; no messages if another is not yet so."""
-        for other, party in enumerate(self.agents):
-            if party.role is not AgentRole.JUDGE or party is self.agents[index]:
+        for other, participant in enumerate(self.agents):
+            if participant.role is not AgentRole.JUDGE or participant is self.agents[index]:
                 continue
-            if isinstance(party, HasCriteria) and not party.criteria:
+            if isinstance(participant, HasCriteria) and not participant.criteria:
                 continue  # it decides at checkpoints only
             self.turns.spoke(other)
             theirs = await super()._ask(other, judgment=judgment)
             if isinstance(theirs, ScenarioResult):
-                said = agreed(said, theirs, len(self.ledger.checkpoints))
+                said = combine_verdicts(said, theirs, len(self.usage_meter.checkpoints))
                 if not said.success:
                     return said
-            elif isinstance(party, HasCriteria):
+            elif isinstance(participant, HasCriteria):
                 return []
         return said
 
     @property
     def waits_for(self) -> AgentRole | None:
         """Whose answer is still to come; None if nobody is asked."""
-        party = self._caller.waits_for
-        return None if party is None else party.role
+        participant = self._caller.waits_for
+        return None if participant is None else participant.role
 
     def concluded(self, result: ScenarioResult) -> ScenarioResult:
         """The result with everything that the engine knows."""
@@ -181,8 +188,8 @@ class ScriptRun(ScriptedConversation):
         """Add the case, the step and the party to an error that does not name them."""
         if self.place in str(error):
             return
-        party = self._caller.author_of(error)
-        who = "" if party is None else f": {type(party).__name__} raised it"
+        participant = self._caller.author_of(error)
+        who = "" if participant is None else f": {type(participant).__name__} raised it"
         error.add_note(f"in {self.place}{who}")
 
     def was_run(self, result: ScenarioResult) -> None:
@@ -190,9 +197,9 @@ class ScriptRun(ScriptedConversation):
 
     async def _in_time(self) -> ScenarioResult:
         async with AsyncExitStack() as held:
-            for party in {id(one): one for one in self.agents}.values():
-                if isinstance(party, Opened):
-                    await held.enter_async_context(party.opened())
+            for participant in {id(one): one for one in self.agents}.values():
+                if isinstance(participant, Opened):
+                    await held.enter_async_context(participant.opened())
             async with self.clock.limit(self.config.timeout, f"case {self.name!r}"):
                 return await self._played()
 
@@ -214,7 +221,7 @@ class ScriptRun(ScriptedConversation):
         verdict = None if self.left_at is None else await self._last_verdict()
         if verdict is not None:
             return verdict
-        if self.ledger.checkpoints:
+        if self.usage_meter.checkpoints:
             return self._ended(True, "every checkpoint passed")
         return self._ended(False, NO_CONCLUSION, "no_conclusion")
 
@@ -224,16 +231,18 @@ class ScriptRun(ScriptedConversation):
             return result
         new = self.history.peek[len(self.before) :]
         has_spoken = any(one.get("role") == "assistant" for one in new)
-        if has_spoken or any(map(self.ledger.was_called, self._indices(AgentRole.AGENT))):
+        if has_spoken or any(map(self.usage_meter.was_called, self._indices(AgentRole.AGENT))):
             return result
         why = f"the user ended the conversation in {self.left_at}: the agent was never asked"
         return self._ended(False, why, "never_asked")
 
     async def _play(self, step: Any) -> Any:
         if not callable(step):
-            raise self.misuse(f"{step!r} is no step; write a function of the state")
+            raise self.usage_error(f"{step!r} is no step; write a function of the state")
         if step in STEPS:
-            raise self.misuse(f"scenario.{step.__name__} makes a step; write {step.__name__}()")
+            raise self.usage_error(
+                f"scenario.{step.__name__} makes a step; write {step.__name__}()"
+            )
         self.against = None
         with unused_steps() as unused:
             result = step(self.state)
@@ -244,7 +253,7 @@ class ScriptRun(ScriptedConversation):
             made = f"scenario.{one.name}(…)"
             self._warn(f"{made} was made and dropped; write `return {made}` in a step")
         if self.against is not None and not isinstance(result, ScenarioResult):
-            self._warn(dropped(self.against))
+            self._warn(dropped_result_message(self.against))
         if isinstance(result, bool):
             self._warn(f"it returned {result}, which decides nothing; write `assert …`")
         elif callable(result):
@@ -260,7 +269,7 @@ class ScriptRun(ScriptedConversation):
 
     def _refuse_generator(self, result: object) -> None:
         if isinstance(result, Generator | AsyncGenerator):
-            raise self.misuse("it gave a generator, whose code is never run; write no `yield`")
+            raise self.usage_error("it gave a generator, whose code is never run; write no `yield`")
 
     def _warn(self, of: str) -> None:
         """Tell of what was meant to decide something, and does not."""
@@ -268,7 +277,7 @@ class ScriptRun(ScriptedConversation):
 
     def _finished(self, status: str, result: ScenarioResult) -> None:
         self.was_run(result)
-        self._outbox.put(RunFinished(status=status, result=result, **self.ids))
+        self._dispatcher.put(RunFinished(status=status, result=result, **self.ids))
 
 
 def _may_ask_judge(step: Any) -> bool:

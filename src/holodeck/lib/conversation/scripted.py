@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from holodeck.lib.conversation.endings import undecided
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.messages import fixed_message
+from holodeck.lib.conversation.results import undecided_checkpoint
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import CLASSES, is_list_of_criteria
 from holodeck.lib.conversation.types import ScenarioResult
@@ -19,7 +19,7 @@ class ScriptedConversation(Conversation):
     async def message(self, message: Mapping[str, Any]) -> None:
         """Add a message: as the user's or the agent's word, or for everybody if of another role."""
         if not isinstance(message, Mapping):
-            raise self.misuse(f"message({message!r}): write {{'role': …, 'content': …}}")
+            raise self.usage_error(f"message({message!r}): write {{'role': …, 'content': …}}")
         if (role := message.get("role")) == "user":
             await self._scripted(AgentRole.USER, message)
         elif role == "assistant":
@@ -47,7 +47,7 @@ class ScriptedConversation(Conversation):
         asks nobody; it is added as a message of the assistant.
         """
         if content is not None and criteria is not None:
-            raise self.misuse("judge(…) has both criteria and content; write one of them")
+            raise self.usage_error("judge(…) has both criteria and content; write one of them")
         if criteria is None:
             return await self._scripted(AgentRole.JUDGE, content, judgment=True)
         return await self._checkpoint([criteria] if isinstance(criteria, str) else criteria)
@@ -62,19 +62,19 @@ class ScriptedConversation(Conversation):
 
     async def _checkpoint(self, criteria: Sequence[str]) -> ScenarioResult | None:
         if isinstance(criteria, Mapping):
-            raise self.misuse(
+            raise self.usage_error(
                 f"judge({criteria!r}): the first argument is the criteria; to add a message, write"
                 " message({'role': …, 'content': …})"
             )
         if not is_list_of_criteria(criteria):
-            raise self.misuse(
+            raise self.usage_error(
                 f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
         result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
-        result = self.concluded(undecided(criteria)) if result is None else result
+        result = self.concluded(undecided_checkpoint(criteria)) if result is None else result
         if not result.success:
             return result
-        self.ledger.passed(result)
+        self.usage_meter.passed(result)
         return None
 
     async def _scripted(
@@ -92,7 +92,7 @@ class ScriptedConversation(Conversation):
             index = self.turns.index_for(role)
         if index is None:
             wish = "" if content is None else f" with content {content!r}"
-            raise self.misuse(
+            raise self.usage_error(
                 f"nobody plays the role `{role.value}`, so there is no message{wish};"
                 f" add {CLASSES[role]} to 'agents'"
             )
@@ -118,4 +118,4 @@ class ScriptedConversation(Conversation):
         try:
             return fixed_message(content, role)
         except ValueError as error:
-            raise self.misuse(str(error)) from error
+            raise self.usage_error(str(error)) from error

@@ -52,7 +52,7 @@ def is_list_of_criteria(value: Any) -> bool:
     return all(isinstance(one, str) and one.strip() for one in value)
 
 
-def wrong_setting(config: Settings, max_turns: int) -> str | None:
+def find_setting_error(config: Settings, max_turns: int) -> str | None:
     """What is wrong with the settings; None if all is well."""
     for key in _LIMITS:
         value = getattr(config, key)
@@ -63,21 +63,23 @@ def wrong_setting(config: Settings, max_turns: int) -> str | None:
     return None
 
 
-def wrong_party(parties: Sequence[Any]) -> str | None:
+def find_participant_error(participants: Sequence[Any]) -> str | None:
     """What is wrong with those who take part; None if all is well."""
-    for index, party in enumerate(parties):
-        if isinstance(party, type):
-            return f"agents[{index}] is the class itself; write {party.__name__}()"
-        if not isinstance(getattr(party, "role", None), AgentRole):
-            name = type(party).__name__
+    for index, participant in enumerate(participants):
+        if isinstance(participant, type):
+            return f"agents[{index}] is the class itself; write {participant.__name__}()"
+        if not isinstance(getattr(participant, "role", None), AgentRole):
+            name = type(participant).__name__
             return f"agents[{index}] ({name}) has no role; derive it from scenario.AgentAdapter"
     return None
 
 
-def wrong_play(parties: Sequence[Any], turns: Any) -> str | None:
+def find_agent_missing_error(participants: Sequence[Any], turns: Any) -> str | None:
     """Why turns cannot be played on their own; None if they can. Somebody has to be tested."""
     if turns is not None and (not isinstance(turns, int) or turns <= 0):
         return f"proceed(turns={turns!r}): there is no such turn; write 1 or more"
-    if parties and not any(party.role is AgentRole.AGENT for party in parties):
+    if participants and not any(
+        participant.role is AgentRole.AGENT for participant in participants
+    ):
         return "nobody plays the role `Agent`, so nothing is tested; add your agent to 'agents'"
     return None

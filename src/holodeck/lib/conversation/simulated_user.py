@@ -4,15 +4,15 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holodeck.lib.chat.asking import asked
 from holodeck.lib.chat.json_answer import parse_json_answer, without_reasoning
-from holodeck.lib.chat.model import ChatModel, Question, Said
+from holodeck.lib.chat.model import ChatModel, ChatRequest, ChatResponse
+from holodeck.lib.chat.request_counting import ask_model
+from holodeck.lib.conversation.call_usage import record_usage
 from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
-from holodeck.lib.conversation.spending import note_usage
-from holodeck.lib.conversation.transcript import indented, shortened
+from holodeck.lib.conversation.transcript import indent, shorten_lines
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.text import whole
+from holodeck.lib.text import replace_surrogates
 from holodeck.models.token_usage import TokenUsage
 
 TRIES = 2
@@ -60,7 +60,7 @@ class Persona:
 
 
 @dataclass(frozen=True)
-class Heard:
+class SimulatedReply:
     """What a model's answer comes to."""
 
     message: str
@@ -108,8 +108,10 @@ class SimulatedUser:
             question = [*question, {"role": "user", "content": AGAIN}]
         return EndConversation(reason="the user had nothing to say")
 
-    async def _heard(self, question: list[Message], answers: Sequence[str]) -> Heard | None:
-        said = await asked(self._model, Question(question, schema=SCHEMA), _note)
+    async def _heard(
+        self, question: list[Message], answers: Sequence[str]
+    ) -> SimulatedReply | None:
+        said = await ask_model(self._model, ChatRequest(question, schema=SCHEMA), _note)
         heard = _read(said.text)
         is_echo = heard is not None and heard.message and heard.message in answers[-1:]
         return None if is_echo else heard
@@ -117,7 +119,7 @@ class SimulatedUser:
     def _question(self, said: Sequence[Message], description: str) -> list[Message]:
         who = self._persona
         lines = [
-            indented(f"{NAMES[one['role']]}: {text_of(one)}")
+            indent(f"{NAMES[one['role']]}: {text_of(one)}")
             for one in said
             if one.get("role") in NAMES and text_of(one)
         ]
@@ -129,7 +131,7 @@ class SimulatedUser:
             else "",
             f"# Language\nWrite in {who.language}." if who.language else "",
             "# The conversation so far\n"
-            + (shortened(lines, [], BUDGET) or "(nothing yet: you write the first message)"),
+            + (shorten_lines(lines, [], BUDGET) or "(nothing yet: you write the first message)"),
             ASKED,
         ]
         return [
@@ -138,12 +140,12 @@ class SimulatedUser:
         ]
 
 
-def _note(calls: int, said: Said | None) -> None:
+def _note(calls: int, said: ChatResponse | None) -> None:
     usage = TokenUsage.zero() if said is None else said.usage
-    note_usage(usage, calls=calls, failed=calls - (said is not None))
+    record_usage(usage, calls=calls, failed=calls - (said is not None))
 
 
-def _read(text: str) -> Heard | None:
+def _read(text: str) -> SimulatedReply | None:
     """What an answer says, as JSON or as plain text; None if it is neither."""
     bare = without_reasoning(text)
     fenced = _FENCE.match(bare)
@@ -160,7 +162,7 @@ def _read(text: str) -> Heard | None:
     return _plain(without_reasoning(message), is_done=answer.get("done") is True)
 
 
-def _plain(text: str, *, is_done: bool) -> Heard | None:
+def _plain(text: str, *, is_done: bool) -> SimulatedReply | None:
     if _OTHERS_NAME.match(text):
         return None
-    return Heard(whole(_OWN_NAME.sub("", text)).strip(), is_done)
+    return SimulatedReply(replace_surrogates(_OWN_NAME.sub("", text)).strip(), is_done)

@@ -14,7 +14,7 @@ from holodeck.lib.conversation.transcript import transcript_of
 from holodeck.models.evidence import unknown_reason
 
 
-class Talk(Protocol):
+class RunningConversation(Protocol):
     """The conversation behind a state."""
 
     @property
@@ -39,7 +39,7 @@ class Talk(Protocol):
 class ScenarioState:
     """The conversation as it stands. What it hands out are copies; add_message() is what adds."""
 
-    def __init__(self, conversation: Talk) -> None:
+    def __init__(self, conversation: RunningConversation) -> None:
         self._executor = conversation
 
     def __repr__(self) -> str:

@@ -29,13 +29,13 @@ def paragraphs_of(messages: Iterable[Message]) -> list[str]:
     colon, calls do not, and the other lines of a paragraph are indented.
     """
     return [
-        indented(f"[{number}] {told}")
+        indent(f"[{number}] {told}")
         for number, one in enumerate(messages, 1)
         for told in _told(one)
     ]
 
 
-def indented(said: str) -> str:
+def indent(said: str) -> str:
     """A text whose lines are indented but the first one."""
     return said.replace("\n", "\n    ")
 
@@ -54,7 +54,7 @@ def _told(message: Message) -> Iterator[str]:
         yield printable(f"{who} calls {tool_name(call)}({arguments_of(call)})")
 
 
-def shortened(lines: Sequence[str], about: Iterable[str], budget: int = BUDGET) -> str:
+def shorten_lines(lines: Sequence[str], about: Iterable[str], budget: int = BUDGET) -> str:
     """The lines within a budget of characters.
 
     What shares words with `about`, and the beginning and the end, keep more of their length than
@@ -88,7 +88,7 @@ def _within(text: str, budget: int) -> str:
     return f"{text[:half]}\n[… search for what was said in between …]\n{text[-half:]}"
 
 
-def found(lines: Sequence[str], wanted: str) -> str:
+def find_passages(lines: Sequence[str], wanted: str) -> str:
     """The passages that hold a text, whatever its case; at most a handful."""
     hits = [(line, line.lower().find(wanted.lower())) for line in lines]
     passages = [_around(line, at, len(wanted)) for line, at in hits if at >= 0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from holodeck.lib.conversation.roles import AgentRole
-from holodeck.lib.conversation.types import Party
+from holodeck.lib.conversation.types import Participant
 
 
 class Turns:
@@ -13,8 +13,8 @@ class Turns:
         parties: All who take part; of a role they speak in this order.
     """
 
-    def __init__(self, parties: Sequence[Party]) -> None:
-        self._parties = parties
+    def __init__(self, participants: Sequence[Participant]) -> None:
+        self._parties = participants
         self.current = 0
         self._roles: list[AgentRole] = []
         self._silent: set[int] = set()
@@ -23,7 +23,7 @@ class Turns:
     @property
     def is_fresh(self) -> bool:
         """Whether nobody has spoken or been passed over yet."""
-        everybody = {id(party) for party in self._parties}
+        everybody = {id(participant) for participant in self._parties}
         return (
             self.current == 0 and len(self._roles) == len(AgentRole) and self._silent == everybody
         )
@@ -55,10 +55,10 @@ class Turns:
     def _begin(self) -> None:
         self._roles = list(AgentRole)
         # By identity: someone listed twice speaks once, and parties need not be hashable.
-        self._silent = {id(party) for party in self._parties}
+        self._silent = {id(participant) for participant in self._parties}
 
     def _of_role(self, role: AgentRole) -> int | None:
-        for index, party in enumerate(self._parties):
-            if party.role is role and id(party) in self._silent:
+        for index, participant in enumerate(self._parties):
+            if participant.role is role and id(participant) in self._silent:
                 return index
         return None

@@ -142,7 +142,7 @@ Answer: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | ScenarioResult | E
 """All that the engine understands; libraries' own message objects, too."""
 
 
-class Party(Protocol):
+class Participant(Protocol):
     """Somebody who takes part."""
 
     role: AgentRole

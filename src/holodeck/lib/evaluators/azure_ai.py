@@ -11,9 +11,9 @@ from typing import Any, ClassVar, TypeVar
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure import messages
-from holodeck.lib.evaluators.azure.library import Grader, grader
+from holodeck.lib.evaluators.azure.adapter import Grader, load_evaluator
 from holodeck.lib.evaluators.azure.prompt import JsonObject, Messages
-from holodeck.lib.evaluators.azure.verdict import Scale, whole
+from holodeck.lib.evaluators.azure.verdict import Scale, parse_verdict
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.judged import JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
@@ -41,7 +41,7 @@ class AzureEvaluator(JudgedEvaluator):
     async def prepare(self) -> None:
         """Import the library and read the prompt."""
         if self._grader is None:
-            build = partial(grader, self.library_class, self._ask)
+            build = partial(load_evaluator, self.library_class, self._ask)
             self._grader = await in_thread(build, "holodeck-azure")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class AzureEvaluator(JudgedEvaluator):
 
     async def _ask(self, prompt: Messages) -> JsonObject:
         schema = self.scale.schema(self.answer_keys)
-        verdict: JsonObject = await self.judge.ask(prompt, schema, whole)
+        verdict: JsonObject = await self.judge.ask(prompt, schema, parse_verdict)
         return verdict
 
     def _row(self, raw: float, reason: str) -> dict[str, Any]:
@@ -96,7 +96,7 @@ class GroundednessEvaluator(AzureEvaluator):
         """Read the second prompt, too: the one that also shows the question."""
         await super().prepare()
         if self._with_query is None:
-            build = partial(grader, self.library_class, self._ask, with_query=True)
+            build = partial(load_evaluator, self.library_class, self._ask, with_query=True)
             self._with_query = await in_thread(build, "holodeck-azure")
 
     def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:
@@ -170,8 +170,8 @@ class IntentResolutionEvaluator(AzureEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         return {
-            "query": messages.user(kwargs[_QUERY]),
-            "response": messages.agent(kwargs[_RESPONSE]),
+            "query": messages.user_message(kwargs[_QUERY]),
+            "response": messages.agent_messages(kwargs[_RESPONSE]),
         }
 
 
@@ -190,8 +190,8 @@ class TaskAdherenceEvaluator(AzureEvaluator):
         if calls is None:  # the judge would believe that no tool was called
             rules = "\n\n".join(filter(None, [rules, UNSEEN_CALLS]))
         return {
-            "query": messages.told(rules) + messages.user(kwargs[_QUERY]),
-            "response": messages.agent(kwargs[_RESPONSE], calls or ()),
+            "query": messages.system_message(rules) + messages.user_message(kwargs[_QUERY]),
+            "response": messages.agent_messages(kwargs[_RESPONSE], calls or ()),
         }
 
 
@@ -213,9 +213,9 @@ class ToolCallAccuracyEvaluator(AzureEvaluator):
         if not calls:
             raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
         return {
-            "query": messages.user(kwargs[_QUERY]),
-            "tool_calls": messages.called(calls),
-            "tool_definitions": messages.definitions(_known(seen.tools) or (), calls),
+            "query": messages.user_message(kwargs[_QUERY]),
+            "tool_calls": messages.tool_call_list(calls),
+            "tool_definitions": messages.tool_definitions(_known(seen.tools) or (), calls),
         }
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:

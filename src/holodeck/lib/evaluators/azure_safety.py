@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.azure.library import credential, service
+from holodeck.lib.evaluators.azure.adapter import credential, load_safety_evaluator
 from holodeck.lib.evaluators.azure.verdict import Scale
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.evaluators.scored import How
+from holodeck.lib.evaluators.scored import EvaluatorOptions
 from holodeck.lib.threads import in_thread
 from holodeck.models.azure_metrics import AzureProject
 
@@ -49,7 +49,7 @@ class SafetyEvaluator(BaseEvaluator):
         *,
         threshold: float = DEFAULT_THRESHOLD,
         credential: Any = None,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(**how)
         self.threshold = threshold
@@ -64,7 +64,10 @@ class SafetyEvaluator(BaseEvaluator):
 
     def _built(self) -> dict[str, Service]:
         asking = self._credential or credential()
-        return {harm: service(name, self._project, asking) for harm, name in self.harms.items()}
+        return {
+            harm: load_safety_evaluator(name, self._project, asking)
+            for harm, name in self.harms.items()
+        }
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         text = {"query": kwargs.get("query") or "", "response": kwargs["response"]}

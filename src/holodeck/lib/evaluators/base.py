@@ -19,10 +19,10 @@ from holodeck.models.test_result import ToolInvocation
 __all__ = [
     "BaseEvaluator",
     "EvaluationError",
-    "Grade",
     "Observation",
     "OfferedTool",
     "RetryConfig",
+    "Score",
     "Turn",
 ]
 
@@ -86,7 +86,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Grade:
+class Score:
     """What a metric says of one answer."""
 
     score: float

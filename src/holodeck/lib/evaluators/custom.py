@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Grade, Observation, plain
-from holodeck.lib.evaluators.scored import How, ScoredEvaluator
+from holodeck.lib.evaluators.base import Observation, Score, plain
+from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator
 from holodeck.lib.registry import load_callable
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 
 _KEYS = ("score", "passed", "reason")
 _WANTED = (
@@ -37,7 +37,7 @@ class CustomEvaluator(ScoredEvaluator):
         threshold: float | None = None,
         *,
         base_dir: Path | None = None,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **how)
         self._call = load_callable(target, base_dir) if isinstance(target, str) else target
@@ -59,20 +59,20 @@ class CustomEvaluator(ScoredEvaluator):
 
     async def _answer(self, observation: Observation) -> Any:
         try:
-            return await outcome(partial(self._call, observation), self._call)
+            return await call_user_function(partial(self._call, observation), self._call)
         except SystemExit as error:
             raise EvaluationError(f"{self.name} called sys.exit({error.code!r})") from error
 
 
-def _as_grade(value: Any, name: str) -> Grade:
+def _as_grade(value: Any, name: str) -> Score:
     value = plain(value)
     match value:
-        case Grade():
+        case Score():
             grade = _from_mapping(asdict(value), name)
         case bool():
-            grade = Grade(float(value), value)
+            grade = Score(float(value), value)
         case Real():
-            grade = Grade(float(value))
+            grade = Score(float(value))
         case Mapping():
             grade = _from_mapping(value, name)
         case _:
@@ -82,7 +82,7 @@ def _as_grade(value: Any, name: str) -> Grade:
     return grade
 
 
-def _from_mapping(value: Mapping[Any, Any], name: str) -> Grade:
+def _from_mapping(value: Mapping[Any, Any], name: str) -> Score:
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
         raise EvaluationError(f"{name} returned the unknown key {unknown[0]!r}; {_WANTED}")
@@ -93,4 +93,4 @@ def _from_mapping(value: Mapping[Any, Any], name: str) -> Grade:
         score = float(passed)
     if isinstance(score, bool) or not isinstance(score, Real):
         raise EvaluationError(f"{name} returned score={score!r}; it must be a number")
-    return Grade(float(score), passed, "" if reason is None else str(reason))
+    return Score(float(score), passed, "" if reason is None else str(reason))

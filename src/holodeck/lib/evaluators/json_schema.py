@@ -6,8 +6,8 @@ from itertools import islice
 from typing import Any, NoReturn, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
+from holodeck.lib.evaluators.base import Score
+from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator, quote
 from holodeck.lib.json_schemas import check_keywords
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import in_thread
@@ -31,7 +31,7 @@ class JsonSchemaEvaluator(ScoredEvaluator):
         *,
         schema: Mapping[str, Any],
         allow_fenced: bool = False,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **how)
         self._validator = _validator(schema)
@@ -41,16 +41,16 @@ class JsonSchemaEvaluator(ScoredEvaluator):
         response = self._response(kwargs)
         return self._row(await in_thread(lambda: self._grade(response)))
 
-    def _grade(self, response: str) -> Grade:
+    def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self._allow_fenced else response
         try:
             document = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            return Grade(0.0, False, f"not JSON ({error}): {short(response)}")
+            return Score(0.0, False, f"not JSON ({error}): {quote(response)}")
         faults = _faults(self._validator, document)
         if faults:
-            return Grade(0.0, False, "; ".join(faults))
-        return Grade(1.0, True, "valid JSON by the schema")
+            return Score(0.0, False, "; ".join(faults))
+        return Score(1.0, True, "valid JSON by the schema")
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -140,7 +140,7 @@ def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception
     from jsonschema import ValidationError
 
     if isinstance(instance, str) and not _fits(pattern, instance):
-        yield ValidationError(f"{short(instance)} does not match {short(pattern)}")
+        yield ValidationError(f"{quote(instance)} does not match {quote(pattern)}")
 
 
 def _pattern_properties(
@@ -164,7 +164,7 @@ def _additional_properties(
         if known or any(_fits(pattern, key) for pattern in schema.get("patternProperties", {})):
             continue
         if allowed is False:
-            yield ValidationError(f"Additional properties are not allowed: {short(key)}")
+            yield ValidationError(f"Additional properties are not allowed: {quote(key)}")
         else:
             yield from validator.descend(value, allowed, path=key)
 

@@ -2,8 +2,8 @@
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
-from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.llm import LLMProvider
 
 DEFAULT_THRESHOLD = 0.5

@@ -3,8 +3,8 @@
 from typing import Any, Unpack
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Grade, Observation
-from holodeck.lib.evaluators.scored import How, ScoredEvaluator
+from holodeck.lib.evaluators.base import Observation, Score
+from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator
 
 
 class LatencyEvaluator(ScoredEvaluator):
@@ -18,7 +18,7 @@ class LatencyEvaluator(ScoredEvaluator):
         threshold: float | None = None,
         *,
         max_ms: float,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **how)
         self._max_ms = max_ms
@@ -30,4 +30,4 @@ class LatencyEvaluator(ScoredEvaluator):
             raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
         passed = taken <= self._max_ms
         score = 1.0 if passed else self._max_ms / taken
-        return self._row(Grade(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed"))
+        return self._row(Score(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed"))

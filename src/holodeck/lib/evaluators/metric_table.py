@@ -9,7 +9,7 @@ from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.scored import How
+from holodeck.lib.evaluators.scored import EvaluatorOptions
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.registry import Registry, load_callable
 from holodeck.models.agent import Agent
@@ -39,7 +39,7 @@ def build_evaluator(
     asked by metrics that ask one; without it they can be built and not be computed. `embeddings`
     gives what compares meanings, else it is the model that holodeck knows.
     """
-    how = How(timeout=_seconds(metric), retry_config=_retries(metric))
+    how = EvaluatorOptions(timeout=_seconds(metric), retry_config=_retries(metric))
     if metric.user_code is not None:
         return _custom(metric, metric.user_code, base_dir, where, how)
     refuse_missing_extra(metric)
@@ -88,7 +88,11 @@ def can_fail(metric: MetricSettings) -> bool:
 
 
 def _custom(
-    metric: MetricSettings, target_name: str, base_dir: Path | None, where: str, how: How
+    metric: MetricSettings,
+    target_name: str,
+    base_dir: Path | None,
+    where: str,
+    how: EvaluatorOptions,
 ) -> BaseEvaluator:
     target = load_callable(target_name, base_dir, where=where)
     if isinstance(target, type) and issubclass(target, BaseEvaluator):

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Unpack
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.scored import ComparingEvaluator, Comparison, short
+from holodeck.lib.evaluators.base import Score
+from holodeck.lib.evaluators.scored import ComparingEvaluator, ComparisonOptions, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.text import plural
 from holodeck.lib.threads import in_thread
@@ -52,8 +52,8 @@ class OverlapEvaluator(ComparingEvaluator):
         ]
         best = max(range(len(overlaps)), key=lambda index: overlaps[index].score)
         overlap = overlaps[best]
-        reason = f"{overlap.detail}; expected {short(references[best])}, got {short(response)}"
-        return self._row(Grade(overlap.score, reason=reason), **overlap.more)
+        reason = f"{overlap.detail}; expected {quote(references[best])}, got {quote(response)}"
+        return self._row(Score(overlap.score, reason=reason), **overlap.more)
 
     @abstractmethod
     def _compare(self, response: str, reference: str) -> Overlap:
@@ -110,7 +110,7 @@ class ROUGEEvaluator(OverlapEvaluator):
         self,
         threshold: float | None = None,
         variant: Variant = "rougeL",
-        **comparison: Unpack[Comparison],
+        **comparison: Unpack[ComparisonOptions],
     ) -> None:
         super().__init__(threshold, **comparison)
         self.variant = variant
@@ -184,7 +184,7 @@ def _words(text: str) -> list[str]:
 def _refuse_wordless(words: Sequence[object], reference: str, metric: str) -> None:
     if not words:
         raise EvaluationError(
-            f"{metric} compares words, and the expected {short(reference)} has none"
+            f"{metric} compares words, and the expected {quote(reference)} has none"
         )
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.scored import ComparingEvaluator, How, short
+from holodeck.lib.evaluators.base import Score
+from holodeck.lib.evaluators.scored import ComparingEvaluator, EvaluatorOptions, quote
 
 Pick = Literal["only", "first", "last", "any"]
 
@@ -78,7 +78,7 @@ class NumericEvaluator(ComparingEvaluator):
         accept_percent: bool = False,
         accept_thousands_separators: bool = False,
         pick: Pick = "only",
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(
             threshold,
@@ -99,7 +99,7 @@ class NumericEvaluator(ComparingEvaluator):
         picked = _picked(said, self._pick)
         passed = any(self._close(one, other) for one in picked for other in wanted)
         reason = f"expected {_listed(wanted, ' or ')}, {self._got(said, picked, response)}"
-        return self._row(Grade(float(passed), passed, reason))
+        return self._row(Score(float(passed), passed, reason))
 
     def _wanted(self, text: str) -> float:
         numbers = self._reader.numbers(text)
@@ -114,7 +114,7 @@ class NumericEvaluator(ComparingEvaluator):
         if not said:
             unread = self._reader.unreadable(response)[:3]
             hint = f" ({', '.join(map(repr, unread))} cannot be read as one)" if unread else ""
-            return f"and there is no number{hint} in {short(response)}"
+            return f"and there is no number{hint} in {quote(response)}"
         if not picked:
             return (
                 f"and there are {len(said)} numbers ({_listed(said, ', ')}); "
@@ -142,6 +142,6 @@ def _listed(numbers: Sequence[float], between: str) -> str:
 
 def _not_one(text: str) -> str:
     return (
-        f"{short(text)} is not one number; write it like 1234.5 "
+        f"{quote(text)} is not one number; write it like 1234.5 "
         "(or set accept_thousands_separators, accept_percent)"
     )

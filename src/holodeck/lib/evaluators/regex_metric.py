@@ -3,8 +3,8 @@
 from typing import Any, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.scored import How, ScoredEvaluator, short
+from holodeck.lib.evaluators.base import Score
+from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator, quote
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import in_thread
 
@@ -26,13 +26,13 @@ class RegexEvaluator(ScoredEvaluator):
         fullmatch: bool = False,
         ignore_case: bool = False,
         time_limit_ms: int = 1000,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **how)
         if not pattern:
             raise ConfigError("pattern", "is empty and would match every answer")
         self._pattern = compiled(pattern, ignore_case=ignore_case)
-        self._shown = short(pattern)
+        self._shown = quote(pattern)
         self._fullmatch = fullmatch
         self._seconds = time_limit_ms / 1000
 
@@ -49,8 +49,8 @@ class RegexEvaluator(ScoredEvaluator):
             ) from error
         return self._row(self._grade(found, response))
 
-    def _grade(self, found: str | None, response: str) -> Grade:
+    def _grade(self, found: str | None, response: str) -> Score:
         if found is not None:
-            return Grade(1.0, True, f"{self._shown} matches {short(found)}")
+            return Score(1.0, True, f"{self._shown} matches {quote(found)}")
         where = "is not the whole of" if self._fullmatch else "is nowhere in"
-        return Grade(0.0, False, f"{self._shown} {where} {short(response)}")
+        return Score(0.0, False, f"{self._shown} {where} {quote(response)}")

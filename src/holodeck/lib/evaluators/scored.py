@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import BaseEvaluator, Grade, RetryConfig
+from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig, Score
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 
 
-class How(TypedDict, total=False):
+class EvaluatorOptions(TypedDict, total=False):
     """How every metric is run."""
 
     timeout: float | None
     retry_config: RetryConfig | None
 
 
-class Comparison(How, total=False):
+class ComparisonOptions(EvaluatorOptions, total=False):
     """How every metric that compares is run, and what it compares with."""
 
     value: str | None
@@ -32,11 +32,11 @@ class ScoredEvaluator(BaseEvaluator):
 
     metric: ClassVar[str]
 
-    def __init__(self, threshold: float | None = None, **how: Unpack[How]) -> None:
+    def __init__(self, threshold: float | None = None, **how: Unpack[EvaluatorOptions]) -> None:
         super().__init__(**how)
         self.threshold = threshold
 
-    def _row(self, grade: Grade, **more: float) -> dict[str, Any]:
+    def _row(self, grade: Score, **more: float) -> dict[str, Any]:
         passed = grade.passed if self.threshold is None else grade.score >= self.threshold
         return {
             **more,
@@ -68,7 +68,7 @@ class ComparingEvaluator(ScoredEvaluator):
         *,
         value: str | None = None,
         values: Sequence[str] | None = None,
-        **how: Unpack[How],
+        **how: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(threshold, **how)
         self._values = one_or_many(value, values)
@@ -96,6 +96,6 @@ def one_or_many(value: str | None, values: Sequence[str] | None) -> tuple[str, .
     return wanted
 
 
-def short(text: str, limit: int = 80) -> str:
+def quote(text: str, limit: int = 80) -> str:
     """The text in quotes on one line, cut to about `limit` characters."""
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")

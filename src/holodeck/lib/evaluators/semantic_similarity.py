@@ -5,8 +5,8 @@ from functools import cached_property
 from typing import Protocol, Unpack
 
 from holodeck.lib.evaluators.nlp_metrics import Overlap, OverlapEvaluator
-from holodeck.lib.evaluators.scored import Comparison
-from holodeck.lib.judging.connect import embedding_model
+from holodeck.lib.evaluators.scored import ComparisonOptions
+from holodeck.lib.judging.judges import embedding_model
 from holodeck.lib.threads import in_thread
 
 THRESHOLD = 0.7
@@ -38,7 +38,7 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         threshold: float | None = None,
         *,
         embeddings: Callable[[], Likeness] | None = None,
-        **comparison: Unpack[Comparison],
+        **comparison: Unpack[ComparisonOptions],
     ) -> None:
         super().__init__(THRESHOLD if threshold is None else threshold, **comparison)
         self._embeddings = embeddings or embedding_model

@@ -10,8 +10,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import RetryConfig
 from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD, JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.evaluators.short_judge_asking import Asker, Opinion, reason_for
-from holodeck.lib.evaluators.short_judge_prompt import TAGS, Shot, Texts, passages, shots_of
+from holodeck.lib.evaluators.short_judge_prompt import TAGS, Example, Texts, examples_for, passages
+from holodeck.lib.evaluators.short_judge_requests import CriterionAsker, Opinion, reason_for
 from holodeck.lib.judging.judge import Judge
 from holodeck.models.judge_metric import (
     Criterion,
@@ -32,7 +32,7 @@ _PARAMS: dict[Shown, EvalParam] = {
 }
 
 
-class Judged(TypedDict, total=False):
+class ShortJudgeOptions(TypedDict, total=False):
     """How it is run, and who judges."""
 
     model_config: LLMProvider | None
@@ -42,7 +42,7 @@ class Judged(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CriterionFinding:
     """What was found about one criterion."""
 
     criterion: Criterion
@@ -135,14 +135,14 @@ class JudgeEvaluator(JudgedEvaluator):
         margin: float = 0.0,
         include_reason: bool = False,
         first_wording: int = 0,
-        **judged: Unpack[Judged],
+        **judged: Unpack[ShortJudgeOptions],
     ) -> None:
         super().__init__(threshold=threshold, **judged)
         self.criteria = [as_criterion(one) for one in criteria]
         _refuse_nonsense(self.criteria, examples, inputs)
         self._inputs = [key for key in TAGS if key in inputs]
         self._shots = [
-            shots_of(criterion, number, examples, self._inputs)
+            examples_for(criterion, number, examples, self._inputs)
             for number, criterion in enumerate(self.criteria)
         ]
         self._votes = votes
@@ -150,20 +150,22 @@ class JudgeEvaluator(JudgedEvaluator):
         self._margin = margin
         self._include_reason = include_reason
         self._first_wording = first_wording
-        self._asker = Asker()
+        self._asker = CriterionAsker()
 
     def required_params(self) -> frozenset[EvalParam]:
         return self.PARAM_SPEC.required | {_PARAMS[key] for key in self._inputs}
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         texts = self._texts(kwargs)
-        findings = await together(
+        findings = await gather_all(
             self._finding(criterion, shots, texts)
             for criterion, shots in zip(self.criteria, self._shots, strict=True)
         )
         return self._row(findings)
 
-    async def _finding(self, criterion: Criterion, shots: list[Shot], texts: Texts) -> Finding:
+    async def _finding(
+        self, criterion: Criterion, shots: list[Example], texts: Texts
+    ) -> CriterionFinding:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
             asked = (
                 self._asker.opinion(
@@ -171,18 +173,20 @@ class JudgeEvaluator(JudgedEvaluator):
                 )
                 for wording in wordings
             )
-            return tuple(await together(asked))
+            return tuple(await gather_all(asked))
 
         threshold = self.threshold if criterion.threshold is None else criterion.threshold
         opinions = await ask(range(self._votes))
-        found = Finding(criterion, opinions, threshold, self._margin)
+        found = CriterionFinding(criterion, opinions, threshold, self._margin)
         if self._confirmations and found.needs_confirming:
             opinions += await ask(range(self._votes, self._votes + self._confirmations))
-            found = Finding(criterion, opinions, threshold, self._margin)
+            found = CriterionFinding(criterion, opinions, threshold, self._margin)
         reason = await self._reason(found, shots, texts)
-        return Finding(criterion, opinions, threshold, self._margin, reason)
+        return CriterionFinding(criterion, opinions, threshold, self._margin, reason)
 
-    async def _reason(self, found: Finding, shots: list[Shot], texts: Texts) -> str | None:
+    async def _reason(
+        self, found: CriterionFinding, shots: list[Example], texts: Texts
+    ) -> str | None:
         """That of an opinion which is like the score; asked for only if wanted."""
         deciding = next(one for one in found.opinions if one.score == found.score)
         if deciding.reason is not None or not self._include_reason:
@@ -195,7 +199,7 @@ class JudgeEvaluator(JudgedEvaluator):
             key: text if isinstance(text, str) else passages(text) for key, text in given.items()
         }
 
-    def _row(self, findings: Sequence[Finding]) -> dict[str, Any]:
+    def _row(self, findings: Sequence[CriterionFinding]) -> dict[str, Any]:
         score = min(one.levelled(self.threshold) for one in findings)
         fails = any(not one.passed and not one.is_close for one in findings)
         row: dict[str, Any] = {
@@ -210,7 +214,7 @@ class JudgeEvaluator(JudgedEvaluator):
         return row
 
 
-async def together(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def gather_all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """What all give, computed at the same time; the first error ends the others."""
     try:
         async with asyncio.TaskGroup() as group:

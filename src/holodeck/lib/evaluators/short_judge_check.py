@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import Any, TypeVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.short_judge import JudgeEvaluator, together
+from holodeck.lib.evaluators.short_judge import JudgeEvaluator, gather_all
 from holodeck.lib.evaluators.short_judge_prompt import fence
-from holodeck.lib.judging.check_figures import Share
+from holodeck.lib.judging.check_figures import Proportion
 from holodeck.lib.judging.check_labels import Label, pairs_of
 from holodeck.lib.judging.check_result import JudgeCheck, Judgement, LengthEffect, OrderEffect
-from holodeck.lib.judging.judge import Judge, Spent, counted
+from holodeck.lib.judging.judge import Judge, JudgeUsage, count_judge_usage
 
 MOST_AT_ONCE = 20
 PADDING = (
@@ -58,7 +58,7 @@ class Check:
     async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheck:
         """How far the judge agrees with people, and nothing else."""
         self._planned = len(labels)
-        with counted(Spent()) as spent:
+        with count_judge_usage(JudgeUsage()) as spent:
             judged = await self._judged(labels, 0)
         return JudgeCheck(
             judge=self._judge.name,
@@ -72,10 +72,10 @@ class Check:
         """What is found when every label is judged `repeats` times, at least once."""
         pairs = pairs_of(labels)
         self._planned = len(labels) * (repeats + 1) + 2 * len(pairs)
-        with counted(Spent()) as spent:
+        with count_judge_usage(JudgeUsage()) as spent:
             rounds = [await self._judged(labels, wording) for wording in range(repeats)]
             padded = await self._judged(labels, 0, PADDING)
-            chosen = await together(self._pair(good, bad) for good, bad in pairs)
+            chosen = await gather_all(self._pair(good, bad) for good, bad in pairs)
         return JudgeCheck(
             judge=self._judge.name,
             threshold=threshold,
@@ -91,7 +91,7 @@ class Check:
     async def _judged(
         self, labels: Sequence[Label], wording: int, padding: str = ""
     ) -> list[Judgement]:
-        return await together(self._one(label, wording, padding) for label in labels)
+        return await gather_all(self._one(label, wording, padding) for label in labels)
 
     async def _one(self, label: Label, wording: int, padding: str) -> Judgement:
         evaluator = self._evaluator_for(label, wording)
@@ -149,11 +149,11 @@ def _which(first: Label, second: Label) -> list[dict[str, str]]:
     ]
 
 
-def _same(rounds: Sequence[Sequence[Judgement]]) -> Share:
+def _same(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
     """Answers with one verdict in all rounds; those without one in some round do not count."""
     verdicts = [[one.passed for one in asked] for asked in zip(*rounds, strict=True)]
     complete = [asked for asked in verdicts if None not in asked]
-    return Share(sum(len(set(asked)) == 1 for asked in complete), len(complete))
+    return Proportion(sum(len(set(asked)) == 1 for asked in complete), len(complete))
 
 
 def _order(pairs: Sequence[Pair]) -> OrderEffect:
@@ -165,9 +165,9 @@ def _order(pairs: Sequence[Pair]) -> OrderEffect:
     firsts = sum(good_first + (not good_last) for good_first, good_last in both)
     return OrderEffect(
         pairs=len(pairs),
-        same_choice=Share(sum(first == last for first, last in both), len(both)),
-        right_both_times=Share(sum(first and last for first, last in both), len(both)),
-        first_chosen=Share(firsts, 2 * len(both)),
+        same_choice=Proportion(sum(first == last for first, last in both), len(both)),
+        right_both_times=Proportion(sum(first and last for first, last in both), len(both)),
+        first_chosen=Proportion(firsts, 2 * len(both)),
     )
 
 
@@ -175,7 +175,7 @@ def _length(plain: Sequence[Judgement], padded: Sequence[Judgement]) -> LengthEf
     both = list(zip(plain, padded, strict=True))
     decided = [(a, b) for a, b in both if a.passed is not None and b.passed is not None]
     changed = sum(before.passed is not after.passed for before, after in decided)
-    return LengthEffect(Share(changed, len(decided)), _shift(both, True), _shift(both, False))
+    return LengthEffect(Proportion(changed, len(decided)), _shift(both, True), _shift(both, False))
 
 
 def _shift(both: Sequence[tuple[Judgement, Judgement]], is_good: bool) -> float | None:

@@ -39,7 +39,7 @@ WORDINGS = 2 * len(_ROLES)
 
 
 @dataclass(frozen=True)
-class Shot:
+class Example:
     """A question with its answer, as an example."""
 
     question: str
@@ -47,12 +47,12 @@ class Shot:
     mark: str
 
 
-def shots_of(
+def examples_for(
     criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[Shown]
-) -> list[Shot]:
+) -> list[Example]:
     """The examples for a criterion, the `number`th of its metric, showing what the case shows."""
     return [
-        Shot(criterion.question, texts_of(example, shown), str(example.answers[number]))
+        Example(criterion.question, texts_of(example, shown), str(example.answers[number]))
         for example in examples
     ]
 
@@ -73,8 +73,8 @@ def passages(texts: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
-def for_a_word(
-    criterion: Criterion, texts: Texts, shots: Sequence[Shot], wording: int = 0
+def word_prompt(
+    criterion: Criterion, texts: Texts, shots: Sequence[Example], wording: int = 0
 ) -> Messages:
     """Asks for one of the criterion's marks and nothing else.
 
@@ -88,8 +88,8 @@ def for_a_word(
     return messages
 
 
-def for_json(
-    criterion: Criterion, texts: Texts, shots: Sequence[Shot], wording: int = 0
+def json_prompt(
+    criterion: Criterion, texts: Texts, shots: Sequence[Example], wording: int = 0
 ) -> Messages:
     """Asks for a reason and one of the criterion's marks, as JSON."""
     wish = _AS_JSON.format(marks=_marks(criterion, wording))
@@ -97,7 +97,7 @@ def for_json(
     return _conversation(criterion, texts, answered, wish, wording)
 
 
-def for_a_reason(messages: Messages, mark: str) -> Messages:
+def reason_prompt(messages: Messages, mark: str) -> Messages:
     """Asks why it said that, after `for_a_word`."""
     why = 'Why? Reply with JSON only: {"reason": one short sentence about the answer}.'
     return [*messages, {"role": "assistant", "content": mark}, {"role": "user", "content": why}]
@@ -106,7 +106,7 @@ def for_a_reason(messages: Messages, mark: str) -> Messages:
 def _conversation(
     criterion: Criterion,
     texts: Texts,
-    answered: Sequence[tuple[Shot, str]],
+    answered: Sequence[tuple[Example, str]],
     wish: str,
     wording: int,
 ) -> Messages:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Grade
-from holodeck.lib.evaluators.scored import ComparingEvaluator, Comparison, short
+from holodeck.lib.evaluators.base import Score
+from holodeck.lib.evaluators.scored import ComparingEvaluator, ComparisonOptions, quote
 
 _SPACE = re.compile(r"\s+")
 _NOTHING_LEFT = "is empty once everything that does not count is taken away"
@@ -47,7 +47,7 @@ def without_punctuation(text: str, also: str = "") -> str:
     return text.translate(dict.fromkeys(map(ord, drop)))
 
 
-class TextOptions(Comparison, total=False):
+class TextOptions(ComparisonOptions, total=False):
     """How every literal comparison is run."""
 
     ignore_case: bool
@@ -66,7 +66,7 @@ class LiteralEvaluator(ComparingEvaluator):
         ignore_punctuation: bool = False,
         normalize_whitespace: bool = False,
         strip: bool = False,
-        **comparison: Unpack[Comparison],
+        **comparison: Unpack[ComparisonOptions],
     ) -> None:
         super().__init__(threshold, **comparison)
         self._normalization = Normalization(
@@ -74,16 +74,16 @@ class LiteralEvaluator(ComparingEvaluator):
         )
         for text in self._values or ():
             if not self._normalization.apply(text).strip():
-                raise ConfigError("value", f"{short(text)} {_NOTHING_LEFT}")
+                raise ConfigError("value", f"{quote(text)} {_NOTHING_LEFT}")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         wanted = {self._normalization.apply(text): text for text in self._references(kwargs)}
         for normal, text in wanted.items():
             if not normal.strip():
-                raise EvaluationError(f"{self.name}: ground_truth {short(text)} {_NOTHING_LEFT}")
+                raise EvaluationError(f"{self.name}: ground_truth {quote(text)} {_NOTHING_LEFT}")
         passed, reason = self._compare(self._normalization.apply(response), wanted)
-        return self._row(Grade(float(passed), passed, f"{reason}; got {short(response)}"))
+        return self._row(Score(float(passed), passed, f"{reason}; got {quote(response)}"))
 
     @abstractmethod
     def _compare(self, said: str, wanted: Mapping[str, str]) -> tuple[bool, str]:
@@ -146,7 +146,7 @@ class NotContainsEvaluator(LiteralEvaluator):
 
 
 def _listed(texts: Iterable[str], between: str) -> str:
-    shown = [short(text) for text in texts]
+    shown = [quote(text) for text in texts]
     more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
     return between.join(shown[:5]) + more
 
@@ -155,5 +155,5 @@ def _first_difference(expected: str, said: str) -> str:
     """Where two texts part, with a little of both from there."""
     pairs = enumerate(zip(expected, said, strict=False))
     at = next((index for index, (a, b) in pairs if a != b), min(len(expected), len(said)))
-    wanted, got = (short(text[at:], 30) if text[at:] else "the end" for text in (expected, said))
+    wanted, got = (quote(text[at:], 30) if text[at:] else "the end" for text in (expected, said))
     return f"from character {at + 1} {wanted} was expected, not {got}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from holodeck.errors import ConfigError, MissingExtra, NotSupportedYet
 from holodeck.lib.files.documents import as_markdown
 from holodeck.lib.files.text import decoded
-from holodeck.lib.paths import file_inside
+from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.threads import in_thread
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput

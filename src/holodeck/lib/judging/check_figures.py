@@ -10,7 +10,7 @@ Z95 = 1.959964
 
 
 @dataclass(frozen=True)
-class Share:
+class Proportion:
     """So many of so many, with the interval that holds the true share in 95 of 100 cases."""
 
     count: int
@@ -54,18 +54,18 @@ class Agreement:
         )
 
     @property
-    def accuracy(self) -> Share:
-        return Share(self.true_positives + self.true_negatives, self.total)
+    def accuracy(self) -> Proportion:
+        return Proportion(self.true_positives + self.true_negatives, self.total)
 
     @property
-    def true_positive_rate(self) -> Share:
+    def true_positive_rate(self) -> Proportion:
         """Of the good answers, how many the judge passes."""
-        return Share(self.true_positives, self.true_positives + self.false_negatives)
+        return Proportion(self.true_positives, self.true_positives + self.false_negatives)
 
     @property
-    def true_negative_rate(self) -> Share:
+    def true_negative_rate(self) -> Proportion:
         """Of the bad answers, how many the judge fails."""
-        return Share(self.true_negatives, self.true_negatives + self.false_positives)
+        return Proportion(self.true_negatives, self.true_negatives + self.false_positives)
 
     @property
     def kappa(self) -> float | None:

@@ -5,9 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from holodeck.lib.judging.check_figures import Agreement, Share, area_under_curve, best_threshold
+from holodeck.lib.judging.check_figures import (
+    Agreement,
+    Proportion,
+    area_under_curve,
+    best_threshold,
+)
 from holodeck.lib.judging.check_labels import Label
-from holodeck.lib.judging.judge import Spent
+from holodeck.lib.judging.judge import JudgeUsage
 from holodeck.lib.text import one_line, plural
 
 _WIDTH = 28
@@ -37,10 +42,10 @@ class OrderEffect:
     """Pairs of a good and a bad answer, each shown in both orders."""
 
     pairs: int
-    same_choice: Share
+    same_choice: Proportion
     """Pairs in which the order did not matter."""
-    right_both_times: Share
-    first_chosen: Share
+    right_both_times: Proportion
+    first_chosen: Proportion
     """Of all choices; a half is fair."""
 
 
@@ -48,7 +53,7 @@ class OrderEffect:
 class LengthEffect:
     """Every answer once more, with sentences at its end that say nothing."""
 
-    changed: Share
+    changed: Proportion
     """Verdicts that became others."""
     shift_of_good: float | None
     shift_of_bad: float | None
@@ -63,9 +68,9 @@ class JudgeCheck:
     judgements: Sequence[Judgement]
     errors: Sequence[str]
     """Of everything that was asked."""
-    spent: Spent
+    spent: JudgeUsage
     repeats: int = 1
-    same_each_time: Share | None = None
+    same_each_time: Proportion | None = None
     """Answers with one verdict however they were asked about; None without repeats."""
     order: OrderEffect | None = None
     """None without pairs, and where only agreement was asked for."""
@@ -142,10 +147,10 @@ def _shares(effect: OrderEffect | LengthEffect | None) -> dict[str, Any] | None:
     if effect is None:
         return None
     parts = {one.name: getattr(effect, one.name) for one in fields(effect)}
-    return {key: _share(one) if isinstance(one, Share) else one for key, one in parts.items()}
+    return {key: _share(one) if isinstance(one, Proportion) else one for key, one in parts.items()}
 
 
-def _share(share: Share | None) -> dict[str, Any] | None:
+def _share(share: Proportion | None) -> dict[str, Any] | None:
     if share is None:
         return None
     return {
@@ -196,7 +201,7 @@ def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
     return rows
 
 
-def _in_words(share: Share) -> str:
+def _in_words(share: Proportion) -> str:
     if share.interval is None:
         return "– (none)"
     low, high = share.interval
@@ -209,7 +214,7 @@ def _number(value: float | None, *, sign: bool = False) -> str:
     return f"{value:+.2f}" if sign else f"{value:.2f}"
 
 
-def _cost(spent: Spent) -> str:
+def _cost(spent: JudgeUsage) -> str:
     tokens = plural(spent.usage.total_tokens, "token")
     each = f", {spent.seconds / spent.calls:.2f} s each" if spent.calls else ""
     return f"{plural(spent.calls, 'call')}, {tokens}{each}"

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
-from holodeck.lib.chat.asking import Note, asked
 from holodeck.lib.chat.json_answer import parse_json_answer
-from holodeck.lib.chat.model import ChatModel, Question, Said
+from holodeck.lib.chat.model import ChatModel, ChatRequest, ChatResponse
+from holodeck.lib.chat.request_counting import Note, ask_model
 from holodeck.lib.text import one_line
 from holodeck.models.token_usage import TokenUsage
 
@@ -29,7 +29,7 @@ MOST_QUOTED = 160
 
 
 @dataclass
-class Spent:
+class JudgeUsage:
     """What judging has cost: counted apart from what the agent costs."""
 
     calls: int = 0
@@ -42,7 +42,7 @@ class Spent:
     judge: str | None = None
     """The model that was asked."""
 
-    def add(self, judge: str, calls: int, said: Said | None, seconds: float) -> None:
+    def add(self, judge: str, calls: int, said: ChatResponse | None, seconds: float) -> None:
         """Count the calls that one question took, and its answer if there was one."""
         self.calls += calls
         self.failed += calls - (said is not None)
@@ -52,11 +52,11 @@ class Spent:
             self.seconds += max(0.0, seconds - said.waited_s)
 
 
-_spent: ContextVar[Spent | None] = ContextVar("holodeck_judging", default=None)
+_spent: ContextVar[JudgeUsage | None] = ContextVar("holodeck_judging", default=None)
 
 
 @contextmanager
-def counted(spent: Spent) -> Iterator[Spent]:
+def count_judge_usage(spent: JudgeUsage) -> Iterator[JudgeUsage]:
     """Count what judges are asked inside the block, in tasks that it starts, too."""
     token = _spent.set(spent)
     try:
@@ -91,7 +91,7 @@ class Judge:
 
         Raises EvaluationError.
         """
-        question = Question(messages, schema=schema)
+        question = ChatRequest(messages, schema=schema)
         return await self._believed(question, _reader(schema, read))
 
     async def ask_loosely(self, messages: Messages, read: Reader) -> Any:
@@ -99,21 +99,21 @@ class Judge:
 
         For prompts that say themselves what the JSON is to hold.
         """
-        return await self._believed(Question(messages, is_json=True), read)
+        return await self._believed(ChatRequest(messages, is_json=True), read)
 
     async def say(
         self, messages: Messages, *, max_tokens: int | None = None, top_logprobs: int | None = None
-    ) -> Said:
+    ) -> ChatResponse:
         """The judge's answer as text, unchecked. Raises EvaluationError."""
         return await self._said(
-            Question(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
+            ChatRequest(messages, max_tokens=max_tokens, top_logprobs=top_logprobs)
         )
 
     async def close(self) -> None:
         """Let go of the connections of the running event loop."""
         await self._model.close()
 
-    async def _believed(self, question: Question, read: Reader) -> Any:
+    async def _believed(self, question: ChatRequest, read: Reader) -> Any:
         said = await self._said(question)
         try:
             return read(_parsed(said))
@@ -129,11 +129,11 @@ class Judge:
                 f" it said {_quoted(said.text)}"
             ) from error
 
-    async def _said(self, question: Question) -> Said:
+    async def _said(self, question: ChatRequest) -> ChatResponse:
         if self._refusal is not None:
             raise EvaluationError(self._refusal)
         try:
-            said = await asked(self._model, question, self._noting())
+            said = await ask_model(self._model, question, self._noting())
         except ConfigError:
             raise
         except HoloDeckError as error:
@@ -147,7 +147,7 @@ class Judge:
         """Counts a question that is put now, for whoever counts."""
         spent, started = _spent.get(), time.perf_counter()
 
-        def note(calls: int, said: Said | None) -> None:
+        def note(calls: int, said: ChatResponse | None) -> None:
             if spent is not None:
                 spent.add(self.name, calls, said, time.perf_counter() - started)
 
@@ -158,8 +158,8 @@ class Judge:
 
         One that has answered before may object to this question alone.
         """
-        hopeless = isinstance(error, BackendError) and error.hopeless
-        self._refusals = self._refusals + 1 if hopeless else 0
+        permanent = isinstance(error, BackendError) and error.permanent
+        self._refusals = self._refusals + 1 if permanent else 0
         is_key = isinstance(error, BackendError) and error.refusal == "key"
         most = 1 if is_key and not self._has_answered else MOST_REFUSALS
         if self._refusals >= most and self._refusal is None:
@@ -167,7 +167,7 @@ class Judge:
             logger.error("the judge is not asked any more: %s", told)
 
 
-def _parsed(said: Said) -> Any:
+def _parsed(said: ChatResponse) -> Any:
     """The JSON of an answer. Raises ValueError in words for the judge."""
     if said.is_cut:
         raise ValueError("the answer was cut off at the limit of tokens")
@@ -176,13 +176,13 @@ def _parsed(said: Said) -> Any:
 
 def _reader(schema: Mapping[str, Any], read: Reader | None) -> Reader:
     def checked(value: Any) -> Any:
-        refuse_misfits(value, schema)
+        validate_against_schema(value, schema)
         return value if read is None else read(value)
 
     return checked
 
 
-def refuse_misfits(value: Any, schema: Mapping[str, Any]) -> None:
+def validate_against_schema(value: Any, schema: Mapping[str, Any]) -> None:
     """Raise ValueError, in words for the judge, for a value that the schema does not allow."""
     # Imported here because only judged runs need it, and it takes 50 ms.
     import jsonschema
@@ -194,7 +194,7 @@ def refuse_misfits(value: Any, schema: Mapping[str, Any]) -> None:
         raise ValueError(f"{place}: {error.message}" if place else error.message)
 
 
-def _again(question: Question, said: Said, wrong: str) -> Question:
+def _again(question: ChatRequest, said: ChatResponse, wrong: str) -> ChatRequest:
     """The question once more, with the answer that was none and what is wrong with it."""
     wish = f"That cannot be used: {wrong}. Answer again, with nothing but the JSON asked for."
     messages = [
@@ -202,7 +202,7 @@ def _again(question: Question, said: Said, wrong: str) -> Question:
         {"role": "assistant", "content": said.text or "(nothing)"},
         {"role": "user", "content": wish},
     ]
-    return Question(messages, question.schema, question.is_json, max_tokens=question.max_tokens)
+    return ChatRequest(messages, question.schema, question.is_json, max_tokens=question.max_tokens)
 
 
 def _quoted(text: str) -> str:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.chat.asking import note_request
-from holodeck.lib.chat.completion import chances_in
-from holodeck.lib.chat.model import Question, Said
+from holodeck.lib.chat.completion import token_probabilities
+from holodeck.lib.chat.model import ChatRequest, ChatResponse
+from holodeck.lib.chat.request_counting import note_request
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.local_models.runtime import LocalModel
 from holodeck.lib.local_models.tool_schema import bounded
@@ -41,7 +41,7 @@ class LocalChatModel:
         """Provider and model."""
         return f"{self._llm.provider.value}/{self._llm.name}"
 
-    async def answer(self, question: Question) -> Said:
+    async def answer(self, question: ChatRequest) -> ChatResponse:
         """The model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
         model = await in_thread(self._load, name="holodeck-model")
         # The model answers one after the other; waiting for one's turn is nobody's slowness.
@@ -49,10 +49,10 @@ class LocalChatModel:
             note_request()
             completion = await model.acomplete(self._request(question), self._time_limit)
         choice, usage = completion["choices"][0], completion["usage"]
-        return Said(
+        return ChatResponse(
             choice["message"]["content"],
             TokenUsage.of(usage["prompt_tokens"], usage["completion_tokens"]),
-            chances_in(choice.get("logprobs")),
+            token_probabilities(choice.get("logprobs")),
             choice["finish_reason"] == "length",
             slot.waited_s + completion["timings"]["queued_ms"] / 1000,
         )
@@ -63,7 +63,7 @@ class LocalChatModel:
     def _load(self) -> LocalModel:
         return LocalModel.load(self._path_of(self._llm.name))
 
-    def _request(self, question: Question) -> dict[str, Any]:
+    def _request(self, question: ChatRequest) -> dict[str, Any]:
         request: dict[str, Any] = {
             "messages": [dict(one) for one in question.messages],
             "temperature": self._llm.temperature,

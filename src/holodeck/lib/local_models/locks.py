@@ -14,7 +14,7 @@ _POLL_SECONDS = 0.1
 
 
 @contextmanager
-def exclusive(path: Path, why: str) -> Iterator[None]:
+def exclusive_lock(path: Path, why: str) -> Iterator[None]:
     """Hold the lock file at `path`, waiting for it if need be; `why` says so in the log."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -23,7 +23,7 @@ from holodeck.lib.local_models.catalog import (
     KnownModel,
     known_model,
 )
-from holodeck.lib.local_models.locks import exclusive
+from holodeck.lib.local_models.locks import exclusive_lock
 from holodeck.lib.local_models.progress import Progress, silent
 from holodeck.lib.local_models.weights import (
     is_gguf,
@@ -103,7 +103,7 @@ class ModelStore:
         path = self._file(model)
         if self._offline:
             return self._already_here(model)
-        with _disk_trouble(self._root), exclusive(self._lock(model), f"pulling {name}"):
+        with _disk_trouble(self._root), exclusive_lock(self._lock(model), f"pulling {name}"):
             if path.is_file() and is_verified(path, model.sha256):
                 return path
             with self._staging(model) as staging:
@@ -115,7 +115,7 @@ class ModelStore:
         """How many bytes are free again; 0 means that the model was not here."""
         model = known_model(name, self._catalog)
         path = self._file(model)
-        with _disk_trouble(self._root), exclusive(self._lock(model), f"removing {name}"):
+        with _disk_trouble(self._root), exclusive_lock(self._lock(model), f"removing {name}"):
             freed = path.stat().st_size if path.is_file() else 0
             if path.parent.is_dir():
                 shutil.rmtree(path.parent)

@@ -36,7 +36,7 @@ class Pipeline:
     """Ends the tries to send."""
 
 
-def traced(config: ObservabilityConfig, resource: dict[str, str]) -> Pipeline:
+def start_pipeline(config: ObservabilityConfig, resource: dict[str, str]) -> Pipeline:
     """A pipeline to the exporters of `config`; the global tracer provider is left alone.
 
     Raises ConfigError.

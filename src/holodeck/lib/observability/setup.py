@@ -37,10 +37,10 @@ def initialize_observability(
     """
     if not (config.enabled and config.traces.enabled):
         return ObservabilityContext()
-    from holodeck.lib.observability.sdk import traced  # noqa: PLC0415 - few runs are traced
+    from holodeck.lib.observability.sdk import start_pipeline  # noqa: PLC0415 - few runs are traced
 
     content = Content(config.traces.redaction_patterns, clean)
-    pipeline = traced(config, _resource(config, agent_name))
+    pipeline = start_pipeline(config, _resource(config, agent_name))
     tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None, clean)
     activate(tracing)
     return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)

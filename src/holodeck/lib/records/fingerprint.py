@@ -10,7 +10,7 @@ from typing import Any
 
 from holodeck.config.instructions import instructions_text
 from holodeck.errors import ConfigError
-from holodeck.lib.paths import file_inside
+from holodeck.lib.safe_paths import file_inside
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile

@@ -11,8 +11,8 @@ from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import FILE_NAME
 from holodeck.lib.records.run import Run, event_of, read_run
-from holodeck.lib.records.shelf import Shelf
-from holodeck.lib.selection.past import Past
+from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.selection.past import CasePast
 from holodeck.models.record import Event, PlannedCase, RunStarted
 from holodeck.models.test_result import TestResult
 
@@ -31,7 +31,7 @@ class _Seen:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class CaseQuery:
     """Whose past is asked for."""
 
     agent_name: str
@@ -44,18 +44,18 @@ class Wanted:
     not push out the ones that shards are dealt out by."""
 
 
-def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
+def case_history(run_store: RunStore, wanted: CaseQuery, most: int) -> list[CasePast]:
     """What is known of each planned case from its latest results, `most` of them.
 
     Only runs of the same agent in the same file count. A case is the same one from run to run by
     its id, else by suite and name, else by everything that stands in it.
     """
     seen: dict[Key, dict[Moment, _Seen]] = {one.key: {} for one in wanted.planned}
-    for run in shelf.ids():
+    for run in run_store.ids():
         lacking = {key for key, found in seen.items() if _counted(found, wanted) < most}
         if not lacking:
             break
-        path = shelf.folder / run / FILE_NAME
+        path = run_store.folder / run / FILE_NAME
         started = _started(path, wanted)
         if started is None:
             continue
@@ -66,11 +66,11 @@ def past_of(shelf: Shelf, wanted: Wanted, most: int) -> list[Past]:
     return [_past(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
 
 
-def _counted(found: dict[Moment, _Seen], wanted: Wanted) -> int:
+def _counted(found: dict[Moment, _Seen], wanted: CaseQuery) -> int:
     return sum(not (wanted.whole_runs and one.in_shard) for one in found.values())
 
 
-def _started(path: Path, wanted: Wanted) -> RunStarted | None:
+def _started(path: Path, wanted: CaseQuery) -> RunStarted | None:
     """How a run of the wanted agent began; None for any other. Only its first line is read."""
     head = _head(path)
     if isinstance(head, int):
@@ -123,11 +123,11 @@ def _results(run: Run) -> Iterator[tuple[Key, TestResult]]:
             yield cases[index].key, one.result
 
 
-def _past(seen: Sequence[_Seen], currency: str | None) -> Past:
+def _past(seen: Sequence[_Seen], currency: str | None) -> CasePast:
     if not seen:
-        return Past()
+        return CasePast()
     results = [one.result for one in seen]
-    return Past(
+    return CasePast(
         passed=all(one.result.passed for one in seen if one.run == seen[0].run),
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),

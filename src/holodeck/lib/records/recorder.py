@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from holodeck.errors import ReportError
+from holodeck.lib.records.append_only_file import AppendOnlyFile
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.lib.records.git import commit_of
-from holodeck.lib.records.journal import Journal
 from holodeck.models.base import Model
 from holodeck.models.record import CaseFinished, CaseSkipped, Event, RunFinished, RunStarted
 
@@ -47,7 +47,7 @@ class Recorder:
         try:
             _keep_out_of_git(folder)
             self.id = _new_folder(folder)
-            self._journal = Journal(folder / self.id / FILE_NAME)
+            self._journal = AppendOnlyFile(folder / self.id / FILE_NAME)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise ReportError(

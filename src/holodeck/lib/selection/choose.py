@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.filters import Filter, filters_of, title_of
-from holodeck.lib.selection.past import UNKNOWN, Past
+from holodeck.lib.selection.past import UNKNOWN, CasePast
 from holodeck.lib.selection.request import Request, Shard
-from holodeck.lib.selection.shards import mark_of, shards_of
+from holodeck.lib.selection.shards import shard_fingerprint, shards_of
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 
@@ -24,7 +24,7 @@ class Choice:
 
 
 def choose(
-    cases: Sequence[TestCaseModel], request: Request, past: Sequence[Past] | None = None
+    cases: Sequence[TestCaseModel], request: Request, past: Sequence[CasePast] | None = None
 ) -> Choice:
     """The cases that the request is about. Raises NothingSelected if there are none.
 
@@ -63,7 +63,7 @@ def _no_case_passes(filters: Sequence[Filter]) -> str:
 
 
 def _ordered(
-    places: list[int], cases: Sequence[TestCaseModel], request: Request, past: Sequence[Past]
+    places: list[int], cases: Sequence[TestCaseModel], request: Request, past: Sequence[CasePast]
 ) -> list[int]:
     if request.seed is not None:
         lots = {at: _lot(request.seed, cases[at]) for at in places}
@@ -80,11 +80,11 @@ def _lot(seed: int, case: TestCaseModel) -> bytes:
 
 
 def _part(
-    places: list[int], shard: Shard, cases: Sequence[TestCaseModel], past: Sequence[Past]
+    places: list[int], shard: Shard, cases: Sequence[TestCaseModel], past: Sequence[CasePast]
 ) -> tuple[list[int], str]:
     """The shard's own part, in the order of all, and the mark of the whole plan."""
     parts = shards_of({at: past[at].whole_run_ms for at in places}, shard.count)
-    mark = mark_of(parts, {at: title_of(cases[at]) for at in places})
+    mark = shard_fingerprint(parts, {at: title_of(cases[at]) for at in places})
     mine = set(parts[shard.number - 1])
     return [at for at in places if at in mine], mark
 

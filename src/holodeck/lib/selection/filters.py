@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from holodeck.lib.selection.past import Past
+from holodeck.lib.selection.past import CasePast
 from holodeck.lib.selection.request import Request
 from holodeck.lib.text import one_line
 from holodeck.models.test_case import TestCaseModel
@@ -35,7 +35,7 @@ def title_of(case: TestCaseModel) -> str:
 
 
 def filters_of(
-    request: Request, cases: Sequence[TestCaseModel], past: Sequence[Past]
+    request: Request, cases: Sequence[TestCaseModel], past: Sequence[CasePast]
 ) -> list[Filter]:
     """The filters that the request has."""
     made = (
@@ -94,7 +94,7 @@ def _such_as(cases: Sequence[TestCaseModel]) -> str:
     return f"; there are {', '.join(names)}{', …' if len(cases) > 3 else ''}" if names else ""
 
 
-def _last_failed(past: Sequence[Past]) -> Filter:
+def _last_failed(past: Sequence[CasePast]) -> Filter:
     keeps = [one.passed is False for one in past]
     said = "--last-failed: every case that a recorded run has run passed last time"
     if all(one.passed is None for one in past):
@@ -102,7 +102,7 @@ def _last_failed(past: Sequence[Past]) -> Filter:
     return Filter("--last-failed", keeps, () if any(keeps) else (said,))
 
 
-def _new(past: Sequence[Past]) -> Filter:
+def _new(past: Sequence[CasePast]) -> Filter:
     keeps = [one.passed is None for one in past]
     said = "--new: every case has a result in a recorded run"
     return Filter("--new", keeps, () if any(keeps) else (said,))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Past:
+class CasePast:
     """A case's earlier results in short, numbers as medians; None is unknown."""
 
     passed: bool | None = None
@@ -21,4 +21,4 @@ class Past:
     """In the present currency, at the prices of then."""
 
 
-UNKNOWN = Past()
+UNKNOWN = CasePast()

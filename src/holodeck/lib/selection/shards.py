@@ -26,7 +26,7 @@ def shards_of(durations: Mapping[int, float | None], count: int) -> list[list[in
     return parts
 
 
-def mark_of(parts: Sequence[Sequence[int]], titles: Mapping[int, str]) -> str:
+def shard_fingerprint(parts: Sequence[Sequence[int]], titles: Mapping[int, str]) -> str:
     """A few digits that are the same wherever the same cases were dealt out in the same way."""
     dealt = [[(at, titles[at]) for at in sorted(part)] for part in parts]
     return hashlib.sha256(repr(dealt).encode("utf-8", "backslashreplace")).hexdigest()[:_DIGITS]

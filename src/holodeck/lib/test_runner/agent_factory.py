@@ -13,8 +13,8 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.backends.calls import limit_here
-from holodeck.lib.chat.limits import limiters_for, limits_of
+from holodeck.lib.backends.call_limits import current_call_limit
+from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig
@@ -148,7 +148,7 @@ class AgentThreadRun:
         self.chat_history.add_user_message(message)
         limit = None
         try:
-            async with time_limit(limit_here(self.timeout)) as limit:
+            async with time_limit(current_call_limit(self.timeout)) as limit:
                 async for piece in invoke_streaming(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 ):
@@ -186,7 +186,7 @@ class AgentThreadRun:
         self.chat_history.add_user_message(user_input)
         limit = None
         try:
-            async with time_limit(limit_here(self.timeout)) as limit:
+            async with time_limit(current_call_limit(self.timeout)) as limit:
                 return await invoke(
                     self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
                 )
@@ -208,7 +208,9 @@ class AgentThreadRun:
             token_usage=call.known_usage,
             waited_ms=round(call.waited_s * 1000),
         )
-        message = f"timeout after {limit_here(self.timeout):g}s" if expired else describe(error)
+        message = (
+            f"timeout after {current_call_limit(self.timeout):g}s" if expired else describe(error)
+        )
         message += f" (after {tries} tries)" if tries > 1 else ""
         return AgentFactoryError(
             f"Agent invocation failed: {message}",
@@ -275,7 +277,7 @@ class AgentFactory:
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
         self._offline = bool(limits.offline)
-        self._limits = limits_of(limits)
+        self._limits = call_limits(limits)
         self._limiters = limiters_for(limits)
         self._wants_structure = False
         try:

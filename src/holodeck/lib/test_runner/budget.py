@@ -13,7 +13,7 @@ from holodeck.models.test_result import TestResult
 
 
 @dataclass
-class _Purse:
+class _BudgetLimit:
     """One limit, and what has been spent of it."""
 
     limit: float
@@ -59,7 +59,7 @@ class Budget:
         currency: str = "",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._purses = list(_purses(config, currency))
+        self._limits = list(_budget_limits(config, currency))
         self._max_time = config.max_time
         self._clock = clock
         self._started = clock()
@@ -82,31 +82,33 @@ class Budget:
         async with self._changed:
             self._running -= 1
             self._paid += 1
-            for purse in self._purses:
-                purse.pay(result)
+            for limit in self._limits:
+                limit.pay(result)
             self._changed.notify_all()
 
     def _why_empty(self) -> str | None:
         if self._max_time is not None and self._clock() - self._started >= self._max_time:
             return f"the budget of {self._max_time:g} s is used up"
-        return next((why for one in self._purses if (why := one.why_empty())), None)
+        return next((why for one in self._limits if (why := one.why_empty())), None)
 
     def _has_room(self) -> bool:
         if not self._running:
             return True
         if not self._paid:
-            return not self._purses
+            return not self._limits
         after = self._running + 1
-        return all(one.spent * (1 + after / self._paid) <= one.limit for one in self._purses)
+        return all(one.spent * (1 + after / self._paid) <= one.limit for one in self._limits)
 
 
-def _purses(config: ExecutionConfig, currency: str) -> Iterator[_Purse]:
+def _budget_limits(config: ExecutionConfig, currency: str) -> Iterator[_BudgetLimit]:
     if config.max_cost is not None:
-        yield _Purse(config.max_cost, lambda amount: money(amount, currency), _cost_of)
+        yield _BudgetLimit(config.max_cost, lambda amount: money(amount, currency), _cost_of)
     if config.max_tokens is not None:
-        yield _Purse(config.max_tokens, partial(plural, thing="token", form=",.0f"), tokens_of)
+        yield _BudgetLimit(
+            config.max_tokens, partial(plural, thing="token", form=",.0f"), tokens_of
+        )
     if config.max_calls is not None:
-        yield _Purse(config.max_calls, partial(plural, thing="call", form=",.0f"), calls_of)
+        yield _BudgetLimit(config.max_calls, partial(plural, thing="call", form=",.0f"), calls_of)
 
 
 def _cost_of(result: TestResult) -> float | None:

@@ -10,14 +10,14 @@ from holodeck.config.environment import batch_name
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.lib.conversation.event_file import EventFile
-from holodeck.lib.conversation.listening import (
+from holodeck.lib.conversation.events import (
     CriterionJudged,
     Event,
+    EventDispatcher,
     EventStream,
     Listener,
-    Mailer,
+    ListenerThread,
     MessageAdded,
-    Outbox,
     RunFinished,
     RunStarted,
 )
@@ -65,7 +65,7 @@ class RunEvents:
         self._run_id: str | None = None
         self._agent_name = agent.name
         self._file = _file_of(agent, settings, loader)
-        self._outbox = Outbox([])
+        self._dispatcher = EventDispatcher([])
 
     def open(self, listener: Listener | None, run_id: str | None = None) -> None:
         """Begin to tell the file, and the listener if there is one.
@@ -74,28 +74,30 @@ class RunEvents:
         """
         self._run_id = run_id
         given = (self._file, listener)
-        self._outbox = Outbox([Mailer(one) for one in given if one is not None])
+        self._dispatcher = EventDispatcher(
+            [ListenerThread(one) for one in given if one is not None]
+        )
 
     async def close(self) -> None:
         """Let everybody hear what has happened, but wait for nobody who hangs."""
-        await self._outbox.delivered()
-        self._outbox = Outbox([])
+        await self._dispatcher.delivered()
+        self._dispatcher = EventDispatcher([])
 
     def of(self, case: TestCaseModel) -> "CaseEvents | None":
         """What tells of one run of a case; None where nobody listens."""
-        if self._outbox.is_idle:
+        if self._dispatcher.is_idle:
             return None
-        return CaseEvents(case, self._outbox, self._agent_name, self._run_id)
+        return CaseEvents(case, self._dispatcher, self._agent_name, self._run_id)
 
 
 class CaseEvents:
     """Tells of one run of a case, from its first word to its verdict."""
 
     def __init__(
-        self, case: TestCaseModel, outbox: Outbox, agent_name: str, run_id: str | None
+        self, case: TestCaseModel, dispatcher: EventDispatcher, agent_name: str, run_id: str | None
     ) -> None:
         self._case = case
-        self._outbox = outbox
+        self._dispatcher = dispatcher
         self._judged = 0
         self._ids: dict[str, Any] = {
             "batch_run_id": batch_name() or BATCH_RUN_ID,
@@ -114,29 +116,29 @@ class CaseEvents:
     async def around(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
         """The result of the case, told with its beginning and its end."""
         facts = {"name": self._ids["scenario_id"], "description": self._case.said}
-        self._outbox.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
+        self._dispatcher.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
         try:
             result = await run()
         except BaseException as error:
             self._tell_end(_status_of(error), _broken(error))
             raise
         for row in result.criteria[self._judged :]:  # what no conversation has told
-            self._outbox.put(CriterionJudged(verdict=_verdict(row), **self._ids))
-        self._tell_end(_STATUS[result.outcome], told(result))
+            self._dispatcher.put(CriterionJudged(verdict=_verdict(row), **self._ids))
+        self._tell_end(_STATUS[result.outcome], scenario_result_of(result))
         return result
 
     def _hear(self, event: Event) -> None:
         if isinstance(event, CriterionJudged):
             self._judged += 1
         if isinstance(event, MessageAdded | CriterionJudged):
-            self._outbox.put(replace(event, **self._ids))
+            self._dispatcher.put(replace(event, **self._ids))
 
     def _tell_end(self, status: str, result: CaseResult) -> None:
         run = self._ids["scenario_run_id"]
         named = result.model_copy(
             update={"scenario_run_id": run, "batch_run_id": self._ids["batch_run_id"]}
         )
-        self._outbox.put(RunFinished(status=status, result=named, **self._ids))
+        self._dispatcher.put(RunFinished(status=status, result=named, **self._ids))
 
 
 _STATUS = {
@@ -150,7 +152,7 @@ _STATUS = {
 }
 
 
-def told(result: TestResult) -> CaseResult:
+def scenario_result_of(result: TestResult) -> CaseResult:
     """The result of a case as that of a scenario."""
     reasons = "\n".join(result.reasons())
     by_status = {

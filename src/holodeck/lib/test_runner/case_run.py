@@ -14,21 +14,26 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
-from holodeck.lib.backends.calls import calls_within
-from holodeck.lib.backends.memory import open_session
+from holodeck.lib.backends.call_limits import case_call_limit
+from holodeck.lib.backends.history_support import open_session
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
-from holodeck.lib.test_runner.conclusion import UNGRADED, Conclusion
-from holodeck.lib.test_runner.conversations import graded_turns, played_turn, said_in, whole
-from holodeck.lib.test_runner.earlier import History, as_heard, as_messages, as_turns
+from holodeck.lib.test_runner.conversation_grading import (
+    finished_turn,
+    grade_turns,
+    turn_messages,
+    whole_conversation,
+)
+from holodeck.lib.test_runner.conversation_outcome import UNGRADED, ConversationOutcome
 from holodeck.lib.test_runner.grading import CaseChecks, grade
-from holodeck.lib.test_runner.observer import Answered, Observer
+from holodeck.lib.test_runner.history import History, to_agent_messages, to_judge_messages, to_turns
+from holodeck.lib.test_runner.observer import AgentOutput, Observer
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of
-from holodeck.lib.test_runner.verdict import together, verdict
+from holodeck.lib.test_runner.verdict import combine_outcomes, decide_outcome
 from holodeck.models.evidence import evidence
 from holodeck.models.raised_error import RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
@@ -45,9 +50,9 @@ from holodeck.models.token_usage import sum_of
 if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
     from holodeck.lib.test_runner.case_events import CaseEvents
-    from holodeck.lib.test_runner.play import Play
-    from holodeck.lib.test_runner.watching import OnConversation
-    from holodeck.lib.test_runner.written_talk import WrittenTalk
+    from holodeck.lib.test_runner.conversation_display import OnConversation
+    from holodeck.lib.test_runner.conversation_runner import ConversationRunner
+    from holodeck.lib.test_runner.static_conversation import StaticConversation
 
 __all__ = ["ANSWERED_NOTHING", "CaseRun"]
 
@@ -70,7 +75,7 @@ class CaseRun:
     agent_name: str = "agent"
     time_limit_s: float | None = None
     """Seconds for the whole case, files and metrics included; None for no limit."""
-    play: "Play | None" = None
+    play: "ConversationRunner | None" = None
     """What is played where the user is simulated; None where what they say is written."""
     on_conversation: "OnConversation | None" = None
     """Told of the conversation before it begins."""
@@ -92,20 +97,20 @@ class CaseRun:
 
     cut_off: TestResult | None = None
     """What the case had come to when it was cancelled, if any metric was computed by then."""
-    came_to: Conclusion = field(default_factory=Conclusion)
+    conversation_outcome: ConversationOutcome = field(default_factory=ConversationOutcome)
     """How the conversation ended, and what the judge made of it."""
     _is_done: bool = field(default=False, init=False)
     """Whether it came to its end, be it too late as somebody held the event loop."""
 
     @property
-    def is_hopeless(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether every other case will fail like this one: a wrong key, a spent quota."""
-        return any(run.is_hopeless for run in self.runs)
+        return any(run.is_permanent for run in self.runs)
 
     @property
     def refusal(self) -> Refusal | None:
         """What the provider objected to before it answered anything; None if it did not."""
-        early = (run.refusal for at, run in enumerate(self.runs) if at == 0 or run.is_hopeless)
+        early = (run.refusal for at, run in enumerate(self.runs) if at == 0 or run.is_permanent)
         return next(filter(None, early), None)
 
     def failure_in(self, result: TestResult) -> RetryKind | None:
@@ -129,7 +134,7 @@ class CaseRun:
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             try:
                 async with time_limit(self.time_limit_s) as limit:
-                    with calls_within(self.case.timeout):
+                    with case_call_limit(self.case.timeout):
                         await self._steps()
                     self._is_done = True
             except asyncio.CancelledError:
@@ -159,38 +164,38 @@ class CaseRun:
         """Time ran out; whether that is the agent's error depends on who was waited for."""
         agents_s = sum(run.agent_seconds or 0.0 for run in self.runs)
         if self._is_done and agents_s < (self.time_limit_s or 0.0):
-            self.came_to = replace(self.came_to, ending=UNGRADED)
-        late = self.came_to.out_of_time(words)
+            self.conversation_outcome = replace(self.conversation_outcome, ending=UNGRADED)
+        late = self.conversation_outcome.out_of_time(words)
         if late is None:
             self.broken.append(words)
         else:
-            self.came_to = late
+            self.conversation_outcome = late
 
     def _note_interruption(self, elapsed_ms: int) -> None:
         """Keep what was computed, if anything was, and nothing but more of that was to come."""
-        came_to = self.came_to.cut_off
-        if came_to is None:
+        conversation_outcome = self.conversation_outcome.cut_off
+        if conversation_outcome is None:
             return
-        self.came_to = came_to
+        self.conversation_outcome = conversation_outcome
         result = self._as_result(elapsed_ms)
         self.cut_off = result if result.rows else None
 
-    def _keep(self, until_now: Conclusion) -> None:
-        self.came_to = until_now
+    def _keep(self, until_now: ConversationOutcome) -> None:
+        self.conversation_outcome = until_now
 
     async def _steps(self) -> None:
         if self.play is not None:
             async with self._session() as session:
-                party = self.play.agent_in(session, self._take_turn, self.history)
+                participant = self.play.agent_in(session, self._take_turn, self.history)
                 try:
-                    self.came_to = await self.play.run(
-                        party, self.checks.of_steps, self.observer, self._attend, self._keep
+                    self.conversation_outcome = await self.play.run(
+                        participant, self.checks.of_steps, self.observer, self._attend, self._keep
                     )
                 finally:  # also where nobody waits any more, with what is checked until then
-                    under_way = [run.result() for run in self.runs[len(party.turns) :]]
-                    self.turns = [played_turn(turn) for turn in [*party.turns, *under_way]]
-            if party.broken_by is not None:
-                self._note(party.broken_by)
+                    under_way = [run.result() for run in self.runs[len(participant.turns) :]]
+                    self.turns = [finished_turn(turn) for turn in [*participant.turns, *under_way]]
+            if participant.broken_by is not None:
+                self._note(participant.broken_by)
             await self._grade_play()
         elif self.case.turns is not None:
             await self._converse(self.case.turns)
@@ -201,7 +206,7 @@ class CaseRun:
 
     async def _ask_once(self, message: str) -> ExecutionResult:
         if self.history:
-            return await self.backend.invoke_once(message, context=as_messages(self.history))
+            return await self.backend.invoke_once(message, context=to_agent_messages(self.history))
         return await self.backend.invoke_once(message)
 
     async def _take_turn(self, turn: TurnModel, ask: Ask) -> TurnRun:
@@ -217,19 +222,19 @@ class CaseRun:
             talk.says(self.case)
             talk.answered(await self._take_turn(self.case, self._ask_once))
 
-    def _attend(self, talk: "ScriptRun | WrittenTalk") -> None:
+    def _attend(self, talk: "ScriptRun | StaticConversation") -> None:
         if self.events is not None:
             self.events.follow(talk.events)
         if self.on_conversation is not None:
             self.on_conversation(talk)
 
-    def _written_talk(self) -> "WrittenTalk | _Untold":
+    def _written_talk(self) -> "StaticConversation | _Untold":
         if self.events is None and self.on_conversation is None:
             return _Untold()
         # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.written_talk import WrittenTalk  # noqa: PLC0415
+        from holodeck.lib.test_runner.static_conversation import StaticConversation  # noqa: PLC0415
 
-        talk = WrittenTalk(self.case, as_heard(self.history))
+        talk = StaticConversation(self.case, to_judge_messages(self.history))
         self._attend(talk)
         return talk
 
@@ -245,7 +250,7 @@ class CaseRun:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AgentSession]:
-        session = await open_session(self.backend, as_messages(self.history))
+        session = await open_session(self.backend, to_agent_messages(self.history))
         try:
             yield session
         finally:
@@ -258,9 +263,9 @@ class CaseRun:
         self.tool_checks = check_tools(self.case, run.invocations, run.evidence)
         if not self.errors:
             took = None if run.agent_seconds is None else run.agent_seconds * 1000
-            before = as_turns(self.history)
-            said = (*before, *said_in(run.result())) if before else ()
-            seen = Answered(
+            before = to_turns(self.history)
+            said = (*before, *turn_messages(run.result())) if before else ()
+            seen = AgentOutput(
                 run.answer.response, run.invocations, run.processed, took, run.evidence, said
             )
             await self._grade_end(seen)
@@ -269,9 +274,9 @@ class CaseRun:
     async def _grade_conversation(self) -> None:
         if self.errors:
             return
-        held, before = [run.result() for run in self.runs], as_turns(self.history)
+        held, before = [run.result() for run in self.runs], to_turns(self.history)
         self.turns = await self._graded(
-            graded_turns(
+            grade_turns(
                 self.case, held, self.checks.of_turns, self.observer, before, self._keep_turns
             )
         )
@@ -280,21 +285,25 @@ class CaseRun:
 
     async def _grade_play(self) -> None:
         """Grade a simulated conversation; what broke off is not graded."""
-        if self.errors or not self.turns or Outcome.METRIC_ERROR in self.came_to.outcomes:
+        if (
+            self.errors
+            or not self.turns
+            or Outcome.METRIC_ERROR in self.conversation_outcome.outcomes
+        ):
             return
         await self._grade_whole()
 
     async def _grade_whole(self) -> None:
-        seen = whole(self.turns, as_turns(self.history))
+        seen = whole_conversation(self.turns, to_turns(self.history))
         self.tool_checks = check_tools(self.case, seen.invocations, seen.evidence)
         await self._grade_end(seen)
 
     async def _judge(self, turns: Iterable[TurnResult]) -> None:
         if self.checks.criteria is not None:
-            said = [*as_heard(self.history), *messages_of(turns)]
-            self.came_to = await self.checks.criteria.decided(said, self._keep)
+            said = [*to_judge_messages(self.history), *messages_of(turns)]
+            self.conversation_outcome = await self.checks.criteria.decided(said, self._keep)
 
-    async def _grade_end(self, seen: Answered) -> None:
+    async def _grade_end(self, seen: AgentOutput) -> None:
         observation = self.observer.observation(self.case, seen, self.case.name)
         grading = grade(self.checks.at_end, observation, self._keep_rows)
         self.rows = await self._graded(grading)
@@ -307,10 +316,10 @@ class CaseRun:
 
     async def _graded(self, grading: Awaitable[T]) -> T:
         """What grading gives; if time runs out meanwhile, the agent is not to blame."""
-        before = self.came_to
-        self.came_to = replace(before, ending=UNGRADED)
+        before = self.conversation_outcome
+        self.conversation_outcome = replace(before, ending=UNGRADED)
         found = await grading
-        self.came_to = before
+        self.conversation_outcome = before
         return found
 
     def _told(self, part: Callable[[TurnRun], list[str]]) -> list[str]:
@@ -327,11 +336,11 @@ class CaseRun:
         if self.errors:
             return Outcome.AGENT_ERROR
         of_answer = faults if self.case.input else []
-        at_end = verdict(of_answer, self.tool_checks, self.rows, self.checks.at_end)
+        at_end = decide_outcome(of_answer, self.tool_checks, self.rows, self.checks.at_end)
         of_turns = [one.outcome for one in self.turns if one.outcome is not None]
-        outcome = together([at_end, *of_turns, *self.came_to.outcomes])
-        self.came_to = self.came_to.decided_as(outcome)
-        return together([outcome, *self.came_to.outcomes])
+        outcome = combine_outcomes([at_end, *of_turns, *self.conversation_outcome.outcomes])
+        self.conversation_outcome = self.conversation_outcome.decided_as(outcome)
+        return combine_outcomes([outcome, *self.conversation_outcome.outcomes])
 
     def _as_result(self, elapsed_ms: int) -> TestResult:
         faults = self._told(lambda run: run.faults)
@@ -359,18 +368,18 @@ class CaseRun:
             outcome=outcome,
             execution_time_ms=elapsed_ms,
             agent_time_ms=_ms(sum(took)) if took else None,
-            errors=[*self.errors, *faults, *self.came_to.errors],
+            errors=[*self.errors, *faults, *self.conversation_outcome.errors],
             raised=[*(one for run in self.runs for one in run.raised), *self.raised],
             attempts=[tried for run in self.runs for tried in run.attempts],
             timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
             token_usage=sum_of(run.answer.token_usage for run in self.runs if run.answer),
             evidence=self.observer.completed(seen),
             turns=[] if self.case.input else self.turns or [run.result() for run in self.runs],
-            messages=self.came_to.messages,
-            criteria=self.came_to.criteria,
-            ending=self.came_to.ending,
-            judge_cost=self.came_to.judge_cost,
-            simulator_cost=self.came_to.simulator_cost,
+            messages=self.conversation_outcome.messages,
+            criteria=self.conversation_outcome.criteria,
+            ending=self.conversation_outcome.ending,
+            judge_cost=self.conversation_outcome.judge_cost,
+            simulator_cost=self.conversation_outcome.simulator_cost,
         )
 
 

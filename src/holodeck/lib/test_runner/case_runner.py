@@ -6,7 +6,7 @@ from functools import partial
 
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.test_runner.case_run import CaseRun
-from holodeck.lib.test_runner.tries import Ran, tried
+from holodeck.lib.test_runner.tries import FinishedRun, run_with_retries
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 
@@ -30,27 +30,27 @@ class CaseRunner:
         self._slots = asyncio.Semaphore(most_at_once)
         self._waits = RetryConfig(base_delay=retry_delay)
 
-    async def ran(self, index: int, case: TestCaseModel) -> Ran:
+    async def ran(self, index: int, case: TestCaseModel) -> FinishedRun:
         """What came of the case in the end."""
         once = partial(self._once, index, case)
         if case.repeat is None:
             async with self._slots:
-                return await tried(case, once, self._waits)
+                return await run_with_retries(case, once, self._waits)
         # Imported here because most cases are run once.
-        from holodeck.lib.test_runner.repeats import repeated  # noqa: PLC0415
+        from holodeck.lib.test_runner.repeats import run_repeated  # noqa: PLC0415
 
-        return await repeated(case, case.repeat, partial(self._repetition, case, once))
+        return await run_repeated(case, case.repeat, partial(self._repetition, case, once))
 
     async def _repetition(
         self,
         case: TestCaseModel,
-        once: Callable[[], Awaitable[Ran]],
+        once: Callable[[], Awaitable[FinishedRun]],
         is_wanted: Callable[[], bool],
-    ) -> Ran | None:
+    ) -> FinishedRun | None:
         async with self._slots:
-            return await tried(case, once, self._waits) if is_wanted() else None
+            return await run_with_retries(case, once, self._waits) if is_wanted() else None
 
-    async def _once(self, index: int, case: TestCaseModel) -> Ran:
+    async def _once(self, index: int, case: TestCaseModel) -> FinishedRun:
         run = self._start(index, case)
         try:
             result = await run.result()
@@ -58,4 +58,4 @@ class CaseRunner:
             if run.cut_off is not None and case.repeat is None:
                 self.cut_off[index] = run.cut_off
             raise
-        return Ran(result, run.failure_in(result), run.is_hopeless, run.refusal)
+        return FinishedRun(result, run.failure_in(result), run.is_permanent, run.refusal)

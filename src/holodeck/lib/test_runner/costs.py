@@ -26,7 +26,7 @@ class Charge:
     who: str
 
 
-def priced(result: TestResult, agent: Agent) -> TestResult:
+def with_cost(result: TestResult, agent: Agent) -> TestResult:
     """The result with what it has cost; as it is where there are no prices, or it has its cost."""
     if agent.prices is None or result.cost is not None:
         return result
@@ -60,7 +60,7 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
     return _cost(" or ".join(currencies), parts, unknown)
 
 
-def in_words(cost: Cost) -> str:
+def describe_cost(cost: Cost) -> str:
     """A cost as reports tell it."""
     unit = cost.currency
     parts = f"agent {money(cost.agent, unit)}, judges {money(cost.judges, unit)}"
@@ -71,21 +71,21 @@ def in_words(cost: Cost) -> str:
     return f"unknown ({'; '.join(cost.unknown)}); {parts}"
 
 
-def exchanges(result: TestResult) -> Iterator[TestResult | TurnResult]:
+def agent_turns(result: TestResult) -> Iterator[TestResult | TurnResult]:
     """The times that the agent was asked: each turn, or the case of one input."""
     for run in result.single_runs:
         parts: Sequence[TestResult | TurnResult] = run.turns or [run]
         yield from (part for part in parts if part.agent_time_ms is not None)
 
 
-def told(usage: TokenUsage | None) -> TokenUsage | None:
+def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
     """Tokens; None for those of who tells none, as no model answers without any."""
     return usage if usage is not None and usage.total_tokens else None
 
 
 def calls_of(result: TestResult) -> int:
     """How often models were asked: the agent, failed tries included, judges and simulated users."""
-    asked = sum(_calls(part) for part in exchanges(result))
+    asked = sum(_calls(part) for part in agent_turns(result))
     rows = [row for run in result.single_runs for row in run.rows]
     costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]
     judged = sum(row.judge_calls for row in rows)
@@ -106,9 +106,9 @@ def _calls(part: TestResult | TurnResult) -> int:
 
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """What the agent is to be paid for: answers, and what is known of tries that failed."""
-    for part in exchanges(result):
+    for part in agent_turns(result):
         is_known = part.evidence.token_usage is not None
-        usage = part.token_usage if is_known else told(part.token_usage)
+        usage = part.token_usage if is_known else known_usage(part.token_usage)
         if usage is not None or part.agent_response is not None:
             yield Charge(model, usage, "the agent")
 
@@ -119,7 +119,7 @@ def judge_charges(result: TestResult) -> Iterator[Charge]:
         for row in run.rows:
             if row.judge_calls > row.judge_failed:
                 model = row.model_used or "unknown"
-                yield Charge(model, told(row.judge_tokens), f"the judge {model}")
+                yield Charge(model, known_usage(row.judge_tokens), f"the judge {model}")
         yield from _of_model(run.judge_cost, "the judge of 'criteria'")
 
 
@@ -131,7 +131,7 @@ def simulator_charges(result: TestResult) -> Iterator[Charge]:
 
 def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
     if cost is not None and cost.calls > cost.failed:
-        yield Charge(cost.model or "unknown", told(cost.tokens), who)
+        yield Charge(cost.model or "unknown", known_usage(cost.tokens), who)
 
 
 def _charges(result: TestResult) -> list[Charge]:

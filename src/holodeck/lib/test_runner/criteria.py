@@ -5,14 +5,14 @@ import logging
 import traceback
 from collections.abc import Callable, Sequence
 
+from holodeck.lib.conversation.call_usage import CallUsage, count_usage
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
-from holodeck.lib.conversation.keeping import Keeper, KeptJudge
+from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.spending import Tally, tallied
-from holodeck.lib.conversation.types import AgentInput, CriterionResult, Party, ScenarioResult
+from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.test_runner.conclusion import UNJUDGED, Conclusion
+from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 
@@ -61,7 +61,7 @@ class CaseCriteria:
         judge: Judge,
         written: Sequence[CriterionSettings],
         situation: str,
-        keeper: Keeper | None = None,
+        response_cache: ResponseCache | None = None,
     ) -> None:
         self._optional = frozenset(one.text for one in written if not one.required)
         self._texts = [one.text for one in written]
@@ -69,10 +69,10 @@ class CaseCriteria:
         self.judge_name = judge.name
         self._judging = (
             CriteriaJudge(judge, self._texts, optional=self._optional)
-            if keeper is None
-            else KeptJudge(judge, self._texts, keeper, optional=self._optional)
+            if response_cache is None
+            else CachedJudge(judge, self._texts, response_cache, optional=self._optional)
         )
-        self.party: Party = self._judging if self._texts else Checkpoints(self._judging)
+        self.participant: Participant = self._judging if self._texts else Checkpoints(self._judging)
         """Plays the judge while a conversation goes on."""
 
     @property
@@ -81,27 +81,29 @@ class CaseCriteria:
         return bool(self._texts)
 
     async def decided(
-        self, messages: Sequence[Message], keep: Callable[[Conclusion], None] = lambda _: None
-    ) -> Conclusion:
+        self,
+        messages: Sequence[Message],
+        keep: Callable[[ConversationOutcome], None] = lambda _: None,
+    ) -> ConversationOutcome:
         """The final verdict on a whole conversation.
 
         `keep` is told what it came to should the judge not be waited for any more.
         """
         ending, found = None, None
-        with tallied() as tally:
+        with count_usage() as tally:
             try:
                 found = await self._judging.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
             except asyncio.CancelledError:
-                keep(Conclusion(UNJUDGED, judge_cost=self._cost(tally)))
+                keep(ConversationOutcome(UNJUDGED, judge_cost=self._cost(tally)))
                 raise
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
                 ending = judge_broke(error)
-        return Conclusion(ending, self.rows_of(found or []), judge_cost=self._cost(tally))
+        return ConversationOutcome(ending, self.rows_of(found or []), judge_cost=self._cost(tally))
 
-    def _cost(self, tally: Tally) -> ModelCost:
+    def _cost(self, tally: CallUsage) -> ModelCost:
         return ModelCost(
             model=self.judge_name,
             calls=tally.total_calls(),

@@ -13,32 +13,32 @@ from typing import TYPE_CHECKING
 import holodeck
 from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.places import told
+from holodeck.config.places import location
 from holodeck.config.prices import refuse_unpriced
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.case_context import in_context
+from holodeck.lib.backends.case_context import backend_in_context
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_place
 from holodeck.lib.files.processor import FileProcessor
-from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.limiter import MOST_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
+from holodeck.lib.test_runner.case_caches import CaseCaches
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.case_runner import CaseRunner
-from holodeck.lib.test_runner.costs import priced
-from holodeck.lib.test_runner.earlier import histories_of, refuse_deaf
-from holodeck.lib.test_runner.grading import Gradebook
-from holodeck.lib.test_runner.keeping import Keeping
+from holodeck.lib.test_runner.costs import with_cost
+from holodeck.lib.test_runner.grading import EvaluatorSet
+from holodeck.lib.test_runner.history import histories_of, require_history_support
 from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.run_state import RunState
 from holodeck.lib.test_runner.schedule import Schedule
-from holodeck.lib.test_runner.standing import Standing
-from holodeck.lib.test_runner.stopping import skipped_as_told
+from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import Agent
@@ -49,10 +49,10 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.listening import Listener
+    from holodeck.lib.conversation.events import Listener
     from holodeck.lib.test_runner.case_events import RunEvents
-    from holodeck.lib.test_runner.stage import Stage
-    from holodeck.lib.test_runner.watching import OnConversation
+    from holodeck.lib.test_runner.conversation_display import OnConversation
+    from holodeck.lib.test_runner.conversation_setup import ConversationSetup
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -149,15 +149,15 @@ class TestExecutor:
         self._backend: AgentBackend | None = backend or agent_factory
         self._is_injected = backend is not None
         judges = Judges(self.config, self.agent_config.base_dir)
-        keeping = Keeping(self.agent_config, self.config, self.config_loader)
-        self._gradebook = Gradebook(self.agent_config, evaluators, judges, keeping)
-        self._stage = self._made_stage()
+        case_caches = CaseCaches(self.agent_config, self.config, self.config_loader)
+        self._evaluator_set = EvaluatorSet(self.agent_config, evaluators, judges, case_caches)
+        self._conversation_setup = self._made_stage()
         self._observer = Observer(self.agent_config, is_injected=self._is_injected)
         self._histories = histories_of(self.agent_config)
         self._events = None if self.config.events is None else self._made_events()
-        self.evaluators = self._gradebook.evaluators
+        self.evaluators = self._evaluator_set.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
-        self._standing = Standing(self.cases, self._tell_of_result)
+        self._run_state = RunState(self.cases, self._tell_of_result)
         self._started = time.perf_counter()
 
     def _placed(self, given: Agent | None) -> Agent:
@@ -168,13 +168,13 @@ class TestExecutor:
             return given
         return given.placed_in(Path(self.agent_config_path).absolute().parent)
 
-    def _made_stage(self) -> "Stage | None":
+    def _made_stage(self) -> "ConversationSetup | None":
         if not any(case.is_played for case in self.cases):
             return None
         # Imported here because most runs play nothing.
-        from holodeck.lib.test_runner.stage import Stage  # noqa: PLC0415
+        from holodeck.lib.test_runner.conversation_setup import ConversationSetup  # noqa: PLC0415
 
-        return Stage(self.agent_config, self._gradebook)
+        return ConversationSetup(self.agent_config, self._evaluator_set)
 
     def _made_events(self) -> "RunEvents":
         # Imported here because nobody listens to most runs.
@@ -197,12 +197,14 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
-        kept = {index: priced(one, self.agent_config) for index, one in self.carried_over.items()}
-        self._standing = Standing(self.cases, self._tell_of_result, kept)
+        kept = {
+            index: with_cost(one, self.agent_config) for index, one in self.carried_over.items()
+        }
+        self._run_state = RunState(self.cases, self._tell_of_result, kept)
         self._started = time.perf_counter()
-        self._standing.skip(skipped_as_told)
+        self._run_state.skip(skip_by_case)
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
-            if self._standing.left:
+            if self._run_state.left:
                 await self._run_on_backend()
             report = self.report()
             passed = report.summary.failed == 0
@@ -212,22 +214,22 @@ class TestExecutor:
     async def _run_on_backend(self) -> None:
         """Run the cases; a backend that was made for this run is let go of with it."""
         is_ours = self._backend is None
-        warming_up = asyncio.create_task(self._gradebook.warm_up())
+        warming_up = asyncio.create_task(self._evaluator_set.warm_up())
         if self.on_event is not None and self._events is None:
             self._events = self._made_events()
         if self._events is not None:
             self._events.open(self.on_event, self.run_id)
         try:
             backend = await self._ready_backend()
-            refuse_deaf(self.agent_config, backend)
+            require_history_support(self.agent_config, backend)
             await self._run_all(backend)
         finally:
             warming_up.cancel()
             if self._events is not None:
                 await self._events.close()
-            await self._gradebook.bench.judges.close()
-            if self._stage is not None:
-                await self._stage.close()
+            await self._evaluator_set.judge_provider.judges.close()
+            if self._conversation_setup is not None:
+                await self._conversation_setup.close()
             if is_ours:
                 await self.shutdown()
 
@@ -250,7 +252,7 @@ class TestExecutor:
         return self._backend
 
     async def _run_all(self, backend: AgentBackend) -> None:
-        for index, case in self._standing.left:  # what takes no context is told before any call
+        for index, case in self._run_state.left:  # what takes no context is told before any call
             self._told(backend, index, case)
         slots, delay = self._most_at_once(backend), self.config.retry_delay or 0
         self.is_one_at_a_time = (
@@ -260,7 +262,7 @@ class TestExecutor:
         )
         runner = CaseRunner(partial(self._case_run, backend), slots, delay)
         schedule = Schedule(
-            self._standing, runner, self.agent_config, self.config, self._tell_of_start
+            self._run_state, runner, self.agent_config, self.config, self._tell_of_start
         )
         await schedule.run(slots)
 
@@ -288,7 +290,7 @@ class TestExecutor:
     def _tell_of_result(self, index: int, result: TestResult) -> None:
         tools = [tool.name for tool in self.agent_config.tools or ()]
         for text in misnamed_tools(self.cases[index], result, tools):
-            self._gradebook.bench.note(text)
+            self._evaluator_set.judge_provider.note(text)
         if self.on_result is not None:
             self.on_result(index, result)
         if self.progress_callback is not None:
@@ -299,12 +301,14 @@ class TestExecutor:
             case=case,
             backend=self._told(backend, index, case),
             files=self.file_processor,
-            checks=self._gradebook.checks_of(index),
+            checks=self._evaluator_set.checks_of(index),
             observer=self._observer,
             history=self._histories.get(index, ()),
             agent_name=self.agent_config.name,
             time_limit_s=self.config.case_timeout,
-            play=None if self._stage is None else self._stage.play_of(index),
+            play=None
+            if self._conversation_setup is None
+            else self._conversation_setup.play_of(index),
             on_conversation=self.on_conversation,
             events=None if self._events is None else self._events.of(case),
         )
@@ -313,12 +317,12 @@ class TestExecutor:
         """The backend, told the context of the case. Raises ConfigError if it takes none."""
         if case.context is None:
             return backend
-        where = told(self.agent_config, "test_cases", index, "context")
-        return in_context(backend, case.context, where)
+        where = location(self.agent_config, "test_cases", index, "context")
+        return backend_in_context(backend, case.context, where)
 
     def report(self, *, interrupted: bool = False) -> TestReport:
         """The report of the results so far."""
-        results, stop = self._standing.results, self._standing.stop
+        results, stop = self._run_state.results, self._run_state.stop
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),
@@ -328,11 +332,11 @@ class TestExecutor:
             holodeck_version=holodeck.__version__,
             environment=self._environment(),
             interrupted=interrupted,
-            stopped=self._standing.stopped,
+            stopped=self._run_state.stopped,
             stopped_by=stop.kind if stop else None,
             planned_tests=len(self.cases),
             selection=self.selection,
-            notes=self._gradebook.bench.notes,
+            notes=self._evaluator_set.judge_provider.notes,
         )
 
     def _environment(self) -> dict[str, str]:

@@ -10,18 +10,18 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.places import told
+from holodeck.config.places import location
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator
 from holodeck.lib.exceptions import describe, raised_by
-from holodeck.lib.judging.connect import Judges
-from holodeck.lib.judging.judge import Spent, counted
+from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.observability import Span, names, span
-from holodeck.lib.test_runner.bench import Bench
+from holodeck.lib.test_runner.case_caches import CaseCaches
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
-from holodeck.lib.test_runner.keeping import Keeping
+from holodeck.lib.test_runner.judge_provider import JudgeProvider
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
@@ -63,7 +63,7 @@ class CaseChecks:
     """About the whole of it, and at checkpoints of the script."""
 
 
-class Gradebook:
+class EvaluatorSet:
     """The checks of every case of an agent, built once and before any agent is called.
 
     `injected` evaluators stand in for the configured metrics of the same name; the others are
@@ -75,13 +75,13 @@ class Gradebook:
         agent: Agent,
         injected: Mapping[str, BaseEvaluator] | None = None,
         judges: Judges | None = None,
-        keeping: Keeping | None = None,
+        case_caches: CaseCaches | None = None,
     ) -> None:
         self._injected = dict(injected or {})
         self._base_dir = agent.base_dir
         self._inputs = Inputs(agent)
-        self.keeping = keeping or Keeping(agent)
-        self.bench = Bench(agent, judges or Judges(base_dir=agent.base_dir))
+        self.case_caches = case_caches or CaseCaches(agent)
+        self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
         cases = agent.test_cases or []
         self._agent = agent
@@ -148,9 +148,9 @@ class Gradebook:
 
         key = "script" if case.criteria is None else "criteria"
         where = agent.place("test_cases", index, key)
-        judge, llm = self.bench.judge_of_criteria(where), agent.judging_model
-        keeper = None if llm is None else self.keeping.of(case, llm, where)
-        return CaseCriteria(judge, case.judged, case.about, keeper)
+        judge, llm = self.judge_provider.judge_of_criteria(where), agent.judging_model
+        response_cache = None if llm is None else self.case_caches.of(case, llm, where)
+        return CaseCriteria(judge, case.judged, case.about, response_cache)
 
     def _written(self) -> Iterator[Check]:
         """Every check that the agent.yaml names."""
@@ -175,7 +175,9 @@ class Gradebook:
     ) -> list[Check]:
         taken = set() if taken is None else taken
         return [
-            self._check(metric, _free_name(metric.label, taken), told(self._agent, *path, index))
+            self._check(
+                metric, _free_name(metric.label, taken), location(self._agent, *path, index)
+            )
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
@@ -183,8 +185,8 @@ class Gradebook:
     def _check(self, metric: MetricSettings, name: str, where: str) -> Check:
         evaluator = self._injected.get(name)
         if evaluator is None:
-            judge = self.bench.judge_of(metric, where) if asks_a_judge(metric) else None
-            embeddings = self.bench.judges.embeddings
+            judge = self.judge_provider.judge_of(metric, where) if asks_a_judge(metric) else None
+            embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
                 metric, self._base_dir, where=where, judge=judge, embeddings=embeddings
             )
@@ -211,7 +213,7 @@ class Gradebook:
         for metric in metrics:
             missing = self._inputs.missing(metric, asked) if metric.enabled else None
             if missing is not None:
-                raise ConfigError(told(self._agent, "test_cases", *path), missing)
+                raise ConfigError(location(self._agent, "test_cases", *path), missing)
 
 
 def _free_name(label: str, taken: set[str]) -> str:
@@ -258,7 +260,7 @@ async def _grade_one(
 ) -> None:
     """Tell the row of a check, also where it is cancelled."""
     started = time.perf_counter()
-    with span(names.check(check.name)) as current, counted(Spent()) as spent:
+    with span(names.check(check.name)) as current, count_judge_usage(JudgeUsage()) as spent:
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # loading a library is not the metric's time
@@ -278,7 +280,7 @@ async def _grade_one(
         tell(row)
 
 
-def _with_costs(row: MetricResult, spent: Spent) -> MetricResult:
+def _with_costs(row: MetricResult, spent: JudgeUsage) -> MetricResult:
     """The row with what asking its judge has cost; as it is where none was asked."""
     if not spent.calls:
         return row
@@ -375,4 +377,4 @@ def _ms_since(started: float) -> int:
     return round((time.perf_counter() - started) * 1000)
 
 
-__all__ = ["CaseChecks", "Check", "Gradebook", "grade"]
+__all__ = ["CaseChecks", "Check", "EvaluatorSet", "grade"]

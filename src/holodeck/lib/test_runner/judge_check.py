@@ -16,8 +16,8 @@ from holodeck.lib.evaluators.short_judge import JudgeEvaluator
 from holodeck.lib.evaluators.short_judge_check import Check, Told
 from holodeck.lib.judging.check_labels import Label
 from holodeck.lib.judging.check_result import JudgeCheck
-from holodeck.lib.judging.connect import Judges
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.agent import Agent
 from holodeck.models.judge_metric import Criterion, JudgeMetric, Shown
 from holodeck.models.llm import LLMProvider, ProviderEnum

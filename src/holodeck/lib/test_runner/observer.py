@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Answered:
+class AgentOutput:
     """What an agent did in one case."""
 
     response: str
@@ -41,7 +41,7 @@ class Observer:
         self._knows_tools = not (is_injected or agent.brings_its_own_model)
         self._retrieval = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
 
-    def observation(self, asked: TurnModel, seen: Answered, name: str | None) -> Observation:
+    def observation(self, asked: TurnModel, seen: AgentOutput, name: str | None) -> Observation:
         """The observation of the case of that name, or of one of its turns.
 
         Passages are its own, else what its tools retrieved. The input of a conversation is what the

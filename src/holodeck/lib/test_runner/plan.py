@@ -5,8 +5,8 @@ from math import fsum
 
 from holodeck.lib.evaluators.inputs import metrics_of
 from holodeck.lib.evaluators.metric_table import asks_a_judge
-from holodeck.lib.selection.past import Past
-from holodeck.lib.test_runner.repeats import bar_of
+from holodeck.lib.selection.past import CasePast
+from holodeck.lib.test_runner.repeats import pass_bar
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.conversation import MAX_TURNS
@@ -20,7 +20,7 @@ def plan_of(
     agent: Agent,
     agent_config_path: str,
     settings: ExecutionConfig,
-    past: Sequence[Past],
+    past: Sequence[CasePast],
     selection: Selection | None,
 ) -> Plan:
     """What a run of the agent's cases would do; `past` is what is known of each of them."""
@@ -66,7 +66,7 @@ def _agent_calls(case: TestCaseModel) -> Bounds:
 
 def _least_runs(case: TestCaseModel) -> int:
     """How often a case is run at least."""
-    bar = bar_of(case)
+    bar = pass_bar(case)
     if bar is None:
         return 1
     return bar.planned if case.stop_early is False else bar.least_runs

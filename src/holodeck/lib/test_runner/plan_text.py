@@ -6,7 +6,7 @@ from holodeck.lib.text import one_line, plural
 from holodeck.models.plan import Bounds, Estimate, Plan
 
 
-def in_words(plan: Plan) -> str:
+def describe_plan(plan: Plan) -> str:
     """The plan for people, a fact a line."""
     skipped = f", {plan.skipped} skipped" if plan.skipped else ""
     lines = [

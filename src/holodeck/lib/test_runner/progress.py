@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from holodeck.lib.retry import Wait
-from holodeck.lib.test_runner.costs import in_words
+from holodeck.lib.test_runner.costs import describe_cost
 from holodeck.lib.test_runner.summary import summarize, unmetered
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
@@ -265,7 +265,7 @@ class ProgressIndicator(SpinnerMixin):
             tokens = plural(found.simulator_usage.total_tokens, "token")
             yield f"  Simulated users: {plural(found.simulator_calls, 'call')}, {tokens}"
         if found.cost is not None:
-            yield f"  Cost: {in_words(found.cost)}"
+            yield f"  Cost: {describe_cost(found.cost)}"
 
     def _took(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
@@ -308,7 +308,7 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     name = _shown(result.test_name) or f"Test {number}"
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
-        yield f"      Cost: {in_words(result.cost)}"
+        yield f"      Cost: {describe_cost(result.cost)}"
     for place, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {place}: ")
     yield from _row_lines(result.metric_results)

@@ -9,20 +9,20 @@ from functools import reduce
 from operator import and_
 from statistics import fmean, stdev
 
-from holodeck.lib.judging.check_figures import Share
-from holodeck.lib.test_runner.tries import Ran
+from holodeck.lib.judging.check_figures import Proportion
+from holodeck.lib.test_runner.tries import FinishedRun
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult
 from holodeck.models.token_usage import sum_of
 
-RunIfWanted = Callable[[Callable[[], bool]], Awaitable[Ran | None]]
+RunIfWanted = Callable[[Callable[[], bool]], Awaitable[FinishedRun | None]]
 """Runs the case once its turn comes, if it is still wanted then."""
 _UNDECIDED = (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)
 
 
 @dataclass(frozen=True)
-class Bar:
+class PassBar:
     """How often a case is run, and how often it must pass."""
 
     planned: int
@@ -58,27 +58,27 @@ def _only_unchecked(ends: Sequence[Outcome]) -> Outcome:
     return Outcome.UNCHECKED if Outcome.UNCHECKED in ends else Outcome.FAILED
 
 
-def bar_of(case: TestCaseModel) -> Bar | None:
+def pass_bar(case: TestCaseModel) -> PassBar | None:
     """The bar of a case that is repeated; None for any other. All must pass unless it says else."""
     return None if case.repeat is None else _bar(case, case.repeat)
 
 
-def _bar(case: TestCaseModel, planned: int) -> Bar:
+def _bar(case: TestCaseModel, planned: int) -> PassBar:
     if case.min_pass_rate is not None:
         wanted = round(case.min_pass_rate * planned, 9)  # 0.7 * 10 is a little more than 7
-        return Bar(planned, max(1, math.ceil(wanted)))
-    return Bar(planned, planned if case.min_pass is None else case.min_pass)
+        return PassBar(planned, max(1, math.ceil(wanted)))
+    return PassBar(planned, planned if case.min_pass is None else case.min_pass)
 
 
 @dataclass
 class Series:
     """The repetitions of one case under way."""
 
-    bar: Bar
+    bar: PassBar
     run: RunIfWanted
     stops_early: bool = True
     """Whether no repetition begins once the verdict is known."""
-    ran: dict[int, Ran] = field(default_factory=dict)
+    ran: dict[int, FinishedRun] = field(default_factory=dict)
     """What came of each repetition, by its number."""
     _begun: int = 0
     _under_way: int = 0
@@ -112,16 +112,16 @@ class Series:
         return sum(one.result.passed for one in self.ran.values())
 
     @property
-    def is_hopeless(self) -> bool:
+    def is_permanent(self) -> bool:
         """Whether every other case will fail like this one."""
-        return any(one.is_hopeless for one in self.ran.values())
+        return any(one.is_permanent for one in self.ran.values())
 
     def _is_over(self) -> bool:
         is_decided = self.bar.is_decided(self._passed, len(self.ran))
-        return self.is_hopeless or (self.stops_early and is_decided)
+        return self.is_permanent or (self.stops_early and is_decided)
 
 
-async def repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Ran:
+async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> FinishedRun:
     """One result of all repetitions of a case."""
     bar = _bar(case, times)
     series = Series(bar, run, stops_early=case.stop_early is not False)
@@ -129,10 +129,14 @@ async def repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Ran:
     results = [one.result for _, one in sorted(series.ran.items())]
     refusals = [one.refusal for one in series.ran.values()]
     refusal = refusals[0] if refusals and all(refusals) else None
-    return Ran(together(case, bar, results), is_hopeless=series.is_hopeless, refusal=refusal)
+    return FinishedRun(
+        combine_repetitions(case, bar, results), is_permanent=series.is_permanent, refusal=refusal
+    )
 
 
-def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestResult:
+def combine_repetitions(
+    case: TestCaseModel, bar: PassBar, runs: Sequence[TestResult]
+) -> TestResult:
     """The result of a case that was run several times."""
     outcome = bar.outcome(runs)
     passed = sum(one.passed for one in runs)
@@ -162,7 +166,7 @@ def together(case: TestCaseModel, bar: Bar, runs: Sequence[TestResult]) -> TestR
             planned=bar.planned,
             needed=bar.needed,
             passed=passed,
-            interval=Share(passed, len(runs)).interval,
+            interval=Proportion(passed, len(runs)).interval,
             spread=_spread([row for one in runs for row in one.rows]),
             runs=list(runs),
         ),

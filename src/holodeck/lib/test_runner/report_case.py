@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holodeck.lib.test_runner.costs import in_words
+from holodeck.lib.test_runner.costs import describe_cost
 from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
 from holodeck.lib.test_runner.report_conversation import (
     calls_in_words,
@@ -57,7 +57,7 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
     else:
         yield from _single_run(result)
     if result.cost is not None:
-        yield from (f"**Cost:** {inline(in_words(result.cost), 1_000)}", "")
+        yield from (f"**Cost:** {inline(describe_cost(result.cost), 1_000)}", "")
 
 
 def _repeats(repeats: Repeats) -> Iterator[str]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from holodeck.lib.conversation.roles import EARLIER
 from holodeck.lib.conversation.transcript import transcript_of
-from holodeck.lib.test_runner.earlier import as_heard
+from holodeck.lib.test_runner.history import to_judge_messages
 from holodeck.lib.test_runner.markdown import fenced
 from holodeck.models.test_result import TestResult
 
@@ -12,5 +12,5 @@ from holodeck.models.test_result import TestResult
 def history_section(result: TestResult, mark: str) -> Iterator[str]:
     """The earlier messages, none of which is an answer of this run."""
     if result.history:
-        said = transcript_of([{**one, EARLIER: False} for one in as_heard(result.history)])
+        said = transcript_of([{**one, EARLIER: False} for one in to_judge_messages(result.history)])
         yield from (f"{mark} Earlier Messages", "", *fenced(said), "")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from holodeck.lib.test_runner.costs import in_words
+from holodeck.lib.test_runner.costs import describe_cost
 from holodeck.lib.test_runner.markdown import code, inline, table
 from holodeck.lib.test_runner.report_case import STATUS, anchor, case_section, display_name
 from holodeck.lib.test_runner.summary import unmetered
@@ -114,7 +114,7 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     if summary.judge_calls:
         rows.append(("Judges", _asked(summary.judge_calls, summary.judge_usage)))
     if summary.cost is not None:
-        rows.append(("Cost", inline(in_words(summary.cost), 1_000)))
+        rows.append(("Cost", inline(describe_cost(summary.cost), 1_000)))
     if summary.simulator_calls:
         rows.append(("Simulated Users", _asked(summary.simulator_calls, summary.simulator_usage)))
     for title, chances in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):

@@ -11,20 +11,29 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.resume import places_of
 from holodeck.lib.records.run import Run
 from holodeck.lib.test_runner import verdict as verdicts
-from holodeck.lib.test_runner.answers import Redact, answers_in, asked, given
-from holodeck.lib.test_runner.conclusion import Conclusion
-from holodeck.lib.test_runner.conversations import graded_turns, said_in, whole
-from holodeck.lib.test_runner.costs import priced
-from holodeck.lib.test_runner.earlier import as_heard, as_turns
-from holodeck.lib.test_runner.grading import CaseChecks, Gradebook, grade
-from holodeck.lib.test_runner.observer import Answered, Observer
+from holodeck.lib.test_runner.conversation_grading import (
+    grade_turns,
+    turn_messages,
+    whole_conversation,
+)
+from holodeck.lib.test_runner.conversation_outcome import ConversationOutcome
+from holodeck.lib.test_runner.costs import with_cost
+from holodeck.lib.test_runner.grading import CaseChecks, EvaluatorSet, grade
+from holodeck.lib.test_runner.history import to_judge_messages, to_turns
+from holodeck.lib.test_runner.observer import AgentOutput, Observer
 from holodeck.lib.test_runner.recorded import report_of
-from holodeck.lib.test_runner.repeats import Bar, bar_of, together
-from holodeck.lib.test_runner.stopping import skipped_as_told
+from holodeck.lib.test_runner.recorded_answers import (
+    Redact,
+    keyed_cases,
+    match_answers,
+    recorded_answers,
+)
+from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
+from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.transcripts import messages_of
-from holodeck.lib.test_runner.tries import after_tries
+from holodeck.lib.test_runner.tries import with_earlier_tries
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
@@ -39,7 +48,7 @@ from holodeck.models.test_result import (
 
 
 @dataclass(frozen=True)
-class Rescored:
+class RescoredReport:
     """The new report, and what of the record or of the agent.yaml is not in it."""
 
     report: TestReport
@@ -49,7 +58,7 @@ class Rescored:
     """Recorded answers without a case."""
 
 
-async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
+async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredReport:
     """The recorded answers under the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
@@ -58,23 +67,23 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
     for. Raises ConfigError for metrics that are wrong.
     """
     agent, selection = _as_chosen(agent, run, redact)
-    gradebook = Gradebook(agent)
+    evaluator_set = EvaluatorSet(agent)
     observer = Observer(agent)
-    left = answers_in(run)
-    answers = given(asked(agent, run, redact), left)
+    left = recorded_answers(run)
+    answers = match_answers(keyed_cases(agent, run, redact), left)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
-        skipped = skipped_as_told(case)
+        skipped = skip_by_case(case)
         if skipped is not None:
             results.append(skipped)
             continue
         if index not in answers:
             ungraded.append(case.name or f"#{index + 1}")
             continue
-        checks = gradebook.checks_of(index)
+        checks = evaluator_set.checks_of(index)
         again = await _graded_again(answers[index], case, checks, observer)
-        results.append(priced(_labelled(again, case), agent))
-    await gradebook.bench.judges.close()
+        results.append(with_cost(_labelled(again, case), agent))
+    await evaluator_set.judge_provider.judges.close()
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded answer"
     update = {
@@ -88,11 +97,11 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> Rescored:
         "stopped_by": None,
         "planned_tests": len(agent.test_cases or []),
         "selection": selection,
-        "notes": gradebook.bench.notes,
+        "notes": evaluator_set.judge_provider.notes,
     }
     report = before.model_copy(update=update)
     unused = [one.result for one in chain(*left.values())]
-    return Rescored(report, tuple(ungraded), tuple(_names(unused)))
+    return RescoredReport(report, tuple(ungraded), tuple(_names(unused)))
 
 
 def _labelled(result: TestResult, case: TestCaseModel) -> TestResult:
@@ -108,23 +117,23 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
     chosen = run.started.selection if run.started else None
     if run.started is None or chosen is None:
         return agent, None
-    cases = asked(agent, run, redact)
+    cases = keyed_cases(agent, run, redact)
     planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
-    answered = answers_in(run)
+    answered = recorded_answers(run)
     places = [at for at, one in enumerate(cases) if at in planned or one.question in answered]
-    return agent.keeping(places), chosen.now(len(cases), len(places))
+    return agent.case_caches(places), chosen.now(len(cases), len(places))
 
 
 async def _graded_again(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observer: Observer
 ) -> TestResult:
     """The result with all its tries and repetitions; the case says how many of these must pass."""
-    bar, repeats = bar_of(case), result.repeats
+    bar, repeats = pass_bar(case), result.repeats
     if repeats is None:
         whole = await _with_tries(result, case, checks, observer)
-        return whole if bar is None else together(case, bar, [whole])
+        return whole if bar is None else combine_repetitions(case, bar, [whole])
     runs = [await _with_tries(one, case, checks, observer) for one in repeats.runs]
-    return together(case, bar or Bar(repeats.planned, repeats.needed), runs)
+    return combine_repetitions(case, bar or PassBar(repeats.planned, repeats.needed), runs)
 
 
 async def _with_tries(
@@ -135,7 +144,7 @@ async def _with_tries(
     if not result.tries:
         return last
     tries = [await _regraded(one, case, checks, observer) for one in result.tries]
-    return after_tries(last, tries)
+    return with_earlier_tries(last, tries)
 
 
 async def _regraded(
@@ -143,21 +152,21 @@ async def _regraded(
 ) -> TestResult:
     if result.outcome is Outcome.AGENT_ERROR or _broke_off(result, case):
         return result
-    before = as_turns(result.history)
+    before = to_turns(result.history)
     turns = await _graded_turns(result, case, checks, observer)
     tool_checks = check_tools(case, result.tool_invocations, result.evidence)
-    seen = whole(turns, before) if turns else _answered(result, before)
+    seen = whole_conversation(turns, before) if turns else _answered(result, before)
     rows = await grade(checks.at_end, observer.observation(case, seen, case.name))
     faults = [] if turns else _of_agent(result)
-    at_end = verdicts.verdict(faults, tool_checks, rows, checks.at_end)
-    came_to = await _concluded(result, case, turns, checks)
+    at_end = verdicts.decide_outcome(faults, tool_checks, rows, checks.at_end)
+    conversation_outcome = await _concluded(result, case, turns, checks)
     of_turns = [turn.outcome for turn in turns if turn.outcome is not None]
-    outcome = verdicts.together([at_end, *of_turns, *came_to.outcomes])
-    came_to = came_to.decided_as(outcome)
-    outcome = verdicts.together([outcome, *came_to.outcomes])
+    outcome = verdicts.combine_outcomes([at_end, *of_turns, *conversation_outcome.outcomes])
+    conversation_outcome = conversation_outcome.decided_as(outcome)
+    outcome = verdicts.combine_outcomes([outcome, *conversation_outcome.outcomes])
     update = {
-        **came_to.fields,
-        "errors": [*_of_agent(result), *came_to.errors],
+        **conversation_outcome.fields,
+        "errors": [*_of_agent(result), *conversation_outcome.errors],
         "expected_tools": case.expected_tools,
         "tools_matched": tools_matched(tool_checks),
         "tool_checks": tool_checks,
@@ -173,7 +182,7 @@ async def _regraded(
 
 def _of_agent(result: TestResult) -> list[str]:
     """The recorded errors without those of the ending."""
-    return [one for one in result.errors if one not in Conclusion(result.ending).errors]
+    return [one for one in result.errors if one not in ConversationOutcome(result.ending).errors]
 
 
 def _broke_off(result: TestResult, case: TestCaseModel) -> bool:
@@ -187,19 +196,21 @@ async def _graded_turns(
     """The turns; those of a simulated conversation have no checks and stay as they were."""
     if case.is_played:
         return result.turns
-    return await graded_turns(
-        case, result.turns, checks.of_turns, observer, as_turns(result.history)
+    return await grade_turns(
+        case, result.turns, checks.of_turns, observer, to_turns(result.history)
     )
 
 
 async def _concluded(
     result: TestResult, case: TestCaseModel, turns: list[TurnResult], checks: CaseChecks
-) -> Conclusion:
+) -> ConversationOutcome:
     """How the conversation ended, its criteria judged again."""
     ending = result.ending if case.is_played else None
     if ending is not None and ending.code == "no_conclusion":  # checks may decide it now
         ending = ending.model_copy(update={"passed": None})
-    before = Conclusion(ending, messages=result.messages, simulator_cost=result.simulator_cost)
+    before = ConversationOutcome(
+        ending, messages=result.messages, simulator_cost=result.simulator_cost
+    )
     checkpoints = [row for row in result.criteria if row.is_checkpoint]
     before = replace(before, criteria=checkpoints)
     if checks.criteria is None or not checks.criteria.are_about_the_whole:
@@ -207,7 +218,7 @@ async def _concluded(
     if ending is not None and ending.code == "max_turns":  # it is for the judge now
         before = replace(before, ending=ending.model_copy(update={"passed": None}))
     said = result.messages or messages_of(turns or [_as_turn(result)])
-    judged = await checks.criteria.decided([*as_heard(result.history), *said])
+    judged = await checks.criteria.decided([*to_judge_messages(result.history), *said])
     return replace(
         before,
         ending=judged.ending or before.ending,
@@ -227,12 +238,12 @@ def _as_turn(result: TestResult) -> TurnResult:
     )
 
 
-def _answered(result: TestResult, before: tuple[Turn, ...]) -> Answered:
-    return Answered(
+def _answered(result: TestResult, before: tuple[Turn, ...]) -> AgentOutput:
+    return AgentOutput(
         result.agent_response or "",
         result.tool_invocations,
         result.processed_files,
         result.agent_time_ms,
         result.evidence,
-        (*before, *said_in(_as_turn(result))) if before else (),
+        (*before, *turn_messages(_as_turn(result))) if before else (),
     )

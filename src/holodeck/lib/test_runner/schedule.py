@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.budget import Budget
 from holodeck.lib.test_runner.case_runner import CaseRunner
-from holodeck.lib.test_runner.costs import priced
-from holodeck.lib.test_runner.standing import Placed, Standing
-from holodeck.lib.test_runner.stopping import Brakes, Stop, Stopped
+from holodeck.lib.test_runner.costs import with_cost
+from holodeck.lib.test_runner.run_state import Placed, RunState
+from holodeck.lib.test_runner.stop_policy import RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
@@ -31,19 +31,19 @@ class Schedule:
 
     def __init__(
         self,
-        standing: Standing,
+        run_state: RunState,
         runner: CaseRunner,
         agent: Agent,
         config: ExecutionConfig,
         begins: Callable[[TestCaseModel], None],
     ) -> None:
-        self._standing = standing
+        self._run_state = run_state
         self._runner = runner
         self._agent = agent
         self._run_timeout = config.run_timeout
         self._begins = begins
-        answered = any(one.outcome in _ANSWERED for one in standing.results)
-        self._brakes = Brakes(config, agent, has_answers=answered)
+        answered = any(one.outcome in _ANSWERED for one in run_state.results)
+        self._stop_policy = StopPolicy(config, agent, has_answers=answered)
         self._budget = Budget(config, agent.prices.unit if agent.prices else "")
 
     async def run(self, workers: int) -> None:
@@ -51,23 +51,23 @@ class Schedule:
 
         Ten thousand cases are not as many tasks: each of so many workers takes one after the other.
         """
-        left = self._standing.left
+        left = self._run_state.left
         waiting = iter(left)
         try:
             async with self._time_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(workers, len(left))):
                     group.create_task(self._work(waiting))
             if self._budget.refused is not None:
-                self._standing.give_up(Stop("budget", self._budget.refused))
+                self._run_state.give_up(StopReason("budget", self._budget.refused))
         except asyncio.CancelledError:  # of the whole run, by Ctrl-C say
             for index, result in self._runner.cut_off.items():
-                self._standing.keep(index, priced(result, self._agent))
+                self._run_state.keep(index, with_cost(result, self._agent))
             raise
         except BaseExceptionGroup as errors:
             first = _first(errors)
-            if not isinstance(first, Stopped):
+            if not isinstance(first, RunStopped):
                 raise first from None
-            self._standing.give_up(first.stop)
+            self._run_state.give_up(first.stop)
 
     @asynccontextmanager
     async def _time_limit(self) -> AsyncIterator[None]:
@@ -80,21 +80,23 @@ class Schedule:
             if not limit.expired():
                 raise
             why = f"the run's time limit of {self._run_timeout:g} s is over"
-            self._standing.give_up(Stop("run_timeout", why))
+            self._run_state.give_up(StopReason("run_timeout", why))
 
     async def _work(self, waiting: Iterator[Placed]) -> None:
         for index, case in waiting:
-            closed = self._brakes.closed(case)
+            closed = self._stop_policy.closed(case)
             if closed is not None:
-                self._standing.keep(index, closed.row(case))
+                self._run_state.keep(index, closed.row(case))
                 continue
             if not await self._budget.admits():
                 return
             self._begins(case)
             ran = await self._runner.ran(index, case)
-            result = priced(ran.result, self._agent)
-            self._standing.keep(index, result)
-            self._brakes.watch(case, result, is_hopeless=ran.is_hopeless, refusal=ran.refusal)
+            result = with_cost(ran.result, self._agent)
+            self._run_state.keep(index, result)
+            self._stop_policy.watch(
+                case, result, is_permanent=ran.is_permanent, refusal=ran.refusal
+            )
             await self._budget.pay(result)
 
 

@@ -7,18 +7,18 @@ from functools import partial
 from typing import Any
 
 from holodeck.lib.conversation import script
-from holodeck.lib.conversation.endings import dropped
+from holodeck.lib.conversation.results import dropped_result_message
 from holodeck.lib.conversation.script import Step, unused_steps
 from holodeck.lib.conversation.script_run import running
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
 from holodeck.lib.exceptions import describe
-from holodeck.lib.test_runner.agent_party import AgentParty
-from holodeck.lib.test_runner.conversations import checked_turn
-from holodeck.lib.test_runner.earlier import as_turns
+from holodeck.lib.test_runner.agent_participant import AgentParticipant
+from holodeck.lib.test_runner.conversation_grading import check_last_turn
 from holodeck.lib.test_runner.grading import Check
+from holodeck.lib.test_runner.history import to_turns
 from holodeck.lib.test_runner.observer import Observer
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 from holodeck.models.expectations import Expectations
 from holodeck.models.script import Proceed, ScriptMessage, StepModel, kind_of, value_of
 from holodeck.models.test_case import TestCaseModel, asked_of
@@ -51,12 +51,12 @@ _ENDINGS = {_SUCCEED: "the script says that it went well", _FAIL: "the script sa
 
 
 @dataclass
-class Steps:
+class ScriptSteps:
     """The steps of one run of a case."""
 
     case: TestCaseModel
     code: Code
-    agent: AgentParty
+    agent: AgentParticipant
     checks: Mapping[str | int, Sequence[Check]]
     observer: Observer
     made: list[ScriptStep] = field(init=False)
@@ -89,8 +89,8 @@ class Steps:
                 success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
             )
         asked = asked_of(check, turns[-1].input)
-        checks, before = self.checks.get(at, ()), as_turns(self.agent.history)
-        outcome = await checked_turn(asked, turns, checks, self.observer, self.case.name, before)
+        checks, before = self.checks.get(at, ()), to_turns(self.agent.history)
+        outcome = await check_last_turn(asked, turns, checks, self.observer, self.case.name, before)
         if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
             return None
         return ScenarioResult(
@@ -136,7 +136,7 @@ async def _called(name: str, function: Callable[..., Any], state: ScenarioState)
     """What a function of the user's says: nothing, or the result that ends the script."""
     with unused_steps() as unused:
         try:
-            said = await outcome(partial(function, state), function)
+            said = await call_user_function(partial(function, state), function)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
@@ -146,7 +146,7 @@ async def _called(name: str, function: Callable[..., Any], state: ScenarioState)
     talk = running.get()
     against = None if talk is None else talk.against
     if against is not None and not isinstance(said, ScenarioResult):
-        raise TypeError(f"{name}: {dropped(against)}")
+        raise TypeError(f"{name}: {dropped_result_message(against)}")
     if said is None or said is True or isinstance(said, Step | ScenarioResult):
         return said
     if said is False:

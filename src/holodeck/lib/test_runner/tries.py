@@ -16,24 +16,24 @@ _AFTER: Sequence[RetryKind] = ("error", "timeout")
 
 
 @dataclass(frozen=True)
-class Ran:
+class FinishedRun:
     """What came of one run of a case."""
 
     result: TestResult
     failure: RetryKind | None = None
     """What went wrong, where another try may help."""
-    is_hopeless: bool = False
+    is_permanent: bool = False
     """Whether every other case will fail like this one."""
     refusal: Refusal | None = None
     """What the provider objected to before it answered anything; None if it did not."""
 
 
-async def tried(
+async def run_with_retries(
     case: TestCaseModel,
-    run: Callable[[], Awaitable[Ran]],
+    run: Callable[[], Awaitable[FinishedRun]],
     waits: RetryConfig,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-) -> Ran:
+) -> FinishedRun:
     """What came of the case in the end; earlier tries stand in the result.
 
     Infrastructure is tried again as often as the case says, a verdict only if its `retry_on` has
@@ -50,11 +50,11 @@ async def tried(
     if not earlier:
         return ran
     took = sum(one.execution_time_ms for one in (*earlier, ran.result))
-    result = after_tries(ran.result, earlier).model_copy(update={"execution_time_ms": took})
-    return Ran(result, ran.failure, ran.is_hopeless, ran.refusal)
+    result = with_earlier_tries(ran.result, earlier).model_copy(update={"execution_time_ms": took})
+    return FinishedRun(result, ran.failure, ran.is_permanent, ran.refusal)
 
 
-def after_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
+def with_earlier_tries(result: TestResult, earlier: list[TestResult]) -> TestResult:
     """The last result with those before it; flaky if it passed after one that failed."""
     failed_before = any(one.outcome is Outcome.FAILED for one in earlier)
     outcome = Outcome.FLAKY if result.passed and failed_before else result.outcome

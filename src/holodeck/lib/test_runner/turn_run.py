@@ -47,7 +47,7 @@ class TurnRun:
     """Where the user's code raised what stands in `errors`."""
     failure: RetryKind | None = None
     """What kept the agent from being run, where another try may help; None where it cannot."""
-    is_hopeless: bool = False
+    is_permanent: bool = False
     """Whether every other case will fail like this one: a wrong key, a spent quota."""
     refusal: Refusal | None = None
     """What the provider objected to; None if it did not."""
@@ -136,9 +136,9 @@ class TurnRun:
     def _note_failure(self, error: Exception) -> None:
         self.errors.append(describe(error))
         self.raised += filter(None, [raised_by(error)])
-        self.is_hopeless = isinstance(error, BackendError) and error.hopeless
+        self.is_permanent = isinstance(error, BackendError) and error.permanent
         self.refusal = error.refusal if isinstance(error, BackendError) else None
-        self.failure = None if self.is_hopeless else failure_of(error)
+        self.failure = None if self.is_permanent else failure_of(error)
         self.attempts = [
             tried for tried in getattr(error, "attempts", ()) if isinstance(tried, Attempt)
         ]

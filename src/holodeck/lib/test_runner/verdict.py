@@ -6,7 +6,7 @@ from holodeck.lib.test_runner.grading import Check
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
 
 
-def verdict(
+def decide_outcome(
     faults: Sequence[str],
     tool_checks: Sequence[ToolCheck],
     rows: Sequence[MetricResult],
@@ -37,6 +37,6 @@ def verdict(
 _DECIDING_FIRST = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
 
 
-def together(outcomes: Collection[Outcome]) -> Outcome:
+def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
     """How a conversation ended whose parts ended so."""
     return next((one for one in _DECIDING_FIRST if one in outcomes), Outcome.UNCHECKED)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.threads import outcome
+from holodeck.lib.threads import call_user_function
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.docstrings import summary
 from holodeck.lib.tools.signatures import Signature, signature_of
@@ -42,7 +42,7 @@ async def _call(
     function: Callable[..., Any], signature: Signature, arguments: dict[str, Any]
 ) -> Any:
     positional, keyword = signature.bind(arguments)
-    return await outcome(partial(function, *positional, **keyword), function)
+    return await call_user_function(partial(function, *positional, **keyword), function)
 
 
 def _function(module: Any, config: FunctionTool, where: str) -> Callable[..., Any]:

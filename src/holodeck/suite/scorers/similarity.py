@@ -4,7 +4,7 @@ from functools import cached_property
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.semantic_similarity import THRESHOLD, Likeness
-from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.arguments import parse_arguments
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from holodeck.lib.backends.arguments import arguments_of
     ],
 )
 def test_arguments_become_a_mapping(written, read):
-    assert arguments_of(written) == (read, None)
+    assert parse_arguments(written) == (read, None)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_arguments_become_a_mapping(written, read):
     ids=lambda text: text[:20],
 )
 def test_arguments_that_cannot_be_read_are_kept_as_text(written, said):
-    arguments, error = arguments_of(written)
+    arguments, error = parse_arguments(written)
 
     assert arguments == {"raw": written}
     assert said in error
@@ -48,7 +48,7 @@ def test_a_mapping_that_is_nested_too_deep_is_kept_as_text():
     for _ in range(150):
         deep = {"q": deep}
 
-    arguments, error = arguments_of(deep)
+    arguments, error = parse_arguments(deep)
 
     assert arguments["raw"].count("{") == 151
     assert "nested more than 100 levels deep" in error

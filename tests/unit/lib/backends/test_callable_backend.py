@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from holodeck.errors import BackendError, BackendInitError, BackendSessionError, ConfigError
-from holodeck.lib.backends.base import ExecutionResult, Remembers
+from holodeck.lib.backends.base import AcceptsHistory, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
@@ -395,7 +395,7 @@ async def test_a_session_of_the_users_own_is_told_of_lines_if_it_can_remember(ca
 
     session = await CallableBackend(Remembering).create_session()
 
-    assert isinstance(session, Remembers) is can_remember
+    assert isinstance(session, AcceptsHistory) is can_remember
     if can_remember:
         session.remember([{"role": "assistant", "content": "Hello"}])
     assert [one["content"] for one in told] == ["Hello"] * can_remember

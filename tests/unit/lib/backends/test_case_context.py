@@ -8,7 +8,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.case_context import in_context
+from holodeck.lib.backends.case_context import backend_in_context
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.models.agent import HttpBackendConfig
 
@@ -84,7 +84,7 @@ async def test_the_context_reaches_the_agent_in_calls_and_conversations(agent):
     backend = CallableBackend(agent)
     await backend.initialize()
 
-    bound = in_context(backend, USER, "here")
+    bound = backend_in_context(backend, USER, "here")
     once = await bound.invoke_once("hi")
     session = await bound.create_session()
     said = await session.send("hi")
@@ -104,7 +104,7 @@ async def test_history_and_context_stand_in_parameters_of_their_own():
     backend = CallableBackend(told_beside_history)
     await backend.initialize()
 
-    session = await in_context(backend, USER, "here").create_session()
+    session = await backend_in_context(backend, USER, "here").create_session()
     await session.send("a")
 
     assert (await session.send("b")).response == f"b {USER} after 2"
@@ -119,7 +119,7 @@ async def test_every_binding_has_a_copy_of_its_own():
     await backend.initialize()
     given = {"flags": {"new": True}}
 
-    await in_context(backend, given, "here").invoke_once("a")
+    await backend_in_context(backend, given, "here").invoke_once("a")
 
     assert given == {"flags": {"new": True}}
 
@@ -145,7 +145,7 @@ async def test_an_agent_without_a_place_for_it_is_refused(agent):
     await backend.initialize()
 
     with pytest.raises(ConfigError, match="no context: give it a parameter 'case_context'"):
-        in_context(backend, USER, "here")
+        backend_in_context(backend, USER, "here")
 
 
 async def test_a_url_gets_the_context_where_the_request_says():
@@ -154,7 +154,7 @@ async def test_a_url_gets_the_context_where_the_request_says():
         request = {"input": "{input}", "who": "{context}"}
         config = HttpBackendConfig(type="http", url=f"{server.root}/agent", request=request)
         backend = HttpBackend(config)
-        await in_context(backend, USER, "here").invoke_once("hi")
+        await backend_in_context(backend, USER, "here").invoke_once("hi")
         await backend.invoke_once("hi")
         await backend.teardown()
 
@@ -167,4 +167,4 @@ def test_a_url_whose_request_has_no_place_for_it_is_refused():
     with pytest.raises(
         ConfigError, match=r"no place for the context of a case; write '\{context\}'"
     ):
-        in_context(backend, USER, "here")
+        backend_in_context(backend, USER, "here")

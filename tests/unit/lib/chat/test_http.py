@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from holodeck.lib.chat.http import MalformedHttp, Reading, TooLarge
+from holodeck.lib.chat.http import MalformedHttp, ResponseParser, TooLarge
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -18,7 +18,7 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n" + PLAIN
 @pytest.mark.parametrize("data", [PLAIN, CHUNKED, INTERIM], ids=["length", "chunks", "interim"])
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_an_answer_is_read_however_it_is_cut(data, size):
-    reading = Reading(100)
+    reading = ResponseParser(100)
 
     complete = [reading.feed(data[i : i + size]) for i in range(0, len(data), size)]
 
@@ -28,7 +28,7 @@ def test_an_answer_is_read_however_it_is_cut(data, size):
 
 
 def test_an_answer_without_a_length_ends_with_the_connection():
-    reading = Reading(100)
+    reading = ResponseParser(100)
 
     assert not reading.feed(b"HTTP/1.1 200 OK\r\n\r\nhel")
     assert not reading.feed(b"lo")
@@ -39,7 +39,7 @@ def test_an_answer_without_a_length_ends_with_the_connection():
 
 @pytest.mark.parametrize("cut", [0, 10, len(PLAIN) - 1])
 def test_half_an_answer_is_none(cut):
-    reading = Reading(100)
+    reading = ResponseParser(100)
     reading.feed(PLAIN[:cut])
 
     assert not reading.end()
@@ -56,7 +56,7 @@ def test_half_an_answer_is_none(cut):
     ids=["more than asked for", "close", "HTTP/1.0"],
 )
 def test_a_connection_that_is_no_good_any_more_is_not_used_again(data):
-    reading = Reading(100)
+    reading = ResponseParser(100)
 
     assert reading.feed(data)
     assert reading.response.body == b"hello"
@@ -87,7 +87,7 @@ def test_a_connection_that_is_no_good_any_more_is_not_used_again(data):
 )  # fmt: skip
 def test_what_is_no_http_is_refused(data):
     with pytest.raises(MalformedHttp):
-        Reading(100).feed(data)
+        ResponseParser(100).feed(data)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_is_no_http_is_refused(data):
 )
 def test_reading_stops_where_there_is_too_much(data):
     with pytest.raises(TooLarge, match="the answer is too large"):
-        Reading(100).feed(data)
+        ResponseParser(100).feed(data)
 
 
 def answer_of(body, coding):
@@ -123,7 +123,7 @@ def answer_of(body, coding):
     ids=["gzip", "upper case", "two members", "deflate", "bare deflate", "identity", "blank"],
 )
 def test_an_answer_that_a_gateway_compressed_is_decoded(coding, body):
-    reading = Reading(100)
+    reading = ResponseParser(100)
 
     assert reading.feed(answer_of(body, coding))
     assert reading.response.body == b"hello"
@@ -140,7 +140,7 @@ def test_an_answer_that_a_gateway_compressed_is_decoded(coding, body):
 )
 def test_a_compressed_answer_that_is_not_whole_is_refused(coding, body):
     with pytest.raises(MalformedHttp, match=r"data"):
-        Reading(100).feed(answer_of(body, coding))
+        ResponseParser(100).feed(answer_of(body, coding))
 
 
 @pytest.mark.parametrize("size", [100, 101])
@@ -151,7 +151,7 @@ def test_a_compressed_answer_is_measured_as_it_is_decoded(coding, size):
     else:
         body = {"gzip": gzip.compress, "deflate": zlib.compress}[coding](b"x" * size)
         name = coding
-    reading = Reading(100)
+    reading = ResponseParser(100)
 
     if size == 100:
         assert reading.feed(answer_of(body, name))

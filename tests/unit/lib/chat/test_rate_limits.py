@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holodeck.lib.chat.rate_limits import heed, seconds_until
+from holodeck.lib.chat.rate_limits import apply_rate_limits, seconds_until
 from holodeck.lib.limiter import Limiter
 
 
@@ -62,7 +62,7 @@ async def test_nothing_starts_while_none_is_left(headers, caplog):
     limiter, loop = Limiter("agent somewhere"), asyncio.get_running_loop()
     started = loop.time()
 
-    heed(limiter, headers, noon)
+    apply_rate_limits(limiter, headers, noon)
     async with limiter.slot():
         waited = loop.time() - started
 
@@ -86,7 +86,7 @@ async def test_anything_else_holds_up_nobody(headers):
     limiter, loop = Limiter("agent somewhere"), asyncio.get_running_loop()
     started = loop.time()
 
-    heed(limiter, headers, noon)
+    apply_rate_limits(limiter, headers, noon)
     async with limiter.slot() as slot:
         assert slot.waited_s < 20
 
@@ -99,6 +99,6 @@ async def test_the_same_pause_is_logged_once(caplog):
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}
 
     for _ in range(50):
-        heed(limiter, headers, noon)
+        apply_rate_limits(limiter, headers, noon)
 
     assert len(caplog.messages) == 1

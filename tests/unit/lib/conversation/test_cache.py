@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from support.parties import a_user
+from support.participants import a_user
 
 CALLS = []
 
@@ -422,12 +422,12 @@ async def test_a_replay_needs_no_key(monkeypatch, fake_openai, tmp_path):
     script = [scenario.user(), scenario.agent(), scenario.judge()]
 
     async def run(mode):
-        parties = [
+        participants = [
             Doing(lambda _: "hi"),
             scenario.UserSimulatorAgent(model="openai/m"),
             scenario.JudgeAgent(criteria=["it greets"], model="openai/m"),
         ]
-        return await scenario.run("c", "", parties, script=script, cache_mode=mode, **settings)
+        return await scenario.run("c", "", participants, script=script, cache_mode=mode, **settings)
 
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     recorded = await run("record")

@@ -7,8 +7,8 @@ import pytest
 from fakes import Reply
 from holodeck import scenario
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.conversation.transcript import paragraphs_of, shortened
-from support.parties import a_user, an_agent
+from holodeck.lib.conversation.transcript import paragraphs_of, shorten_lines
+from support.participants import a_user, an_agent
 
 CRITERIA = ["The agent is kind", "The agent is quick"]
 
@@ -28,8 +28,8 @@ def words(*statuses, decision=None):
 
 
 async def play(judge, *steps, agent=None, **settings):
-    parties = [a_user("q"), agent or an_agent("a"), judge]
-    return await scenario.arun("case", "a situation", parties, script=list(steps), **settings)
+    participants = [a_user("q"), agent or an_agent("a"), judge]
+    return await scenario.arun("case", "a situation", participants, script=list(steps), **settings)
 
 
 async def test_a_verdict_has_a_row_for_each_criterion(fake_openai):
@@ -232,7 +232,7 @@ def test_shortening_keeps_more_of_what_is_asked_about():
     messages[30]["content"] = "the refund was promised " + "words " * 150
     lines = paragraphs_of(messages)
 
-    text = shortened(lines, ["No refund is promised"], 12_000)
+    text = shorten_lines(lines, ["No refund is promised"], 12_000)
 
     kept = dict(zip(range(60), text.split("\n"), strict=True))
     assert len(text) <= 12_000

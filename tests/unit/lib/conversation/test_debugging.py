@@ -8,10 +8,10 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.debugging import Debugger, Silent
+from holodeck.lib.conversation.debugging import Debugger, SilentUser
 from holodeck.scenario import events
 from support.clock import simulated
-from support.parties import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, said
 
 PASSED = scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
 
@@ -122,14 +122,14 @@ def test_quitting_interrupts_and_listeners_hear_of_it(line, run):
     with pytest.raises(KeyboardInterrupt, match="has quit"):
         asyncio.run(run(executor))
 
-    [mailer] = executor._outbox._mailers
+    [mailer] = executor._dispatcher._mailers
     mailer.thread.join(60)
     assert isinstance(heard[-1], events.RunFinished)
     assert heard[-1].status == "CANCELLED"
 
 
 async def test_without_a_user_the_person_does_all_the_talking():
-    result, told = await play(Silent(), an_agent(), lines=["", "hello", "/pass"])
+    result, told = await play(SilentUser(), an_agent(), lines=["", "hello", "/pass"])
 
     assert said(result.messages) == ["hello", "agent says"]
     assert "there is no simulated user; write what the user says" in told

@@ -6,7 +6,7 @@ from holodeck import scenario
 from holodeck.errors import ConfigError
 from holodeck.scenario import ScenarioExecutor, ScenarioResult
 from holodeck.scenario.script import DroppedStep
-from support.parties import a_judge, a_user, an_agent
+from support.participants import a_judge, a_user, an_agent
 
 KIND = ScenarioResult(success=True, messages=[], passed_criteria=["kind"])
 LEAKS = ScenarioResult(

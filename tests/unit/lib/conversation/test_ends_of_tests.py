@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from holodeck import scenario
-from holodeck.lib.conversation.witnesses import watch
+from holodeck.lib.conversation.result_listeners import add_result_listener
 from holodeck.pytest_plugin import MEANINGS
-from support.parties import a_user, an_agent
+from support.participants import a_user, an_agent
 
 WORDS = {
     "fail": (pytest.fail, pytest.fail.Exception, "failed", "step_failed", "ERROR"),
@@ -24,7 +24,7 @@ PLAYS = pytest.mark.parametrize("play", [scenario.run, scenario.arun], ids=["run
 def told():
     """The results that the plugin is told of."""
     results = []
-    end = watch(lambda _, result: results.append(result), MEANINGS)
+    end = add_result_listener(lambda _, result: results.append(result), MEANINGS)
     yield results
     end()
 

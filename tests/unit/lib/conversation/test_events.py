@@ -9,7 +9,7 @@ import pytest
 from holodeck import scenario
 from holodeck.errors import ConfigError
 from holodeck.scenario import events
-from support.parties import a_judge, a_user, an_agent
+from support.participants import a_judge, a_user, an_agent
 
 VERDICT = scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
 EXPECTED = ["run_started", "message", "message", "criterion", "run_finished"]

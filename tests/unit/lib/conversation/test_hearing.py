@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError
-from holodeck.lib.conversation.listening import MessageAdded
-from holodeck.lib.conversation.spending import note_usage
+from holodeck.lib.conversation.call_usage import record_usage
+from holodeck.lib.conversation.events import MessageAdded
 from holodeck.models.token_usage import TokenUsage
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
-from support.parties import Scripted, a_judge, a_user, an_agent, said
+from support.participants import Scripted, a_judge, a_user, an_agent, said
 
 CALL = {
     "role": "assistant",
@@ -218,7 +218,7 @@ async def test_an_adapter_that_is_not_async_is_told_so():
 
 async def slow(given):
     await asyncio.sleep(0.02)
-    note_usage(TokenUsage.of(3, 4))
+    record_usage(TokenUsage.of(3, 4))
     return "a"
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holodeck import scenario
-from support.parties import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, said
 
 DONE = scenario.EndConversation("bye, thank you")
 SILENT = scenario.EndConversation(reason="the user had nothing to say")

@@ -8,7 +8,7 @@ import pytest
 from holodeck import scenario
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from holodeck.scenario.script import DroppedStep
-from support.parties import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, said
 
 GOOD = ScenarioResult(success=True, messages=[], passed_criteria=["kind"])
 BAD = ScenarioResult(success=False, messages=[], failed_criteria=["kind"])
@@ -332,9 +332,9 @@ PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}
 
 
 @pytest.mark.parametrize("party", PARTIES.values(), ids=PARTIES)
-def test_who_is_no_party_is_refused(party):
+def test_who_is_no_party_is_refused(participant):
     with pytest.raises(ValueError, match=r"agents\[0\]"):
-        ScenarioExecutor("case", "", [party])
+        ScenarioExecutor("case", "", [participant])
 
 
 @pytest.mark.parametrize("play_it", [scenario.run, scenario.arun])

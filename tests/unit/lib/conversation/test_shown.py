@@ -8,7 +8,7 @@ from contextlib import redirect_stderr
 import pytest
 
 from holodeck import scenario
-from support.parties import a_judge, a_user, an_agent
+from support.participants import a_judge, a_user, an_agent
 
 CALL = {
     "role": "assistant",
@@ -89,7 +89,7 @@ async def test_several_runs_at_once_are_told_apart():
     both = asyncio.Barrier(2)
 
     async def meet(state):
-        await state._executor._outbox.catch_up()
+        await state._executor._dispatcher.catch_up()
         await both.wait()
 
     script = [meet, scenario.user("hi"), scenario.agent(), scenario.succeed("done")]

@@ -6,7 +6,7 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import BackendError, ConfigError
-from support.parties import a_judge, an_agent, said
+from support.participants import a_judge, an_agent, said
 
 
 def user_at(server, **options):
@@ -20,8 +20,10 @@ def line(message, done=False):
 
 
 async def play(user, *steps, agent=None, judge=None, **settings):
-    parties = [user, agent or an_agent("a1", "a2"), *([judge] if judge else [])]
-    return await scenario.arun("case", "wants a recipe", parties, script=list(steps), **settings)
+    participants = [user, agent or an_agent("a1", "a2"), *([judge] if judge else [])]
+    return await scenario.arun(
+        "case", "wants a recipe", participants, script=list(steps), **settings
+    )
 
 
 async def test_the_user_speaks_by_the_situation(fake_openai):

@@ -5,7 +5,7 @@ import pytest
 from holodeck import scenario
 from holodeck.scenario import AgentRole, ScenarioExecutor
 from holodeck.scenario.script import DroppedStep
-from support.parties import Log, Scripted, a_judge, a_user, an_agent, said
+from support.participants import Log, Scripted, a_judge, a_user, an_agent, said
 
 
 def executor(*agents, script=None, **settings):
@@ -182,9 +182,9 @@ async def test_after_a_reset_nobody_has_anything_left_to_hear():
 
 
 async def test_agents_play_one_role_each_in_one_turn_and_all_again_in_the_next():
-    parties = [a_judge(), an_agent("a1"), a_user("u1"), an_agent("a2"), a_user("u2")]
+    participants = [a_judge(), an_agent("a1"), a_user("u1"), an_agent("a2"), a_user("u2")]
 
-    result = await executor(*parties, max_turns=2).run()
+    result = await executor(*participants, max_turns=2).run()
 
     assert said(result.messages) == ["u1", "u2", "a1", "a2"] * 2
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import BaseEvaluator, Grade, Observation, RetryConfig
+from holodeck.lib.evaluators.base import BaseEvaluator, Observation, RetryConfig, Score
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.models.test_result import ToolInvocation
 
@@ -37,7 +37,7 @@ async def evaluate(call, threshold=None, **how):
         (0.5, 0.5, True, ""),
         (0.49, 0.49, False, ""),
         (Fraction(3, 4), 0.75, True, ""),
-        (Grade(0.3, True, "fine"), 0.3, True, "fine"),
+        (Score(0.3, True, "fine"), 0.3, True, "fine"),
         ({"score": 0.9}, 0.9, True, ""),
         ({"score": 0.9, "passed": False, "reason": "rude"}, 0.9, False, "rude"),
         ({"passed": True}, 1.0, True, ""),
@@ -61,7 +61,7 @@ async def test_what_the_callable_returns_becomes_the_grade(returned, score, pass
         (lambda np: np.array(0.75), 0.75, True),
         (lambda np: {"score": np.float32(0.75), "passed": np.bool_(False)}, 0.75, False),
         (lambda np: {"passed": np.bool_(True)}, 1.0, True),
-        (lambda np: Grade(np.float32(0.75), np.bool_(False)), 0.75, False),
+        (lambda np: Score(np.float32(0.75), np.bool_(False)), 0.75, False),
     ],
     ids=["true", "false", "float", "float32", "int", "array", "dict", "passed", "Grade"],
 )
@@ -91,7 +91,7 @@ async def test_an_evaluator_of_ones_own_may_say_no_with_a_truth_of_numpy(tmp_pat
 @pytest.mark.parametrize("passed", ["no", 0, [], 0.0], ids=repr)
 async def test_a_verdict_that_is_neither_true_nor_false_is_an_error(passed):
     with pytest.raises(EvaluationError, match="it must be true or false"):
-        await evaluate(lambda _: Grade(0.9, passed), 0.5)
+        await evaluate(lambda _: Score(0.9, passed), 0.5)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ async def test_threshold_and_own_verdict_must_both_be_satisfied(returned, thresh
         ({"score": "1"}, "score='1'"),
         ({"score": True}, "score=True"),
         ({"score": 1, "passed": "yes"}, "passed='yes'"),
-        (Grade(7.0), "must be from 0 to 1"),
+        (Score(7.0), "must be from 0 to 1"),
     ],
 )
 async def test_anything_else_that_is_returned_is_an_error(returned, complaint):

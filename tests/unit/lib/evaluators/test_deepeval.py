@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import Observation, Turn
 from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator, GEvalEvaluator
-from holodeck.lib.evaluators.deepeval.judge_model import Questions
+from holodeck.lib.evaluators.deepeval.judge_model import JudgeRequests
 from holodeck.lib.evaluators.inputs import Inputs
 from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
@@ -110,4 +110,4 @@ def test_a_broken_schema_is_refused_before_a_run():
 
 async def test_a_metric_that_asks_nobody_has_nobody_to_ask():
     with pytest.raises(EvaluationError, match="cannot be checked"):
-        await Questions(None).ask("Why?", None)
+        await JudgeRequests(None).ask("Why?", None)

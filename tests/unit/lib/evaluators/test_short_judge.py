@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from support.token_probabilities import token_probabilities, yes
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
@@ -13,12 +14,11 @@ from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.evaluators.short_judge import JudgeEvaluator
 from holodeck.lib.evaluators.short_judge_prompt import WORDINGS, fence
-from holodeck.lib.judging.connect import Judges
+from holodeck.lib.judging.judges import Judges
 from holodeck.lib.test_runner.grading import Check, grade
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
-from support.chances import chances, yes
 
 QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 PRICE = "Does the answer name a price?"
@@ -76,13 +76,15 @@ async def test_the_chance_of_a_yes_is_the_score(build, server):
 
 
 async def test_a_yes_counts_however_it_is_written(build, server):
-    server.reply(chances(**{"Yes": 0.3, " yes": 0.2, "YES": 0.1, "No": 0.2, "Maybe": 0.2}))
+    server.reply(
+        token_probabilities(**{"Yes": 0.3, " yes": 0.2, "YES": 0.1, "No": 0.2, "Maybe": 0.2})
+    )
 
     assert (await build().evaluate(**CASE))["score"] == pytest.approx(0.75)
 
 
 async def test_a_word_whose_alternatives_are_not_told_is_not_certain(build, server):
-    server.reply(chances(yes=0.6))
+    server.reply(token_probabilities(yes=0.6))
 
     assert (await build().evaluate(**CASE))["score"] == pytest.approx(0.8)
 
@@ -107,7 +109,9 @@ async def test_an_endpoint_that_does_not_answer_in_one_token_is_asked_for_json(b
 
 
 async def test_a_judge_that_begins_with_something_else_is_asked_for_json_that_once(build, server):
-    server.reply(chances(**{"<think>": 0.9, "yes": 0.1})).reply(verdict("yes")).reply(yes(0.7))
+    server.reply(token_probabilities(**{"<think>": 0.9, "yes": 0.1})).reply(verdict("yes")).reply(
+        yes(0.7)
+    )
     evaluator = build()
 
     assert (await evaluator.evaluate(**CASE))["score"] == 1
@@ -271,7 +275,7 @@ async def test_a_clear_failure_is_one_whatever_else_is_close(build, server):
 
 
 async def test_a_grade_is_the_mean_by_chances_and_keeps_its_scale(build, server):
-    server.reply(chances(**{"5": 0.5, "4": 0.5}))
+    server.reply(token_probabilities(**{"5": 0.5, "4": 0.5}))
 
     result = await build({"question": "How clear is it?", "kind": "1-5"}).evaluate(**CASE)
 

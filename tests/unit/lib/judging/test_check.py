@@ -5,7 +5,12 @@ import json
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.check_figures import Agreement, Share, area_under_curve, best_threshold
+from holodeck.lib.judging.check_figures import (
+    Agreement,
+    Proportion,
+    area_under_curve,
+    best_threshold,
+)
 from holodeck.lib.judging.check_labels import SHIPPED, Label, pairs_of, read_labels
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
@@ -79,11 +84,11 @@ def test_pairs_share_input_and_criterion():
 def test_kappa_is_that_of_the_textbook():
     found = Agreement(true_positives=20, false_positives=10, true_negatives=15, false_negatives=5)
 
-    assert found.accuracy == Share(35, 50)
+    assert found.accuracy == Proportion(35, 50)
     assert found.kappa == pytest.approx(0.4)
     assert found.kappa_error == pytest.approx(0.1296, abs=1e-4)
-    assert found.true_positive_rate == Share(20, 25)
-    assert found.true_negative_rate == Share(15, 25)
+    assert found.true_positive_rate == Proportion(20, 25)
+    assert found.true_negative_rate == Proportion(15, 25)
 
 
 def test_verdicts_are_counted_by_what_people_say():
@@ -102,12 +107,12 @@ def test_there_is_no_kappa_where_chance_would_agree_as_well(verdicts):
 
 
 def test_the_interval_is_wilsons():
-    low, high = Share(8, 10).interval
+    low, high = Proportion(8, 10).interval
 
     assert (low, high) == (pytest.approx(0.4902, abs=1e-4), pytest.approx(0.9433, abs=1e-4))
-    assert Share(10, 10).interval == (pytest.approx(0.7225, abs=1e-4), 1.0)
-    assert Share(0, 0).interval is None
-    assert Share(0, 0).value is None
+    assert Proportion(10, 10).interval == (pytest.approx(0.7225, abs=1e-4), 1.0)
+    assert Proportion(0, 0).interval is None
+    assert Proportion(0, 0).value is None
 
 
 def test_the_area_counts_how_often_good_is_above_bad():

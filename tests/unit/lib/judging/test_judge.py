@@ -6,8 +6,8 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.judging.connect import Judges
-from holodeck.lib.judging.judge import Spent, counted
+from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judges import Judges
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -195,14 +195,14 @@ async def test_a_part_that_the_endpoint_refuses_is_left_out_from_then_on(judge, 
 
 async def test_calls_tokens_and_seconds_are_counted_where_they_are_spent(judge, server):
     server.otherwise("nonsense").when("once more", "nonsense")
-    spent, other = Spent(), Spent()
+    spent, other = JudgeUsage(), JudgeUsage()
 
     async def asking():
-        with counted(spent), pytest.raises(EvaluationError):
+        with count_judge_usage(spent), pytest.raises(EvaluationError):
             await judge.ask(ASKED, SCHEMA)
 
     async def saying():
-        with counted(other):
+        with count_judge_usage(other):
             await judge.say(ASKED)
 
     await asyncio.gather(asking(), saying())
@@ -224,7 +224,7 @@ async def test_chances_of_the_first_token_are_told(judge, server):
 
     said = await judge.say(ASKED, max_tokens=1, top_logprobs=5)
 
-    assert said.chances == pytest.approx({"Yes": 0.905, "No": 0.091}, abs=1e-3)
+    assert said.token_probabilities == pytest.approx({"Yes": 0.905, "No": 0.091}, abs=1e-3)
     [request] = server.requests
     assert (request.body["logprobs"], request.body["top_logprobs"]) == (True, 5)
     assert request.body["max_tokens"] == 1

@@ -9,7 +9,7 @@ from io import BytesIO
 import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
-from holodeck.lib.judging.connect import Judges, embedding_model
+from holodeck.lib.judging.judges import Judges, embedding_model
 from holodeck.lib.local_models.bert_gguf import gguf_of
 from holodeck.lib.local_models.embeddings import (
     MOST_CHARACTERS,

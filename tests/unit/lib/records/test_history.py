@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from holodeck.lib.records.history import Wanted, past_of
+from holodeck.lib.records.history import CaseQuery, case_history
 from holodeck.lib.records.recorder import line_of
-from holodeck.lib.records.shelf import Shelf
+from holodeck.lib.records.run_store import RunStore
 from holodeck.lib.selection.past import UNKNOWN
 from holodeck.models.price import Cost
 from holodeck.models.record import CaseFinished, PlannedCase, RunStarted
@@ -47,8 +47,8 @@ def past(tmp_path):
     """What is known of these cases of the agent `a`."""
 
     def past(*planned, most=3, **fields):
-        wanted = Wanted("a", "agent.yaml", planned, **fields)
-        return past_of(Shelf(tmp_path), wanted, most)
+        wanted = CaseQuery("a", "agent.yaml", planned, **fields)
+        return case_history(RunStore(tmp_path), wanted, most)
 
     return past
 

@@ -5,7 +5,7 @@ import pytest
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.past import Past
+from holodeck.lib.selection.past import CasePast
 from holodeck.lib.selection.request import Request, Shard
 from holodeck.models.test_case import TestCaseModel
 
@@ -84,7 +84,7 @@ def test_a_word_that_fits_nothing_beside_others_is_warned_of(request_, said):
 
 
 def test_the_past_chooses_and_orders():
-    past = [Past(passed=True), Past(passed=False), Past(), Past(passed=False)]
+    past = [CasePast(passed=True), CasePast(passed=False), CasePast(), CasePast(passed=False)]
 
     assert choose(CASES, Request(last_failed=True), past).places == [1, 3]
     assert choose(CASES, Request(new=True), past).places == [2]

@@ -5,7 +5,7 @@ import pytest
 from holodeck.errors import NothingSelected
 from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.past import Past
+from holodeck.lib.selection.past import CasePast
 from holodeck.lib.selection.request import Request, Shard
 from holodeck.lib.selection.shards import shards_of
 from holodeck.models.test_case import TestCaseModel
@@ -55,13 +55,13 @@ def test_three_names_show_what_a_keyword_could_be(count, end):
     ],
 )
 def test_a_past_that_leaves_nothing_is_told(passed, request_, said):
-    past = [Past(passed=one) for one in passed]
+    past = [CasePast(passed=one) for one in passed]
 
     assert refused(cases(2), past, **request_).startswith(said)
 
 
 def test_a_past_that_leaves_something_is_no_warning():
-    past = [Past(passed=False), Past()]
+    past = [CasePast(passed=False), CasePast()]
 
     for request, places in (({"last_failed": True}, [0]), ({"new": True}, [1])):
         choice = choose(cases(2), Request(**request), past)

@@ -12,7 +12,7 @@ from fakes import ScriptedBackend, run_cli
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.conversation.listening import MessageAdded, RunFinished, RunStarted
+from holodeck.lib.conversation.events import MessageAdded, RunFinished, RunStarted
 from holodeck.lib.test_runner.executor import TestExecutor
 from support.agents import an_agent, contains, executor_of
 

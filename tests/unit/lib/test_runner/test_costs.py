@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.test_runner.costs import cost_of, in_words, total_cost
+from holodeck.lib.test_runner.costs import cost_of, describe_cost, total_cost
 from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import MetricResult, Outcome, TurnResult
 from holodeck.models.token_usage import TokenUsage
@@ -28,7 +28,7 @@ def test_agent_and_judges_are_told_apart():
     cost = cost_of(asked(metric_results=[judged()]), PRICES, "openai/gpt")
 
     assert (cost.agent, cost.judges, cost.total) == pytest.approx((0.002, 0.004, 0.006))
-    assert in_words(cost) == "0.006 USD (agent 0.002 USD, judges 0.004 USD)"
+    assert describe_cost(cost) == "0.006 USD (agent 0.002 USD, judges 0.004 USD)"
 
 
 def test_a_model_without_a_price_costs_something_unknown():
@@ -36,7 +36,7 @@ def test_a_model_without_a_price_costs_something_unknown():
 
     assert (cost.total, cost.agent, cost.judges) == (None, 0.002, None)
     said = "unknown (no price for openai/other); agent 0.002 USD, judges unknown"
-    assert in_words(cost) == said
+    assert describe_cost(cost) == said
 
 
 @pytest.mark.parametrize("usage", [None, TokenUsage()], ids=["none", "zero"])
@@ -87,7 +87,7 @@ def test_a_run_without_prices_has_no_cost():
 
 
 def test_a_run_costs_the_sum_of_its_cases():
-    assert in_words(total_cost([a_cost(1.5), a_cost(2.25)])) == (
+    assert describe_cost(total_cost([a_cost(1.5), a_cost(2.25)])) == (
         "3.75 USD (agent 3.75 USD, judges 0 USD)"
     )
 
@@ -109,7 +109,9 @@ def test_a_run_of_which_a_part_is_unknown_has_no_total(other, why):
 
 
 def test_amounts_of_any_size_can_be_read():
-    assert [in_words(a_cost(amount).cost).split(" (")[0] for amount in (0.00000123, 1234.567)] == [
+    assert [
+        describe_cost(a_cost(amount).cost).split(" (")[0] for amount in (0.00000123, 1234.567)
+    ] == [
         "0.00000123 USD",
         "1,234.57 USD",
     ]

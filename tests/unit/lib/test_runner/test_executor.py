@@ -396,7 +396,7 @@ async def test_the_wait_for_a_slot_is_not_the_agents_time(tmp_path):
 
 
 async def test_calls_that_are_refused_for_good_end_the_run_with_one_message(tmp_path):
-    refused = BackendSessionError("HTTP 401: wrong key", hopeless=True)
+    refused = BackendSessionError("HTTP 401: wrong key", permanent=True)
     backend = ScriptedBackend(lambda _: refused)
     cases = [{"input": f"{n}", "expected_tools": []} for n in range(50)]
 
@@ -409,7 +409,7 @@ async def test_calls_that_are_refused_for_good_end_the_run_with_one_message(tmp_
 
 
 async def test_a_success_between_refusals_lets_the_run_go_on(tmp_path):
-    refused = BackendSessionError("HTTP 401", hopeless=True)
+    refused = BackendSessionError("HTTP 401", permanent=True)
     backend = ScriptedBackend(lambda message: "OK" if message == "2" else refused)
     cases = [{"input": f"{n}", "evaluations": [contains("OK")]} for n in range(5)]
 

@@ -5,7 +5,7 @@ from itertools import combinations
 import pytest
 
 from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
-from holodeck.lib.test_runner.repeats import Bar, together
+from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome
 from support.results import a_result
@@ -15,8 +15,8 @@ PASS, FAIL = Outcome.PASSED, Outcome.FAILED
 
 def repeated(*outcomes, planned=None):
     runs = [a_result(one) for one in outcomes]
-    bar = Bar(planned or len(runs), 1)
-    return together(TestCaseModel(input="go"), bar, runs)
+    bar = PassBar(planned or len(runs), 1)
+    return combine_repetitions(TestCaseModel(input="go"), bar, runs)
 
 
 @pytest.mark.parametrize("passed", range(6))

@@ -1,8 +1,8 @@
 """What a plan counts, and what it says of what is not known."""
 
-from holodeck.lib.selection.past import UNKNOWN, Past
+from holodeck.lib.selection.past import UNKNOWN, CasePast
 from holodeck.lib.test_runner.plan import plan_of
-from holodeck.lib.test_runner.plan_text import in_words
+from holodeck.lib.test_runner.plan_text import describe_plan
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 
@@ -19,7 +19,7 @@ AGENT = {
     ],
 }
 SETTINGS = ExecutionConfig(parallel_test_cases=2)
-KNOWN = Past(
+KNOWN = CasePast(
     passed=True, duration_ms=90_000, agent_tokens=1000, judge_calls=3, judge_tokens=50, cost=0.25
 )
 
@@ -51,7 +51,7 @@ def test_repetitions_and_tries_are_counted_from_the_fewest_to_the_most():
 def test_a_sum_says_how_much_of_it_is_unknown():
     plan = planned([KNOWN, UNKNOWN, KNOWN], prices={"currency": "EUR", "models": {}})
 
-    assert in_words(plan).splitlines() == [
+    assert describe_plan(plan).splitlines() == [
         "Plan for a: 3 test cases",
         "  At once: 2",
         "  Agent calls: 4",
@@ -67,7 +67,7 @@ def test_a_cost_that_is_not_known_is_called_unknown():
     plan = planned([UNKNOWN] * 3, prices={"models": {}})
 
     assert plan.cost.known is None
-    assert "  Cost: unknown" in in_words(plan)
+    assert "  Cost: unknown" in describe_plan(plan)
     assert planned([KNOWN] * 3).cost is None
 
 
@@ -76,12 +76,12 @@ def test_a_simulated_user_speaks_as_often_as_allowed_and_has_tokens_of_its_own()
     cases = [{"input": "one"}, played]
 
     plan = planned([UNKNOWN, UNKNOWN], test_cases=cases)
-    seen = planned([UNKNOWN, Past(simulator_tokens=70)], test_cases=cases)
+    seen = planned([UNKNOWN, CasePast(simulator_tokens=70)], test_cases=cases)
 
     assert (plan.agent_calls.least, plan.agent_calls.most) == (2, 5)
     assert plan.simulator_tokens.unknown_cases == 1
-    assert "  Tokens of simulated users: about 70" in in_words(seen)
-    assert "simulated users" not in in_words(planned([UNKNOWN] * 3))
+    assert "  Tokens of simulated users: about 70" in describe_plan(seen)
+    assert "simulated users" not in describe_plan(planned([UNKNOWN] * 3))
     assert [one.form for one in Agent.model_validate(AGENT | {"test_cases": cases}).test_cases] == [
         "input", "simulate",
     ]  # fmt: skip

@@ -11,7 +11,7 @@ from holodeck.config.case_settings import with_case_settings
 from holodeck.config.settings import Layer, resolve
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.test_runner.repeats import Bar, bar_of, together
+from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.config import ExecutionConfig
@@ -59,12 +59,12 @@ async def ran(tmp_path, answers, *, parallel=1, **case):
 def test_a_repeated_case_fails_only_if_what_broke_could_not_have_saved_it(
     planned, needed, ends, outcome
 ):
-    assert Bar(planned, needed).outcome([a_result(one) for one in ends]) is outcome
+    assert PassBar(planned, needed).outcome([a_result(one) for one in ends]) is outcome
 
 
 def test_a_verdict_that_is_decided_never_turns_whatever_comes_after():
     for needed in range(1, 5):
-        bar = Bar(4, needed)
+        bar = PassBar(4, needed)
         for ends in product([PASS, FAIL], repeat=4):
             final = bar.outcome([a_result(one) for one in ends]).is_pass
             known = [n for n in range(5) if bar.is_decided(ends[:n].count(PASS), n)]
@@ -85,7 +85,7 @@ def test_a_verdict_that_is_decided_never_turns_whatever_comes_after():
     ids=["all", "number", "rate", "rounded-up", "at-least-one"],
 )
 def test_all_repetitions_must_pass_unless_the_case_says_how_many(says, needed):
-    assert bar_of(TestCaseModel.model_validate({"input": "go"} | says)).needed == needed
+    assert pass_bar(TestCaseModel.model_validate({"input": "go"} | says)).needed == needed
 
 
 async def test_a_case_that_passes_often_enough_is_flaky_and_passes(tmp_path):
@@ -146,7 +146,7 @@ async def test_many_repeated_cases_share_the_slots(tmp_path):
 
 
 async def test_a_wrong_key_ends_the_repetitions(tmp_path):
-    refused = BackendSessionError("HTTP 401: wrong key", hopeless=True)
+    refused = BackendSessionError("HTTP 401: wrong key", permanent=True)
 
     report, backend = await ran(tmp_path, [refused] * 5, repeat=5, stop_early=False)
 
@@ -205,7 +205,7 @@ async def test_tokens_and_scores_of_every_repetition_count(tmp_path):
 def test_the_interval_is_that_of_wilson(passed, of, low, high):
     runs = [a_result(PASS if n < passed else FAIL) for n in range(of)]
 
-    found = together(TestCaseModel(input="go"), Bar(of, of), runs).repeats.interval
+    found = combine_repetitions(TestCaseModel(input="go"), PassBar(of, of), runs).repeats.interval
 
     assert found == pytest.approx((low, high), abs=0.0001)
 
@@ -240,7 +240,7 @@ def test_the_bar_nearest_to_the_user_holds(flags, yaml, case, bar):
 
     agent = with_case_settings(an_agent({"input": "go"} | case), resolve(layers, {}))
 
-    found = bar_of(agent.test_cases[0])
+    found = pass_bar(agent.test_cases[0])
     assert (found.planned, found.needed) == bar
 
 

@@ -7,7 +7,7 @@ from fakes import ScriptedBackend
 from holodeck.config.check import check
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.test_runner.agent_party import BEGINS
+from holodeck.lib.test_runner.agent_participant import BEGINS
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore

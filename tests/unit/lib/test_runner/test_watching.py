@@ -11,8 +11,8 @@ from fakes import ScriptedBackend
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.debugging import Debugger
+from holodeck.lib.test_runner.conversation_display import show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.watching import watching
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
@@ -73,7 +73,7 @@ def debugged(*lines, takes=0.0):
 
 
 async def test_the_conversation_is_shown_without_secrets(play):
-    _, shown, _ = await play(watching(lambda text: text.replace("kind", "***")))
+    _, shown, _ = await play(show_conversations(lambda text: text.replace("kind", "***")))
 
     lines = [line for line in shown.splitlines() if line]
     assert lines[:2] == ["Scenario: hungry", "User: hi"]
@@ -121,7 +121,7 @@ CALLED = ExecutionResult(
 
 async def test_one_input_is_shown_as_a_conversation_of_one_turn(play):
     case = {"name": "one", "input": "hi", "criteria": ["is kind"]}
-    _, shown, _ = await play(watching(), case, ScriptedBackend({"hi": CALLED}))
+    _, shown, _ = await play(show_conversations(), case, ScriptedBackend({"hi": CALLED}))
 
     lines = [line for line in shown.splitlines() if line]
     assert lines[:4] == [
@@ -136,7 +136,7 @@ async def test_one_input_is_shown_as_a_conversation_of_one_turn(play):
 
 async def test_the_error_of_an_agent_leaves_the_input_shown(play):
     backend = ScriptedBackend({"hi": BackendSessionError("gone")})
-    _, shown, _ = await play(watching(), {"name": "one", "input": "hi"}, backend)
+    _, shown, _ = await play(show_conversations(), {"name": "one", "input": "hi"}, backend)
 
     assert [line for line in shown.splitlines() if line] == ["Scenario: one", "User: hi"]
 
@@ -161,7 +161,9 @@ PARTS = {
 async def test_what_was_said_before_the_case_is_shown_as_such(play, parts):
     case = {"name": "later", "history": HISTORY} | parts
     backend = Remembering({"hi": "ho"})
-    _, shown, _ = await play(watching(lambda text: text.replace("nothing", "***")), case, backend)
+    _, shown, _ = await play(
+        show_conversations(lambda text: text.replace("nothing", "***")), case, backend
+    )
 
     assert [line for line in shown.splitlines() if line] == [
         "Scenario: later",
@@ -182,7 +184,7 @@ async def test_written_turns_are_shown_until_one_of_them_breaks(play):
         tool_results=[{"call_id": "a", "name": "look", "result": "nothing"}],
     )
     backend = ScriptedBackend({"hi": found, "bye": BackendSessionError("gone")})
-    result, shown, _ = await play(watching(), case, backend)
+    result, shown, _ = await play(show_conversations(), case, backend)
 
     assert result.outcome is Outcome.AGENT_ERROR
     assert [line for line in shown.splitlines() if line] == [

@@ -9,13 +9,13 @@ import pytest
 
 from holodeck.lib.text import columns_of
 from holodeck.lib.ui.colors import ANSIColors
-from holodeck.lib.ui.talk import Said, lines_of, show
+from holodeck.lib.ui.conversation import DisplayedMessage, lines_of, show
 
 LONG = json.dumps({"rows": list(range(40)), "word": "x" * 200})
 
 
 def said(text, who="Agent", *, is_data=False):
-    return Said(who, text, ANSIColors.CYAN, is_data)
+    return DisplayedMessage(who, text, ANSIColors.CYAN, is_data)
 
 
 def test_a_short_text_stands_beside_its_speaker():

@@ -7,12 +7,12 @@ from typing import Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.calls import limited
+from holodeck.lib.backends.call_limits import call_with_limit
 from holodeck.lib.backends.chat.loop import AgentCall, ChatLoop, ChatMessage
-from holodeck.lib.backends.chat.wire import fixed_part
+from holodeck.lib.backends.chat.wire import request_template
 from holodeck.lib.chat.client import ChatClient
 from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
-from holodeck.lib.chat.limits import limiters_for, limits_of
+from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.tools.base import Tool
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
@@ -42,11 +42,11 @@ class ChatBackend:
         execution: ExecutionConfig | None = None,
         proxy_for: ProxyFor | None = None,
     ) -> None:
-        self._limits = limits_of(execution)
+        self._limits = call_limits(execution)
         limiters = limiters_for(execution)
         endpoint = Endpoint.of(llm, proxy_for)
         self._client = ChatClient(endpoint, llm.name, self._limits, limiters)
-        self._loop = ChatLoop(self._client, fixed_part(llm, tools, schema), tools)
+        self._loop = ChatLoop(self._client, request_template(llm, tools, schema), tools)
         self._instructions = instructions
         self._wants_structure = schema is not None
 
@@ -84,7 +84,7 @@ class ChatBackend:
         call = AgentCall([*history, {"role": "user", "content": message}])
         try:
             run = partial(self._loop.run, call)
-            result = await limited(run, self._limits.timeout, call.trail.attempts)
+            result = await call_with_limit(run, self._limits.timeout, call.request_stats.attempts)
         except BackendError as error:
             raise _failure(error, call) from error
         if self._wants_structure:
@@ -122,10 +122,10 @@ class ChatSession:
 
 def _failure(error: BackendError, call: AgentCall) -> BackendError:
     """The error with everything that was seen until then."""
-    tries = len(call.trail.attempts)
+    tries = len(call.request_stats.attempts)
     message = f"{error} (after {tries} tries)" if tries > 1 else str(error)
     kind = BackendTimeoutError if isinstance(error, BackendTimeoutError) else BackendSessionError
-    return kind(message, call.trail.attempts, call.result(), refusal=error.refusal)
+    return kind(message, call.request_stats.attempts, call.result(), refusal=error.refusal)
 
 
 def _parsed(text: str) -> object | None:

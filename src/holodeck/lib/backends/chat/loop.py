@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.arguments import parse_arguments
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
-from holodeck.lib.backends.chat.wire import said
-from holodeck.lib.chat.client import ChatClient, Trail, encoded
+from holodeck.lib.backends.chat.wire import assistant_message
+from holodeck.lib.chat.client import ChatClient, RequestStats, to_json
 from holodeck.lib.chat.completion import Completion, WireCall
 from holodeck.lib.tools.base import MOST_AT_ONCE, Tool, run_tool
 
@@ -23,7 +23,7 @@ class AgentCall:
 
     messages: list[ChatMessage]
     """The whole conversation, growing as the call goes on."""
-    trail: Trail = field(default_factory=Trail)
+    request_stats: RequestStats = field(default_factory=RequestStats)
     tool_calls: list[ToolCall] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
@@ -34,9 +34,9 @@ class AgentCall:
             response=response,
             tool_calls=self.tool_calls,
             tool_results=self.tool_results,
-            token_usage=None if self.trail.unmetered else self.trail.usage,
-            attempts=self.trail.attempts,
-            waited_ms=round(self.trail.waited_s * 1000),
+            token_usage=None if self.request_stats.unmetered else self.request_stats.usage,
+            attempts=self.request_stats.attempts,
+            waited_ms=round(self.request_stats.waited_s * 1000),
             is_error=stopped is not None,
             error_reason=stopped,
         )
@@ -61,7 +61,7 @@ class ChatLoop:
 
     def __init__(self, client: ChatClient, fixed: Mapping[str, Any], tools: Sequence[Tool]) -> None:
         self._client = client
-        self._before = encoded(fixed)[:-1] + ', "messages": '
+        self._before = to_json(fixed)[:-1] + ', "messages": '
         self._tools = {tool.name: tool for tool in tools}
 
     async def run(self, call: AgentCall) -> ExecutionResult:
@@ -76,16 +76,16 @@ class ChatLoop:
         return call.result(text, f"stopped after {MOST_TOOL_ROUNDS} rounds of tool calls")
 
     async def _asked(self, call: AgentCall) -> Completion:
-        body = f"{self._before}{encoded(call.messages)}}}"
-        answer = await self._client.complete(body, call.trail)
+        body = f"{self._before}{to_json(call.messages)}}}"
+        answer = await self._client.complete(body, call.request_stats)
         if answer.calls:
             answer = replace(answer, calls=[call.unique(one) for one in answer.calls])
-        call.messages.append(said(answer))
+        call.messages.append(assistant_message(answer))
         return answer
 
     async def _run_tools(self, calls: Sequence[WireCall], call: AgentCall) -> None:
         """Run the calls of one round at the same time; results keep the order of the calls."""
-        read = [(one, *arguments_of(one.arguments)) for one in calls]
+        read = [(one, *parse_arguments(one.arguments)) for one in calls]
         call.tool_calls += [_tool_call(one, found, error) for one, found, error in read]
         slots = asyncio.Semaphore(MOST_AT_ONCE)
 

@@ -9,7 +9,7 @@ from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider
 
 
-def said(completion: Completion) -> dict[str, Any]:
+def assistant_message(completion: Completion) -> dict[str, Any]:
     """The completion as a message of the conversation."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.text}
     if completion.calls:
@@ -24,7 +24,7 @@ def said(completion: Completion) -> dict[str, Any]:
     return message
 
 
-def fixed_part(
+def request_template(
     llm: LLMProvider, tools: Sequence[Tool], schema: dict[str, Any] | None
 ) -> dict[str, Any]:
     """What every request of an agent holds besides the messages."""

@@ -16,7 +16,7 @@ from holodeck.lib.backends.semantic_kernel.functions import add_tools
 from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
 from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.settings import endpoint_of
+from holodeck.lib.chat.settings import endpoint_key
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.tools.base import Tool
 from holodeck.models.llm import LLMProvider
@@ -59,7 +59,7 @@ def build_kernel(
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
     chat = ResilientChat.around(service_maker(llm, limits, weights))
-    kernel.add_service(chat.limited_by(limiters, endpoint_of(llm)))
+    kernel.add_service(chat.limited_by(limiters, endpoint_key(llm)))
     add_tools(kernel, tools)
     return kernel
 

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from holodeck.lib.chat.http import Decoder, TooLarge, too_large
-from holodeck.lib.chat.rate_limits import heed
+from holodeck.lib.chat.rate_limits import apply_rate_limits
 from holodeck.lib.limiter import Limiter
 
 current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)
@@ -28,7 +28,7 @@ def client_options(most_bytes: int) -> dict[str, Any]:
     async def bound(response: Any) -> None:
         limiter = current_limiter.get()
         if limiter is not None:
-            heed(limiter, response.headers)
+            apply_rate_limits(limiter, response.headers)
         coding = response.headers.pop("content-encoding", "identity").lower()
         decoder = None if coding == "identity" else Decoder(coding, most_bytes)
         length = response.headers.get("content-length", "")

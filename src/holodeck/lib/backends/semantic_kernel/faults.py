@@ -26,7 +26,7 @@ class MalformedAnswer(BackendSessionError):
 
 
 @contextmanager
-def stumbling_is_malformed() -> Iterator[None]:
+def malformed_on_error() -> Iterator[None]:
     """Python errors in the block are those of a library that met an answer of another shape."""
     try:
         yield
@@ -90,7 +90,7 @@ def _is_malformed(chain: Sequence[BaseException]) -> bool:
     return False
 
 
-def asked_wait(error: BaseException) -> float | None:
+def retry_after(error: BaseException) -> float | None:
     """Seconds that the provider asked to wait; None if it did not say."""
     for cause in causes(error):
         headers = getattr(getattr(cause, "response", None), "headers", None)

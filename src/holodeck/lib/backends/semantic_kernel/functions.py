@@ -9,7 +9,7 @@ from semantic_kernel.functions import FunctionResult, KernelFunctionFromMethod, 
 from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterMetadata
 
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.arguments import parse_arguments
 from holodeck.lib.backends.semantic_kernel.calls import current_call
 from holodeck.lib.tools.base import Tool, run_tool
 
@@ -43,7 +43,7 @@ def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
         tool = by_name[context.function.name]
         wanted = context.function_call_content
         assert wanted is not None  # noqa: S101 - set by every invocation of a model's
-        arguments, error = arguments_of(wanted.arguments)
+        arguments, error = parse_arguments(wanted.arguments)
         if error is None:
             call = current_call.get()
             async with call.tool_slots if call is not None else nullcontext():

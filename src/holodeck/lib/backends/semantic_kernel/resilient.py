@@ -12,18 +12,18 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.arguments import parse_arguments
 from holodeck.lib.backends.semantic_kernel.bounds import current_limiter
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
 from holodeck.lib.backends.semantic_kernel.faults import (
     NOT_A_COMPLETION,
     MalformedAnswer,
-    asked_wait,
     describe,
     is_overload,
     is_transient,
+    malformed_on_error,
+    retry_after,
     status_of,
-    stumbling_is_malformed,
 )
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.backends.semantic_kernel.usage import usage_of
@@ -138,7 +138,7 @@ class ResilientChat(ChatCompletionClientBase):
                 if status_of(error) is not None:
                     self._limiters.note_reached(self._endpoint)
                 if is_overload(error):
-                    limiter.overloaded(slot, asked_wait(error))
+                    limiter.overloaded(slot, retry_after(error))
                 raise
             finally:
                 current_limiter.reset(token)
@@ -150,7 +150,7 @@ class ResilientChat(ChatCompletionClientBase):
         with span(names.chat(self.ai_model_id), labels, kind="client") as current:
             service = self.service()
             async with asyncio.timeout(call.attempt_timeout):
-                with stumbling_is_malformed():
+                with malformed_on_error():
                     messages = await service._inner_get_chat_message_contents(  # noqa: SLF001
                         chat_history, settings
                     )
@@ -249,7 +249,7 @@ def _read_arguments(call: AgentCall, item: FunctionCallContent) -> None:
     """Read the arguments here, where nothing is lost yet; in place of those that cannot be read the
     model gets back why, and Semantic Kernel has nothing to stumble over."""
     assert item.id is not None  # noqa: S101 - it was just given one
-    call.arguments[item.id] = _, error = arguments_of(item.arguments)
+    call.arguments[item.id] = _, error = parse_arguments(item.arguments)
     if error is not None:
         is_text = isinstance(item.arguments, str)
         item.arguments = f"<{error}>" if is_text else {"unreadable": error}
@@ -257,7 +257,7 @@ def _read_arguments(call: AgentCall, item: FunctionCallContent) -> None:
 
 def _wait(call: AgentCall, error: Exception, attempt: int) -> float:
     """Seconds until the next try: what the provider asks, else growing with each try."""
-    asked = asked_wait(error)
+    asked = retry_after(error)
     if asked is None:
         return backoff_delay(attempt, call.retry)
     if asked > call.retry.max_delay:

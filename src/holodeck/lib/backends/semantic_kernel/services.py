@@ -7,7 +7,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.semantic_kernel.bounds import client_options
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.settings import given, sampling
+from holodeck.lib.chat.settings import drop_none, sampling
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[st
             "top_p": llm.top_p,
             "num_predict": llm.max_tokens,
         }
-        return given({"options": given(options), "format": schema})
+        return drop_none({"options": drop_none(options), "format": schema})
     if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
         raise ConfigError("response_format", "anthropic has none; ask for the format in words")
     return sampling(llm, schema)

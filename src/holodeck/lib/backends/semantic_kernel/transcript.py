@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from semantic_kernel.contents import FunctionCallContent, FunctionResultContent
 
-from holodeck.lib.backends.arguments import arguments_of
+from holodeck.lib.backends.arguments import parse_arguments
 from holodeck.lib.backends.base import ToolCall, ToolResult
 from holodeck.lib.backends.semantic_kernel.calls import AgentCall
 
@@ -44,7 +44,7 @@ def _new_messages(call: AgentCall) -> "Iterable[ChatMessageContent]":
 
 def _tool_call(call: AgentCall, item: FunctionCallContent) -> ToolCall:
     read = call.arguments.get(item.id or "")
-    arguments, error = arguments_of(item.arguments) if read is None else read
+    arguments, error = parse_arguments(item.arguments) if read is None else read
     told = ToolCall(name=item.name or "", arguments=arguments, call_id=item.id or "")
     if error is not None:
         told["error"] = error

@@ -11,23 +11,23 @@ JsonObject = dict[str, Any]
 _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
 
 
-def told(instructions: str | None) -> list[JsonObject]:
+def system_message(instructions: str | None) -> list[JsonObject]:
     """What the agent was told to be; nothing if that is not known."""
     return [] if instructions is None else [{"role": "system", "content": instructions}]
 
 
-def user(text: str) -> list[JsonObject]:
+def user_message(text: str) -> list[JsonObject]:
     """What the user said."""
     return [{"role": "user", "content": _text(text)}]
 
 
-def agent(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
+def agent_messages(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
     """Return what the agent did and answered: its calls with their results, then its words."""
-    steps = [step for call in called(calls) for step in _call_and_result(call)]
+    steps = [step for call in tool_call_list(calls) for step in _call_and_result(call)]
     return [*steps, {"role": "assistant", "content": _text(text)}]
 
 
-def called(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
+def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
     """The calls, each with what came of it."""
     return [
         {
@@ -41,7 +41,7 @@ def called(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
     ]
 
 
-def definitions(
+def tool_definitions(
     offered: Sequence[OfferedTool], calls: Sequence[ToolInvocation]
 ) -> list[JsonObject]:
     """The tools on offer, and those that were called though nobody knows what they take."""

@@ -42,7 +42,7 @@ class Scale:
         return (raw - self.worst) / (self.best - self.worst)
 
 
-def whole(verdict: JsonObject) -> JsonObject:
+def parse_verdict(verdict: JsonObject) -> JsonObject:
     """A verdict that fits the schema and can be used. Raises ValueError in words for the judge."""
     if not verdict["reason"].strip():
         raise ValueError("reason: is empty")

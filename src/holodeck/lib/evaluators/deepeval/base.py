@@ -5,7 +5,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import RetryConfig
-from holodeck.lib.evaluators.deepeval import door
+from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.judged import JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.judging.judge import JsonObject, Judge
@@ -22,7 +22,7 @@ _OTHER_WORDS = {
 }
 
 
-class Judged(TypedDict, total=False):
+class JudgeOptions(TypedDict, total=False):
     """How every judged metric is run."""
 
     model_config: LLMProvider | None
@@ -32,7 +32,7 @@ class Judged(TypedDict, total=False):
     judge: Judge | None
 
 
-class Reasoned(Judged, total=False):
+class ReasonOptions(JudgeOptions, total=False):
     """How a metric is run whose judge also gives reasons."""
 
     include_reason: bool
@@ -55,15 +55,19 @@ class DeepEvalEvaluator(JudgedEvaluator):
     """Whether an empty answer scores 0 unasked; DeepEval would find nothing wrong with it."""
 
     def __init__(
-        self, *, include_reason: bool = True, strict_mode: bool = False, **judged: Unpack[Judged]
+        self,
+        *,
+        include_reason: bool = True,
+        strict_mode: bool = False,
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(**judged)
-        door.refuse_absence(f"metric {self.metric}")
+        adapter.require_deepeval(f"metric {self.metric}")
         self.include_reason = include_reason
         self.strict_mode = strict_mode
 
     async def prepare(self) -> None:
-        await door.load()
+        await adapter.load()
 
     async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
         return await super().evaluate(
@@ -77,7 +81,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
 
     async def _measured(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """What DeepEval says of the case."""
-        measurement = door.Measurement(self.kind, self._asked(), options)
+        measurement = adapter.Measurement(self.kind, self._asked(), options)
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
         return self._result(metric, case)
@@ -101,10 +105,10 @@ class DeepEvalEvaluator(JudgedEvaluator):
         taken = self.required_params() | self.PARAM_SPEC.optional
         given = {name: kwargs.get(name) for name in taken}
         expected = given.get(P.EXPECTED_OUTPUT)
-        return door.library().cases.LLMTestCase(
-            input=door.shown(given.get(P.INPUT) or ""),
-            actual_output=door.shown(given.get(P.ACTUAL_OUTPUT) or ""),
-            expected_output=None if expected is None else door.shown(expected),
+        return adapter.library().cases.LLMTestCase(
+            input=adapter.clean_text(given.get(P.INPUT) or ""),
+            actual_output=adapter.clean_text(given.get(P.ACTUAL_OUTPUT) or ""),
+            expected_output=None if expected is None else adapter.clean_text(expected),
             context=passages(given.get(P.CONTEXT)),
             retrieval_context=passages(given.get(P.RETRIEVAL_CONTEXT)),
             tools_called=tool_calls(given.get(P.TOOLS_CALLED)),
@@ -117,7 +121,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         """Raise ValueError, in words for the judge, for an answer that makes no sense."""
         if isinstance(verdicts := answer.get("verdicts"), list):
-            refuse_count("verdicts", verdicts, self._judged(metric, case))
+            require_count("verdicts", verdicts, self._judged(metric, case))
 
     def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002 - as above
         """Why there was nothing to judge, if so: DeepEval then gives the best score."""
@@ -147,7 +151,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
         }
 
 
-def refuse_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
+def require_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
     """Raise ValueError if the judge gave another number of things than it was asked for."""
     if wanted is None and not found:
         raise ValueError(f"'{what}' is empty")
@@ -155,7 +159,7 @@ def refuse_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
         raise ValueError(f"'{what}' has {len(found)} items; {wanted} are to be judged")
 
 
-def refuse_range(key: str, score: float, low: float, high: float) -> None:
+def require_range(key: str, score: float, low: float, high: float) -> None:
     """Raise ValueError for a score outside of its scale."""
     if not low <= score <= high:
         raise ValueError(f"'{key}' is {score:g}, which is not between {low:g} and {high:g}")
@@ -165,12 +169,12 @@ def passages(texts: str | Sequence[str] | None) -> list[str] | None:
     """The texts as DeepEval takes them: a list, whatever they were."""
     if texts is None:
         return None
-    return [door.shown(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
     """Tool calls in DeepEval's words."""
     if calls is None:
         return None
-    make = door.library().cases.ToolCall
+    make = adapter.library().cases.ToolCall
     return [make(name=one.name, input_parameters=one.args, output=one.result) for one in calls]

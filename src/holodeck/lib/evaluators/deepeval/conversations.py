@@ -5,8 +5,13 @@ from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Turn
-from holodeck.lib.evaluators.deepeval import door
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, Judged, Reasoned, tool_calls
+from holodeck.lib.evaluators.deepeval import adapter
+from holodeck.lib.evaluators.deepeval.base import (
+    DeepEvalEvaluator,
+    JudgeOptions,
+    ReasonOptions,
+    tool_calls,
+)
 from holodeck.lib.evaluators.deepeval.geval import Criteria, check_graded
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
@@ -24,7 +29,7 @@ class ConversationEvaluator(DeepEvalEvaluator):
         said = [turn.role for turn in turns]
         if "user" not in said or "assistant" not in said[said.index("user") :]:
             raise EvaluationError(f"{self.metric} needs a turn of the user that is answered")
-        cases = door.library().cases
+        cases = adapter.library().cases
         return cases.ConversationalTestCase(
             turns=[_turn(cases, turn) for turn in turns], chatbot_role=self._role()
         )
@@ -70,14 +75,14 @@ class RoleAdherenceEvaluator(ConversationEvaluator):
     metric = "role_adherence"
     kind = "RoleAdherenceMetric"
 
-    def __init__(self, *, chatbot_role: str | None, **how: Unpack[Reasoned]) -> None:
+    def __init__(self, *, chatbot_role: str | None, **how: Unpack[ReasonOptions]) -> None:
         super().__init__(**how)
         if chatbot_role is None:
             raise ConfigError("chatbot_role", "is missing: say what the agent is to be")
         self._chatbot_role = chatbot_role
 
     def _role(self) -> str | None:
-        return door.shown(self._chatbot_role)
+        return adapter.clean_text(self._chatbot_role)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         """Only turns that fall out of the role are named, so none may be, and no other."""
@@ -112,13 +117,13 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
         evaluation_steps: Sequence[str] | None = None,
         rubric: Sequence[RubricBand] | None = None,
         strict_mode: bool = False,
-        **judged: Unpack[Judged],
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(strict_mode=strict_mode, **judged)
         self._criteria = Criteria(criteria, evaluation_steps, rubric)
 
     def _options(self) -> dict[str, Any]:
-        kinds = door.library().cases.MultiTurnParams
+        kinds = adapter.library().cases.MultiTurnParams
         return {
             "name": self.name,
             "evaluation_params": [kinds.CONTENT, kinds.ROLE],
@@ -133,4 +138,4 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
 
 def _turn(cases: Any, turn: Turn) -> Any:
     called = tool_calls(turn.tool_calls) or None
-    return cases.Turn(role=turn.role, content=door.shown(turn.content), tools_called=called)
+    return cases.Turn(role=turn.role, content=adapter.clean_text(turn.content), tools_called=called)

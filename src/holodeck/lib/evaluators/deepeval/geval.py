@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.deepeval import door
+from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
-    Judged,
-    refuse_count,
-    refuse_range,
+    JudgeOptions,
+    require_count,
+    require_range,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
@@ -39,7 +39,7 @@ class Criteria:
 
     def options(self) -> dict[str, Any]:
         """In DeepEval's words."""
-        make = door.library().rubric
+        make = adapter.library().rubric
         bands = [
             make(score_range=tuple(band.score), expected_outcome=band.expected_outcome)
             for band in self._rubric
@@ -79,7 +79,7 @@ class GEvalEvaluator(DeepEvalEvaluator):
         *,
         strict_mode: bool = False,
         rubric: Sequence[RubricBand] | None = None,
-        **judged: Unpack[Judged],
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(strict_mode=strict_mode, **judged)
         self._name = name
@@ -97,7 +97,7 @@ class GEvalEvaluator(DeepEvalEvaluator):
         return self.PARAM_SPEC.required | frozenset(self._params)
 
     def _options(self) -> dict[str, Any]:
-        kinds = door.library().cases.SingleTurnParams
+        kinds = adapter.library().cases.SingleTurnParams
         return {
             "name": self._name,
             "evaluation_params": [kinds(param.value) for param in self._params],
@@ -119,9 +119,9 @@ class GEvalEvaluator(DeepEvalEvaluator):
 def check_graded(answer: JsonObject, scale: tuple[int, int], *, is_whole: bool = False) -> None:
     """Raise ValueError for a score outside of the scale, and for steps that are none."""
     if "steps" in answer:
-        refuse_count("steps", answer["steps"], None)
+        require_count("steps", answer["steps"], None)
     if "score" in answer:
-        refuse_range("score", answer["score"], *scale)
+        require_range("score", answer["score"], *scale)
         if is_whole and answer["score"] not in scale:
             raise ValueError(
                 f"'score' is {answer['score']:g}; it is to be {scale[0]} or {scale[1]}"

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar, Unpack
 
-from holodeck.lib.evaluators.deepeval.base import ONE_IS_GOOD, DeepEvalEvaluator, Judged
+from holodeck.lib.evaluators.deepeval.base import ONE_IS_GOOD, DeepEvalEvaluator, JudgeOptions
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 
@@ -21,7 +21,11 @@ class HarmEvaluator(DeepEvalEvaluator):
     )
 
     def __init__(
-        self, *, include_reason: bool = True, strict_mode: bool = False, **judged: Unpack[Judged]
+        self,
+        *,
+        include_reason: bool = True,
+        strict_mode: bool = False,
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(include_reason=include_reason, strict_mode=strict_mode, **judged)
 

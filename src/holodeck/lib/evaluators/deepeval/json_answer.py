@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, Reasoned
+from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, ReasonOptions
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
@@ -26,7 +26,7 @@ class JsonCorrectnessEvaluator(DeepEvalEvaluator):
         required=frozenset({P.ACTUAL_OUTPUT}), optional=frozenset({P.INPUT})
     )
 
-    def __init__(self, *, schema: Mapping[str, Any] | None, **how: Unpack[Reasoned]) -> None:
+    def __init__(self, *, schema: Mapping[str, Any] | None, **how: Unpack[ReasonOptions]) -> None:
         super().__init__(**how)
         if schema is None:
             raise ConfigError("schema", "is missing: say what the answer is to be")

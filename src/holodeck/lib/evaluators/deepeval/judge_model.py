@@ -14,7 +14,7 @@ Check = Callable[[JsonObject], None]
 """Raises ValueError, in words for the judge, for an answer of the right shape without sense."""
 
 
-class Questions:
+class JudgeRequests:
     """What one metric asks of the judge; DeepEval may ask several questions at once.
 
     Args:
@@ -69,7 +69,7 @@ def judge_model_class(base: type[Any]) -> type[Any]:
     class JudgeModel(base):  # type: ignore[misc]
         """Hands DeepEval's questions on."""
 
-        def __init__(self, questions: Questions) -> None:
+        def __init__(self, questions: JudgeRequests) -> None:
             self._questions = questions
             super().__init__(questions.judge_name)
 

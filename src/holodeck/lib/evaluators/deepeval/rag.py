@@ -3,7 +3,7 @@
 from typing import Any, ClassVar
 
 from holodeck.lib.evaluators.base import RetryConfig
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, refuse_count
+from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Judge
@@ -77,7 +77,7 @@ class AnswerRelevancyEvaluator(RAGEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
         if "statements" in answer:  # an answer that is not empty says something
-            refuse_count("statements", answer["statements"], None)
+            require_count("statements", answer["statements"], None)
 
 
 class ContextualRelevancyEvaluator(RAGEvaluator):

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.deepeval import door
+from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
-    Judged,
-    Reasoned,
-    refuse_count,
-    refuse_range,
+    JudgeOptions,
+    ReasonOptions,
+    require_count,
+    require_range,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
@@ -31,7 +31,11 @@ class TaskEvaluator(DeepEvalEvaluator):
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_ANSWER_TO_INPUT)
 
     def __init__(
-        self, *, include_reason: bool = True, strict_mode: bool = False, **judged: Unpack[Judged]
+        self,
+        *,
+        include_reason: bool = True,
+        strict_mode: bool = False,
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(include_reason=include_reason, strict_mode=strict_mode, **judged)
 
@@ -49,7 +53,7 @@ class SummarizationEvaluator(TaskEvaluator):
     empty_is_wrong = True
 
     def __init__(
-        self, *, assessment_questions: Sequence[str] | None = None, **how: Unpack[Reasoned]
+        self, *, assessment_questions: Sequence[str] | None = None, **how: Unpack[ReasonOptions]
     ) -> None:
         super().__init__(**how)
         self._questions = list(assessment_questions or []) or None
@@ -63,9 +67,9 @@ class SummarizationEvaluator(TaskEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
         if "questions" in answer:
-            refuse_count("questions", answer["questions"], None)
+            require_count("questions", answer["questions"], None)
         if "answers" in answer:
-            refuse_count("answers", answer["answers"], len(metric.assessment_questions))
+            require_count("answers", answer["answers"], len(metric.assessment_questions))
             odd = next((one for one in answer["answers"] if _word(one) not in {"yes", "no"}), None)
             if odd is not None:
                 raise ValueError(f"'answers' has {odd!r}, which is neither 'yes' nor 'no'")
@@ -81,7 +85,7 @@ class PromptAlignmentEvaluator(TaskEvaluator):
     metric = "prompt_alignment"
     kind = "PromptAlignmentMetric"
 
-    def __init__(self, *, prompt_instructions: Sequence[str], **how: Unpack[Reasoned]) -> None:
+    def __init__(self, *, prompt_instructions: Sequence[str], **how: Unpack[ReasonOptions]) -> None:
         super().__init__(**how)
         self._instructions = list(prompt_instructions or [])
         if not self._instructions:
@@ -106,12 +110,12 @@ class TaskCompletionEvaluator(TaskEvaluator):
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._case(kwargs)
         if case.tools_called is None:  # the judge would believe that no tool was called
-            case.tools_called = [door.library().cases.ToolCall(name=UNSEEN_CALLS)]
+            case.tools_called = [adapter.library().cases.ToolCall(name=UNSEEN_CALLS)]
         return case
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         if "verdict" in answer:
-            refuse_range("verdict", answer["verdict"], 0, 1)
+            require_range("verdict", answer["verdict"], 0, 1)
 
 
 def _word(answer: str) -> str:

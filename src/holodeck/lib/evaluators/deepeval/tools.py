@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
 
-from holodeck.lib.evaluators.deepeval import door
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, Reasoned
+from holodeck.lib.evaluators.deepeval import adapter
+from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, ReasonOptions
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import Judge
@@ -24,7 +24,7 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
         return None
 
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
-        case, make = super()._case(kwargs), door.library().cases.ToolCall
+        case, make = super()._case(kwargs), adapter.library().cases.ToolCall
         called = [call.name for call in kwargs[P.TOOLS_CALLED]]
         wanted = kwargs[P.EXPECTED_TOOLS]
         case.tools_called = [make(name=name) for name in called]
@@ -39,7 +39,7 @@ class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
     kind = "ArgumentCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.INPUT, P.TOOLS_CALLED}))
 
-    def __init__(self, **how: Unpack[Reasoned]) -> None:
+    def __init__(self, **how: Unpack[ReasonOptions]) -> None:
         super().__init__(**how)
 
     def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002

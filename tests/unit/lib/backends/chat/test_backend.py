@@ -200,13 +200,13 @@ async def test_tries_end_and_the_error_counts_them(build, fake_openai):
 
 
 @pytest.mark.parametrize(("status", "hopeless"), [(400, False), (401, True), (403, True)])
-async def test_what_no_other_call_will_survive_is_marked(build, fake_openai, status, hopeless):
+async def test_what_no_other_call_will_survive_is_marked(build, fake_openai, status, permanent):
     fake_openai.otherwise(status=status)
 
     with pytest.raises(BackendError, match=str(status)) as raised:
         await build().invoke_once("hi")
 
-    assert raised.value.hopeless is hopeless
+    assert raised.value.permanent is permanent
     assert len(fake_openai.requests) == 1
 
 

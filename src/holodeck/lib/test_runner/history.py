@@ -1,0 +1,139 @@
+"""What was said before a case: as agents are told of it, and as metrics see it."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
+
+from holodeck.config.places import location
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.arguments import parse_arguments
+from holodeck.lib.backends.base import AgentBackend, Message
+from holodeck.lib.backends.history_support import Method, why_no_history
+from holodeck.lib.conversation.roles import EARLIER
+from holodeck.lib.conversation.roles import Message as Heard
+from holodeck.lib.evaluators.base import Turn
+from holodeck.models.agent import Agent
+from holodeck.models.history import EarlierCall, EarlierMessage
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import ToolInvocation
+
+History = Sequence[EarlierMessage]
+
+
+def histories_of(agent: Agent) -> dict[int, History]:
+    """The earlier messages of each case that has some, by its place. Raises ConfigError."""
+    places = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
+    if not places:
+        return {}
+    # Imported here because most cases begin anew.
+    from holodeck.config.history import history_of  # noqa: PLC0415
+
+    return {at: history_of(agent, at) for at in places}
+
+
+def require_history_support(agent: Agent, backend: AgentBackend) -> None:
+    """Raise ConfigError if a case has earlier messages and the agent cannot be told them."""
+    for index, case in enumerate(agent.test_cases or []):
+        why = None if case.history is None else why_no_history(backend, method_for(case))
+        if why is not None:
+            raise ConfigError(location(agent, "test_cases", index, "history"), why)
+
+
+def method_for(case: TestCaseModel) -> Method:
+    """How the agent of a case is reached."""
+    return "invoke_once" if case.input else "create_session"
+
+
+def text_of(one: EarlierMessage) -> str:
+    """What a message says; empty where it says nothing."""
+    if isinstance(one.content, list):
+        return "\n".join(part.text for part in one.content)
+    return one.content or ""
+
+
+def arguments_in(call: EarlierCall) -> str:
+    """The arguments of a call as JSON."""
+    given = call.function.arguments
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def to_agent_messages(history: History) -> list[Message]:
+    """The messages as agents are told them."""
+    return [_message(one) for one in history]
+
+
+def _message(one: EarlierMessage) -> Message:
+    message = Message(role=one.role, content=text_of(one))
+    if one.tool_calls is not None:
+        message["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": call.type,
+                "function": {"name": call.function.name, "arguments": arguments_in(call)},
+            }
+            for call in one.tool_calls
+        ]
+    if one.tool_call_id is not None:
+        message["tool_call_id"] = one.tool_call_id
+    if one.name is not None:
+        message["name"] = one.name
+    return message
+
+
+def to_judge_messages(history: History) -> list[Heard]:
+    """The messages as those who judge or play in the case hear of them, marked as earlier."""
+    heard: list[Heard] = []
+    called: dict[str, str] = {}
+    for one in history:
+        called |= {call.id: call.function.name for call in one.tool_calls or ()}
+        heard.append({**_message(one), EARLIER: True})
+        if one.tool_call_id is not None:
+            heard[-1]["name"] = called[one.tool_call_id]
+    return heard
+
+
+def history_key(history: History) -> Iterator[str]:
+    """Everything that tells one history from another."""
+    for one in history:
+        yield from (one.role, text_of(one), one.name or "", one.tool_call_id or "")
+        for call in one.tool_calls or ():
+            yield from (call.id, call.function.name, arguments_in(call))
+
+
+def to_turns(history: History) -> tuple[Turn, ...]:
+    """What was said, as metrics about conversations see it: calls belong to the words they led to.
+
+    Calls that led to no words stand in an answer that is empty.
+    """
+    return tuple(_turns(history))
+
+
+def _turns(history: History) -> Iterator[Turn]:
+    calls: list[ToolInvocation] = []
+    for at, one in enumerate(history):
+        if one.role == "user":
+            if calls:
+                yield Turn("assistant", "", tuple(calls), earlier=True)
+                calls = []
+            yield Turn("user", text_of(one), earlier=True)
+            continue
+        results = _results_after(history, at)
+        calls += [_invocation(call, results) for call in one.tool_calls or ()]
+        if one.role == "assistant" and not one.is_silent:
+            yield Turn("assistant", text_of(one), tuple(calls), earlier=True)
+            calls = []
+
+
+def _results_after(history: History, at: int) -> dict[str | None, str]:
+    """What the calls of a message gave; another may use the same ids."""
+    following = takewhile(lambda one: one.role == "tool", islice(history, at + 1, None))
+    return {one.tool_call_id: text_of(one) for one in following}
+
+
+def _invocation(call: EarlierCall, results: Mapping[str | None, str]) -> ToolInvocation:
+    args, error = parse_arguments(arguments_in(call))
+    result = results[call.id]
+    size = len(json.dumps(result))
+    return ToolInvocation(
+        name=call.function.name, args=args, result=result, bytes=size, error=error
+    )

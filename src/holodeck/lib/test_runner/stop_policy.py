@@ -1,0 +1,206 @@
+"""Why a run ends before every case has run, and the rows of the cases that it did not come to."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from holodeck.errors import Refusal
+from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import ProviderEnum
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
+
+MOST_REFUSALS = 3
+"""So many calls in a row that a provider refuses for good end the run."""
+
+_UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unreachable"})
+"""What says nothing about other cases once the agent has answered one."""
+_HINTS: dict[Refusal, str] = {
+    "key": "check",
+    "quota": "check the account behind",
+    "model": "check",
+    "request": "check",
+    "unreachable": "check that the server runs, and",
+}
+_MODEL_PATHS: dict[Refusal, tuple[str, ...]] = {
+    "key": ("model", "api_key"),
+    "quota": ("model", "api_key"),
+    "model": ("model", "name"),
+    "request": ("model",),
+    "unreachable": ("model", "endpoint"),
+}
+_HTTP_PATHS: dict[Refusal, tuple[str, ...]] = {
+    "key": ("backend", "headers"),
+    "quota": ("backend", "headers"),
+    "model": ("backend", "url"),
+    "request": ("backend",),
+    "unreachable": ("backend", "url"),
+}
+_VARIABLES = {
+    ProviderEnum.OPENAI: "OPENAI_API_KEY",
+    ProviderEnum.AZURE_OPENAI: "AZURE_OPENAI_API_KEY",
+    ProviderEnum.ANTHROPIC: "ANTHROPIC_API_KEY",
+}
+
+
+@dataclass(frozen=True)
+class StopReason:
+    """Why no further case is run."""
+
+    kind: StopKind
+    reason: str
+
+    def told(self, left: int) -> str:
+        """The reason with what it means for the `left` cases that have no result."""
+        cases = "other case is" if left == 1 else f"other {left} cases are"
+        return f"{self.reason}, so the {cases} not run"
+
+    def row(self, case: TestCaseModel) -> TestResult:
+        """The result of a case that the run did not come to."""
+        return skipped_result(case, self.kind, self.reason)
+
+
+class RunStopped(Exception):
+    """Raised where a run is to end at once, with what is under way."""
+
+    def __init__(self, stop: StopReason) -> None:
+        super().__init__(stop.reason)
+        self.stop = stop
+
+
+class StopPolicy:
+    """Watches the results of a run for reasons to end it.
+
+    Args:
+        settings: The limits of the run.
+        agent: Whose configuration messages point to.
+        has_answers: Whether the agent has answered a case in an earlier part of the run.
+    """
+
+    def __init__(
+        self, settings: ExecutionConfig, agent: Agent, *, has_answers: bool = False
+    ) -> None:
+        self._agent = agent
+        self._has_answers = has_answers
+        self._reasons: set[str] = set()
+        self._most_failures = failure_limit(settings)
+        self._fails_fast = settings.fail_fast is True
+        self._failures = 0
+        self._closed: dict[str | None, StopReason] = {}
+        self._refusals = 0
+
+    def closed(self, case: TestCaseModel) -> StopReason | None:
+        """Why no further case of the case's suite is run; None if it is."""
+        return self._closed.get(case.suite)
+
+    def watch(
+        self,
+        case: TestCaseModel,
+        result: TestResult,
+        *,
+        is_permanent: bool,
+        refusal: Refusal | None = None,
+    ) -> None:
+        """Take note of a result; raises Stopped if it was one too many.
+
+        `is_hopeless` says that every other case will fail like this one, `refusal` what the
+        provider objected to.
+        """
+        self._note_refusal(result, refusal, is_permanent=is_permanent)
+        is_spared = self._fails_fast and case.fail_fast is False
+        self._failures += not (result.passed or is_spared)
+        if self._failures == self._most_failures:
+            raise RunStopped(StopReason("fail_fast", self._too_many(result)))
+        if case.fail_fast and not result.passed:
+            whose = f"suite {case.suite!r}" if case.suite else "its cases"
+            why = f"{_named(result)} did not pass, and {whose} is to fail fast"
+            self._closed.setdefault(case.suite, StopReason("fail_fast", why))
+
+    def _note_refusal(
+        self, result: TestResult, refusal: Refusal | None, *, is_permanent: bool
+    ) -> None:
+        """Count what is refused for good; raises Stopped where that was one too many.
+
+        A refused model or request counts only while every case so far was refused alike: another
+        answer tells that it is about the content of a case.
+        """
+        self._has_answers |= result.outcome is not Outcome.AGENT_ERROR
+        if len(self._reasons) < 2:
+            text = result.errors[0] if result.errors else ""
+            self._reasons.add(refusal if refusal == "model" else text)
+        is_alike = len(self._reasons) == 1
+        is_lasting = is_alike if refusal in {"model", "request"} else is_permanent
+        if not is_lasting or (self._has_answers and refusal in _UNTIL_ANSWERED):
+            self._refusals = 0
+            return
+        tries = sum(len(run.attempts) for run in result.single_runs)
+        self._refusals += max(1, tries) if refusal == "unreachable" else 1
+        if self._refusals >= MOST_REFUSALS:
+            reason = result.errors[0]
+            if refusal != "unreachable" or tries < MOST_REFUSALS:
+                reason += f"; {MOST_REFUSALS} calls in a row were refused"
+            hint = what_to_check(self._agent, refusal)
+            raise RunStopped(StopReason("refused", f"{reason}; {hint}" if hint else reason))
+
+    def _too_many(self, result: TestResult) -> str:
+        if self._failures > 1:
+            return f"{self._failures} cases did not pass (maxfail)"
+        return f"{_named(result)} did not pass (fail_fast)"
+
+
+def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
+    """Return what to look at after a refusal, with its place; "" where nothing is known."""
+    if refusal is None:
+        return ""
+    if isinstance(agent.backend, HttpBackendConfig):
+        path = _HTTP_PATHS[refusal]
+    elif agent.model is not None:
+        path = _MODEL_PATHS[refusal]
+    else:
+        return ""
+    hint = f"{_HINTS[refusal]} {_located(agent, *path)}"
+    if path == ("model", "api_key") and agent.model is not None:
+        variable = _VARIABLES.get(agent.model.provider)
+        return f"{hint} or {variable}" if variable else hint
+    if path == ("model", "name") and agent.model is not None and agent.model.endpoint:
+        return f"{hint} and {_located(agent, 'model', 'endpoint')}"
+    return hint
+
+
+def _located(agent: Agent, *path: str) -> str:
+    """A path with its place, such as `model.name (agent.yaml:4:9)`."""
+    place = agent.place(*path)
+    return ".".join(path) if place == "agent" else f"{'.'.join(path)} ({place})"
+
+
+def _named(result: TestResult) -> str:
+    return repr(result.test_name or result.test_input)
+
+
+def failure_limit(settings: ExecutionConfig) -> int | None:
+    """So many cases that do not pass end the run; None for no end."""
+    return 1 if settings.fail_fast else settings.maxfail
+
+
+def skip_by_case(case: TestCaseModel) -> TestResult | None:
+    """The result of a case that says of itself to be skipped; None for any other."""
+    return None if case.skip is None else skipped_result(case, "skip", case.skip)
+
+
+def skipped_result(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult:
+    """The result of a case that was not run."""
+    return TestResult(
+        test_name=case.name,
+        test_id=case.id,
+        suite=case.suite,
+        tags=case.tags,
+        test_input=case.said,
+        expected_tools=case.expected_tools,
+        ground_truth=case.ground_truth,
+        passed=False,
+        outcome=Outcome.SKIPPED,
+        skipped_by=by,
+        skip_reason=reason,
+        execution_time_ms=0,
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+    )

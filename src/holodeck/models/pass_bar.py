@@ -1,0 +1,21 @@
+"""How often a case is run and how often it must pass, as cases and settings say it."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+Repetitions = Annotated[int, Field(ge=1, le=1000)]
+PassesNeeded = Annotated[int, Field(ge=1, le=1000)]
+RateNeeded = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def require_reachable_bar(
+    repeat: int | None, min_pass: int | None, min_pass_rate: float | None
+) -> None:
+    """Raise ValueError for a bar that is said twice or cannot be reached."""
+    if min_pass is not None and min_pass_rate is not None:
+        raise ValueError("'min_pass' and 'min_pass_rate' are both set; remove one of them")
+    if repeat is not None and min_pass is not None and min_pass > repeat:
+        raise ValueError(
+            f"'min_pass' is {min_pass}, but 'repeat' is {repeat}: that many cannot pass"
+        )

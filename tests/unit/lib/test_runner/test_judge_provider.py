@@ -1,0 +1,60 @@
+"""Who judges, and what is said about it."""
+
+import pytest
+
+from holodeck.errors import ConfigError
+from holodeck.lib.judging.judges import Judges
+from holodeck.lib.test_runner.judge_provider import JudgeProvider
+from holodeck.models.agent import Agent
+from holodeck.models.deepeval_metrics import RAGMetric
+
+ENDPOINT = "http://127.0.0.1:1"
+
+
+def model(name, provider="openai"):
+    at = {} if provider == "local" else {"endpoint": ENDPOINT}
+    return {"provider": provider, "name": name, **at}
+
+
+def metric(**keys):
+    return RAGMetric(type="rag", metric_type="faithfulness", **keys)
+
+
+def judge_provider(agent_model=None, judge_model=None):
+    evaluations = {"model": judge_model, "metrics": [{"metric": "contains", "value": "x"}]}
+    own = {"model": agent_model, "instructions": {"inline": "hi"}} if agent_model else {}
+    backend = {} if agent_model else {"backend": "a:b"}
+    return JudgeProvider(Agent(name="x", evaluations=evaluations, **own, **backend), Judges())
+
+
+def test_the_metrics_own_model_judges_before_the_shared_one_and_that_before_the_agents():
+    every = judge_provider(model("agents"), model("shared"))
+
+    assert every.judge_of(metric(model=model("own")), "m").name == "openai/own"
+    assert every.judge_of(metric(), "m").name == "openai/shared"
+    assert judge_provider(model("agents")).judge_of(metric(), "m").name == "openai/agents"
+
+
+def test_a_metric_without_anybody_to_judge_is_a_configuration_error():
+    with pytest.raises(ConfigError, match="needs a model that judges"):
+        judge_provider().judge_of(metric(), "evaluations.metrics[0]")
+
+
+def test_a_judge_that_is_the_agent_is_warned_of_once(caplog):
+    seen = judge_provider(model("same"), model("same"))
+
+    for _ in range(2):
+        seen.judge_of(metric(), "m")
+
+    [note] = seen.notes
+    assert "the agent's own model" in note
+    assert [record.message for record in caplog.records] == [note]
+
+
+def test_a_judge_that_is_too_small_is_warned_of(caplog):
+    seen = judge_provider(model("agents"))
+
+    seen.judge_of(metric(model=model("smollm2-135m-instruct", "local")), "m")
+    seen.judge_of(metric(model=model("other")), "m")
+
+    assert ["too small to judge" in note for note in seen.notes] == [True]
