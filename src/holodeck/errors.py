@@ -121,7 +121,7 @@ class BackendError(ExecutionError):
     """Something went wrong on the way to the agent.
 
     `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
-    agent had done by then (`lib.backends.base.ExecutionResult`) or None. `hopeless` says that every
+    agent had done by then (`lib.backends.base.ExecutionResult`) or None. `permanent`: every
     other call will fare the same: the key is wrong, or the quota spent. `refusal` says what the
     provider objects to, where its answer says that, or that it was never reached.
     """

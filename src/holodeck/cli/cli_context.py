@@ -19,7 +19,7 @@ class CliContext:
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
         """How often -v was given; from 2 on errors come with their traceback."""
-        self.witness: ReadTracker | None = None
+        self.read_tracker: ReadTracker | None = None
         """Notes what is read, where somebody watches."""
         self._notices: set[str] = set()
         self._secrets: list[str] = []

@@ -35,8 +35,8 @@ def file_state(path: str) -> State:
 class ReadTracker:
     """Notes which files under a folder this process reads, and their state right before that.
 
-    What the process writes does not count, and nothing does after `close_eyes` but modules, so what
-    an agent does to its own files is not taken for an edit.
+    What the process writes does not count, and after `stop_tracking` only modules do, so what an
+    agent does to its own files is not taken for an edit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class ReadTracker:
         """Begin; Python knows no end to it."""
         sys.addaudithook(self._heard)
 
-    def close_eyes(self) -> None:
+    def stop_tracking(self) -> None:
         """From now on only modules count."""
         self._is_open = False
 

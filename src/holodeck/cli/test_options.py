@@ -132,7 +132,9 @@ def select_cases(one: LoadedAgent, invocation: CliContext) -> tuple[Agent, Selec
 
 def _run(asked: TestOptions, one: LoadedAgent, invocation: CliContext) -> int:
     before = None if asked.resume is None else find_run(asked.resume, one.agent.base_dir)
-    is_watched = invocation.witness is not None  # a round says all again, and cases may have come
+    is_watched = (
+        invocation.read_tracker is not None
+    )  # a round says all again, and cases may have come
     if before is not None and not asked.request.args() and not is_watched:
         agent, selection = repeat_selection(one.agent, before)
     else:

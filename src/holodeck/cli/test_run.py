@@ -94,8 +94,8 @@ class TestRun:
         from holodeck.lib.records.recorder import Recorder
 
         recorder = Recorder(self.agent, fingerprint_of(self.agent))
-        if self.invocation.witness is not None:
-            self.invocation.witness.run = recorder.id
+        if self.invocation.read_tracker is not None:
+            self.invocation.read_tracker.run = recorder.id
         redactor, earlier = self.invocation.redactor, self.earlier
         recorder.begin(
             self.agent_config,
@@ -150,11 +150,11 @@ class TestRun:
         from holodeck.lib.test_runner.progress import label_of
 
         redactor, recorder = self.invocation.redactor, self.recorder
-        witness = self.invocation.witness
+        read_tracker = self.invocation.read_tracker
 
         def started(case: Any) -> None:
-            if witness is not None:
-                witness.close_eyes()
+            if read_tracker is not None:
+                read_tracker.stop_tracking()
             name, said = case.name and redactor.redact(case.name), redactor.redact(case.said)
             progress.start_test(label_of(name, said))
 

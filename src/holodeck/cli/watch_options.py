@@ -71,9 +71,9 @@ def _refuse_what_does_not_go_with_it(context: click.Context) -> None:
 def _witnessed(told: Path, agent_config: Path, invocation: CliContext) -> Iterator[None]:
     from holodeck.cli.read_tracker import ReadTracker, write_read_files
 
-    witness = invocation.witness = ReadTracker(agent_config.parent)
-    witness.watch()
+    read_tracker = invocation.read_tracker = ReadTracker(agent_config.parent)
+    read_tracker.watch()
     try:
         yield
     finally:
-        write_read_files(told, witness.run, witness.states())
+        write_read_files(told, read_tracker.run, read_tracker.states())

@@ -15,7 +15,7 @@ GRACE_S = 0.1
 """So much later than a limit, a run is left behind that its own loop could not stop."""
 
 
-async def on_own_loop(run: ScriptRun) -> ScenarioResult:
+async def run_on_background_loop(run: ScriptRun) -> ScenarioResult:
     """Return the result of a run that may block; raise what broke it.
 
     Whoever cancels is back at once; the run is left behind.

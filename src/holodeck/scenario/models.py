@@ -77,7 +77,7 @@ def unless_keyless(make: Callable[[LLMProvider], T], llm: LLMProvider) -> T | No
 
 
 def asked(made: T | None, llm: LLMProvider, who: str) -> T:
-    """What was made of a model. Raises Misuse if it has no key."""
+    """What was made of a model. Raises ScenarioUsageError if it has no key."""
     if made is None:
         told = (missing_key(llm) or "").partition(", or")[0]
         raise ScenarioUsageError(who, f"model '{llm.provider.value}/{llm.name}': {told}")

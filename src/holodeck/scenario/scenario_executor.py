@@ -18,7 +18,7 @@ from holodeck.lib.conversation.types import (
     ScenarioResult,
     ScriptStep,
 )
-from holodeck.scenario.background_loop import on_own_loop
+from holodeck.scenario.background_loop import run_on_background_loop
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
 
@@ -135,7 +135,7 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
         BackendTimeoutError: A time limit is over.
         Exception: What an agent, a step or a callback raises, such as AssertionError.
     """
-    return await on_own_loop(
+    return await run_on_background_loop(
         ScenarioExecutor(
             name,
             description,

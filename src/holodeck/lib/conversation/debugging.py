@@ -73,7 +73,7 @@ class Debugger:
         """The one place at the terminal; who comes second waits until the first run is over.
 
         Raises:
-            Misuse: The run is part of one that has the place.
+            ScenarioUsageError: The run is part of one that has the place.
         """
         outer = _debugged.get()
         if outer is not None:
@@ -165,7 +165,7 @@ def _tell(text: str) -> None:
 
 
 def debugger_for(case: str) -> Debugger:
-    """Who lets a person speak in a case. Raises Misuse where there is no terminal."""
+    """Who lets a person speak in a case. Raises ScenarioUsageError where there is no terminal."""
     missing = missing_terminal()
     if missing is not None:
         raise ScenarioUsageError(

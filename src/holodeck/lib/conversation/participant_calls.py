@@ -36,7 +36,7 @@ class ParticipantCaller:
     async def answer(
         self, index: int, participant: Participant, given: AgentInput, place: str
     ) -> Any:
-        """What the party returns. Raises Misuse, which names the place, and what it raises."""
+        """Return what the participant returns. Raises ScenarioUsageError and what it raises."""
         name = type(participant).__name__
         self.waits_for = participant
         started = time.perf_counter()

@@ -9,28 +9,30 @@ from typing import Any, Literal
 
 logger = logging.getLogger(__name__)
 
-Witness = Callable[[str, Any], None]
+ResultListener = Callable[[str, Any], None]
 """Told the name of a scenario and its result."""
 
 Meaning = Literal["failed", "skipped"]
 Meanings = Mapping[type[BaseException], Meaning]
 """What a test framework means by exceptions of its own."""
 
-_witnesses: list[Witness] = []
+_listeners: list[ResultListener] = []
 _meanings: list[Meanings] = []
 
 
-def add_result_listener(witness: Witness, meanings: Meanings | None = None) -> Callable[[], None]:
+def add_result_listener(
+    listener: ResultListener, meanings: Meanings | None = None
+) -> Callable[[], None]:
     """Tell somebody of every result from now on; gives what ends that.
 
     `meanings` say what becomes of a scenario that ends its test by an exception of these kinds.
     """
     known: Meanings = meanings or {}
-    _witnesses.append(witness)
+    _listeners.append(listener)
     _meanings.append(known)
 
     def end() -> None:
-        _witnesses.remove(witness)
+        _listeners.remove(listener)
         _meanings.remove(known)
 
     return end
@@ -44,8 +46,8 @@ def framework_outcome(error: BaseException) -> Meaning | None:
 
 def notify_result_listeners(name: str, result: Any) -> None:
     """Tell of the result of a scenario; a witness that fails harms no run."""
-    for witness in _witnesses:
+    for listener in _listeners:
         try:
-            witness(name, result)
+            listener(name, result)
         except Exception:
             logger.exception("a witness of scenario %r failed", name)

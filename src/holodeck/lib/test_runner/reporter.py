@@ -117,17 +117,17 @@ def _summary_table(summary: ReportSummary) -> list[str]:
         rows.append(("Cost", inline(describe_cost(summary.cost), 1_000)))
     if summary.simulator_calls:
         rows.append(("Simulated Users", _asked(summary.simulator_calls, summary.simulator_usage)))
-    for title, chances in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
-        if chances:
-            rows.append((title, _chances(chances)))
+    for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
+        if estimates:
+            rows.append((title, _estimates(estimates)))
     return table(("Metric", "Value"), rows)
 
 
-def _chances(chances: dict[int, float]) -> str:
+def _estimates(estimates: dict[int, float]) -> str:
     """The first few and the last."""
-    ks = sorted(chances)
+    ks = sorted(estimates)
     shown = [*ks[:_MOST_CHANCES], *ks[_MOST_CHANCES:][-1:]]
-    return ", ".join(f"k={k}: {100 * chances[k]:.1f} %" for k in shown)
+    return ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
 
 
 def _passed(summary: ReportSummary) -> str:
