@@ -110,8 +110,8 @@ class ScriptedConversation(Conversation):
         """Why an agent is not asked: the user left without a word."""
         return (
             f"{self.place}: the user ended the conversation without a word in"
-            f" {self._silent_since}, so the agent has nothing to answer; 'proceed' ends when the"
-            " user does"
+            f" {self._silent_since}, so the agent has nothing to answer; a simulated user who is"
+            " done says nothing more, so write 'proceed', which ends then"
         )
 
     def _fixed(self, role: AgentRole, content: str | Mapping[str, Any]) -> Message:
