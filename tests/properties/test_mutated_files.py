@@ -6,13 +6,16 @@ The projects, the slips and the rules stand in `tests/mutants`; `scripts/mutants
 import pytest
 import yaml
 
+from mutants.generator import sample
 from mutants.legitimate import without
 from mutants.mutant import Mutant
+from mutants.once_green import ONCE_GREEN
 from mutants.projects import PROJECTS
 from mutants.projects_checks import REPEATED
 from mutants.projects_suites import CONFIG
 from mutants.study import study
 
+SLIPS_EACH, SEED = 4, 11
 EACH_PROJECT = pytest.mark.parametrize("project", PROJECTS, ids=lambda project: project.name)
 
 
@@ -54,3 +57,18 @@ def test_settings_that_are_all_commented_out_are_refused(running, project):
 
     assert ran.code == 2
     assert "execution: has no value; write one, or remove the key" in ran.stderr
+
+
+@EACH_PROJECT
+def test_no_slip_ends_green_without_a_word(running, project):
+    verdicts = [running.judge(mutant) for mutant in sample([project], SLIPS_EACH, SEED)]
+
+    assert [one.mutant.name for one in verdicts if one.is_defect] == []
+
+
+@pytest.mark.parametrize("name", ONCE_GREEN)
+def test_a_slip_that_once_was_green_is_red_or_told(running, name):
+    verdict = running.judge(ONCE_GREEN[name])
+
+    assert not verdict.is_defect, verdict.mutant.name
+    assert verdict.rule is None

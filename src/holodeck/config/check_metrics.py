@@ -12,6 +12,8 @@ from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexM
 from holodeck.models.judge_metric import JudgeMetric
 
 ONLY_REPORTED = "or 'required: false' to only report it"
+_UNSEEN = "\"'“”‘’\u200b\u200c\u200d\u2060\ufeff"
+"""Quotes that were written twice, and signs without a width."""
 NOT_THE_AGENTS = frozenset({"input", "ground_truth", "expected_output"})
 """What of a case does not come from the agent."""
 
@@ -87,6 +89,12 @@ def check_forbidden_text(
             path,
             f"{text!r} begins or ends with white space, which the answer must contain, too; remove"
             " it, or use 'regex' with \\b for whole words",
+        )
+    elif text.strip(_UNSEEN) != text:
+        findings.warning(
+            path,
+            f"{text!r} begins or ends with quotes or a sign that nobody sees, which the answer must"
+            " contain, too; remove them if they are not meant",
         )
 
 
