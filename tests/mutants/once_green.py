@@ -4,20 +4,24 @@ from mutants.mutant import Mutant, slip
 from mutants.projects_checks import (
     CLOSE,
     CONTEXT,
+    FORMAT,
     NOT_CONTAINS,
     NUMBER,
     PATTERN,
     REPEATED,
+    SCHEMA,
+    STRICT_SCHEMA,
     WORD,
 )
 from mutants.projects_suites import (
     INLINE,
     JSON,
     PLAIN_SCENARIOS,
+    SUITES_ALONE,
     TOOLS_IN_CSV,
 )
 from mutants.projects_tools import FORBIDDEN, FORBIDDEN_ALONE, MATCHER, MISSING, NONE_AT_ALL
-from mutants.projects_turns import HTTP, JUDGED, SCRIPT, SECOND_TURN, WHOLE
+from mutants.projects_turns import HTTP, HTTP_NONE, JUDGED, SCRIPT, SECOND_TURN, WHOLE
 
 FILE = "agent.yaml"
 _F1 = "- {metric: f1_score, threshold: 0.8}"
@@ -27,6 +31,11 @@ _ITEMS = "\n      - delete_order\n      - pay\n"
 
 def _forbidden(name: str) -> Mutant:
     return slip(FORBIDDEN_ALONE, FILE, "[delete_order]", name)
+
+
+def _renamed(name: str, new: str) -> Mutant:
+    content = SUITES_ALONE.files[name].encode()
+    return Mutant(SUITES_ALONE.name, name, f"rename as {new}", name, content, new)
 
 
 ONCE_GREEN = {
@@ -106,6 +115,13 @@ ONCE_GREEN = {
         NOT_CONTAINS, FILE, "value: hunter2", 'value: "hunter2\u200b"'
     ),
     "a judge's threshold of 0": slip(JUDGED, FILE, "threshold: 0.6", "threshold: 0"),
+    # keywords of JSON schema that are none
+    "required misspelt": slip(SCHEMA, FILE, "required: [sku, price]", "requried: [sku, price]"),
+    "properties misspelt": slip(FORMAT, FILE, "properties:", "propertes:"),
+    "properties in capitals": slip(FORMAT, FILE, "properties:", "PROPERTIES:"),
+    "additional_properties": slip(
+        STRICT_SCHEMA, FILE, "additionalProperties: false", "additional_properties: false"
+    ),
     # keys that another key swallows
     "forbidden tools in the context": slip(
         FORBIDDEN_ALONE, FILE, "    forbidden_tools", "      forbidden_tools"
@@ -120,4 +136,20 @@ ONCE_GREEN = {
         "      evaluations:\n        - {metric: not_contains, value: kim}\n"
         "    forbidden_tools: [transfer]\n",
     ),
+    "the answer in the request": slip(
+        HTTP_NONE,
+        FILE,
+        "  answer:\n    tool_calls: calls\n",
+        "    answer:\n      tool_calls: calls\n",
+    ),
+    "no line that says where the calls are": slip(
+        HTTP_NONE, FILE, "  answer:\n    tool_calls: calls\n", ""
+    ),
+    # keys that an agent returns
+    **{
+        f"an agent that returns {key}": slip(NONE_AT_ALL, "desk.py", '"tool_calls"', f'"{key}"')
+        for key in ("tool_call", "toolCalls", "Tool_calls", "tools", "calls", "tool_results")
+    },
+    # files
+    "a suite called .YAML": _renamed("suites/refunds.yaml", "suites/refunds.YAML"),
 }
