@@ -17,6 +17,7 @@ NOT_PROVOKED = "what makes the fault show is gone or changed"
 PUT_ASIDE = "the file has a name that no pattern and no folder asks for"
 
 CUT_SHORT = "the file ends early, and what is left is complete but for its last text"
+OTHER_PROPERTY = "a JSON schema is about a property of another name, and names are the user's own"
 TRUNCATIONS = frozenset({"file: half", "file: three quarters"})
 PLACES = frozenset({
     "test_cases", "scenarios", "suites", "turns", "script", "check", "evaluations", "metrics",
@@ -37,12 +38,13 @@ def why_legitimate(project: Project, mutant: Mutant) -> str | None:
     for check in project.deciding:
         if check.file == mutant.file and (rule := _rule(project, check, before, after)):
             return rule
-    if mutant.operator in TRUNCATIONS and _is_pruned(before, after, is_cut=True):
-        return CUT_SHORT
     provoking = [one for one in project.provokes if one.file == mutant.file]
-    if any(_is_touched(one.path, before, after) for one in provoking):
-        return NOT_PROVOKED
-    return None
+    rules = {
+        OTHER_PROPERTY: _is_other_property(before, after),
+        CUT_SHORT: mutant.operator in TRUNCATIONS and _is_pruned(before, after, is_cut=True),
+        NOT_PROVOKED: any(_is_touched(one.path, before, after) for one in provoking),
+    }
+    return next((rule for rule, applies in rules.items() if applies), None)
 
 
 def _is_put_aside(old: str, new: str) -> bool:
@@ -125,6 +127,21 @@ def _places(tree: Any, above: Keys = ()) -> Iterator[Keys]:
         yield (*above, key)
         if isinstance(value, dict | list):
             yield from _places(value, (*above, key))
+
+
+def _is_other_property(before: Any, after: Any) -> bool:
+    """Whether all that changed is one key right under `properties` of a schema."""
+    for place in _places(before):
+        if place[-1] == "properties" and place.count("schema"):
+            try:
+                here, there = value_at(before, place), value_at(after, place)
+            except LookupError:
+                continue
+            if not isinstance(there, dict):
+                continue
+            if here.keys() != there.keys() and list(here.values()) == list(there.values()):
+                return bool(without(before, place) == without(after, place))
+    return False
 
 
 def _is_touched(path: Keys, before: Any, after: Any) -> bool:

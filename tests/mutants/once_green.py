@@ -47,6 +47,9 @@ ONCE_GREEN = {
     "a blank after a forbidden tool": _forbidden('["delete_order "]'),
     "a line end after a forbidden tool": _forbidden('["delete_order\\n"]'),
     "a space without width after a forbidden tool": _forbidden('["delete_order\u200b"]'),
+    "two forbidden tools without a dash between them": slip(
+        FORBIDDEN, FILE, "      - pay", "        pay"
+    ),
     "quotes inside of quotes": _forbidden("""['"delete_order"']"""),
     "typographic quotes": _forbidden("[“delete_order”]"),
     "parentheses after a forbidden tool": _forbidden("[delete_order()]"),

@@ -353,7 +353,7 @@ OWN_METRIC = Project(
     "a score under the threshold of a metric of the user's",
     {
         "desk.py": _constant(ANSWER),
-        "graders.py": "def half(seen):\n    return 0.5\n\n\ndef whole(seen):\n    return 1.0\n",
+        "graders.py": "def half(seen):\n    return 0.4\n\n\ndef whole(seen):\n    return 1.0\n",
         "agent.yaml": """\
 name: desk
 backend: "desk:answer"
@@ -375,7 +375,7 @@ test_cases:
         isinstance(metric, dict)
         and (
             metric.get("metric") == "graders:whole"
-            or (isinstance(metric.get("threshold"), float) and 0 < metric["threshold"] <= 0.5)
+            or (isinstance(metric.get("threshold"), float) and 0 < metric["threshold"] <= 0.4)
         )
     ),
 )
@@ -426,7 +426,7 @@ test_cases:
         Check("agent.yaml", ("execution", "min_pass")),
         Check("agent.yaml", ("evaluations", "metrics", 0)),
     ],
-    meets=lambda given: given in {1, 2},
+    meets=lambda given: given in (1, 2),
 )
 
 CONTEXT = Project(

@@ -20,8 +20,8 @@ def check_forbidden_name(name: str, path: Path_, findings: Findings) -> bool:
         why = "is one name; write each tool as an item of its own: [a, b]"
     elif sign is not None:
         why = f"has {sign[0]!r} in it; names are compared as they are, patterns are not read"
-    elif name != name.strip():
-        why = "has white space around it, which no tool's name has; remove it"
+    elif re.search(r"\s", name):
+        why = "has white space around it or in it, which no tool's name has; remove it"
     else:
         return False
     findings.error(path, f"no call can match {name!r}: it {why}")
