@@ -6,9 +6,9 @@
 import json
 
 from mutants.project import Check, Project, is_another_tool
-from support.chances import yes
 from support.played import says as user_says
 from support.server import FakeOpenAI
+from support.token_probabilities import yes
 from support.wire_types import Reply, Request
 
 TALKS = """\

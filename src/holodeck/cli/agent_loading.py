@@ -3,7 +3,7 @@
 import logging
 from pathlib import Path
 
-from holodeck.cli.agent_paths import TestTarget
+from holodeck.cli.agent_paths import AgentTarget
 from holodeck.cli.cli_context import CliContext
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -15,7 +15,7 @@ MOST_WARNINGS = 20
 
 
 def read_agent(
-    subject: TestTarget, given: ExecutionConfig, invocation: CliContext
+    subject: AgentTarget, given: ExecutionConfig, invocation: CliContext
 ) -> tuple[Agent, ExecutionConfig, frozenset[Path]]:
     """The agent as it is written, its settings, and the other files that its cases are from."""
     from holodeck.cli.logs import start_logging

@@ -16,7 +16,7 @@ _NOT_LOOKED_INTO = {"__pycache__", "node_modules", "site-packages", "venv"}
 
 
 @dataclass(frozen=True)
-class TestTarget:
+class AgentTarget:
     """An agent that is to be tested."""
 
     path: str
@@ -34,7 +34,7 @@ class TestTarget:
 class FoundAgents:
     """What paths lead to."""
 
-    subjects: list[TestTarget]
+    subjects: list[AgentTarget]
     """Each once."""
     others: list[str]
     """YAML files in the folders that are named otherwise."""
@@ -59,9 +59,9 @@ def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
             agents.setdefault(Path(os.path.realpath(path)), path)
     if agent is not None and not suites:
         raise click.UsageError("--agent says whose suites files hold, and no PATH is such a file")
-    subjects = [TestTarget(path) for path in agents.values()]
+    subjects = [AgentTarget(path) for path in agents.values()]
     for owner, files in suites.items():
-        subjects.append(TestTarget(str(owner), tuple(dict.fromkeys(files))))
+        subjects.append(AgentTarget(str(owner), tuple(dict.fromkeys(files))))
     return FoundAgents(subjects, others)
 
 
@@ -78,9 +78,9 @@ def _agent_above(path: str) -> str:
     )
 
 
-def find_target(path: str) -> TestTarget:
+def find_target(path: str) -> AgentTarget:
     """What one path means that is no folder of agents. Raises ConfigError."""
-    return TestTarget(_agent_above(path), (path,)) if holds_a_suite(path) else TestTarget(path)
+    return AgentTarget(_agent_above(path), (path,)) if holds_a_suite(path) else AgentTarget(path)
 
 
 def _refuse_data(path: str) -> None:

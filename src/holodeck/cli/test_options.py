@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holodeck.cli.agent_loading import check_before_run, read_agent
-from holodeck.cli.agent_paths import TestTarget
+from holodeck.cli.agent_paths import AgentTarget
 from holodeck.cli.cli_context import CliContext
 from holodeck.cli.debug_option import validate_debug_option, with_debug_settings
 from holodeck.cli.preview import PreviewMode, case_list, plan_run
@@ -49,7 +49,7 @@ class TestOptions:
 class LoadedAgent:
     """An agent that has been read, and for a run checked."""
 
-    subject: TestTarget
+    subject: AgentTarget
     agent: Agent
     settings: ExecutionConfig
     request: Request
@@ -68,7 +68,7 @@ class LoadedAgent:
         return ", ".join(self.subject.args)
 
 
-def load_agent(asked: TestOptions, subject: TestTarget, invocation: CliContext) -> LoadedAgent:
+def load_agent(asked: TestOptions, subject: AgentTarget, invocation: CliContext) -> LoadedAgent:
     """The agent in a file. Raises ConfigError for what can be known to be wrong with it."""
     if asked.debug:
         validate_debug_option(asked.settings)
@@ -78,7 +78,7 @@ def load_agent(asked: TestOptions, subject: TestTarget, invocation: CliContext) 
     return LoadedAgent(subject, agent, settings, _request_for(asked, subject), files)
 
 
-def _request_for(asked: TestOptions, subject: TestTarget) -> Request:
+def _request_for(asked: TestOptions, subject: AgentTarget) -> Request:
     """What is asked of the subject; files of suites are these suites."""
     if not subject.suites:
         return asked.request

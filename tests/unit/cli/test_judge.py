@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fakes import Reply, run_cli
-from support.chances import yes
+from support.token_probabilities import yes
 
 WAGES = {"input": "What is it?", "criterion": "Does it name a price?"}
 ROWS = [

@@ -18,10 +18,10 @@ from holodeck.cli.read_tracker import (
 READING = """\
 import sys
 from pathlib import Path
-from holodeck.cli.read_tracker import Witness
+from holodeck.cli.read_tracker import ReadTracker
 
 here = Path.cwd()
-witness = Witness(here)
+witness = ReadTracker(here)
 witness.watch()
 Path("agent.yaml").read_text()
 Path("report.md").write_text("mine")
@@ -30,7 +30,7 @@ Path("gone.yaml").exists() or None
 Path(".git/HEAD").read_text()
 Path("suites").is_dir() and list(Path("suites").iterdir())
 sys.path.insert(0, str(here))
-witness.close_eyes()
+witness.stop_tracking()
 Path("later.txt").read_text()
 import helper
 print(sorted(str(Path(one).relative_to(here)) for one in witness.states()))

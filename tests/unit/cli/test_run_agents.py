@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.cli.agent_paths import TestTarget, find_agents
+from holodeck.cli.agent_paths import AgentTarget, find_agents
 from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
 
@@ -122,7 +122,7 @@ def test_a_file_that_is_named_twice_is_one_and_hidden_folders_hold_none(fleet):
 
     names = [str(Path(one.path).relative_to(folder)) for one in found.subjects]
     assert names == ["two/agent.yaml", "one/agent.yaml"]
-    assert find_agents([]).subjects == [TestTarget("agent.yaml")]
+    assert find_agents([]).subjects == [AgentTarget("agent.yaml")]
 
 
 def test_a_data_file_is_no_agent_and_the_message_says_where_it_belongs(tmp_path):

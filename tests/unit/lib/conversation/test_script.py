@@ -331,7 +331,7 @@ async def test_a_step_or_an_agent_without_its_list_is_refused():
 PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}
 
 
-@pytest.mark.parametrize("party", PARTIES.values(), ids=PARTIES)
+@pytest.mark.parametrize("participant", PARTIES.values(), ids=PARTIES)
 def test_who_is_no_party_is_refused(participant):
     with pytest.raises(ValueError, match=r"agents\[0\]"):
         ScenarioExecutor("case", "", [participant])

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-from support.token_probabilities import token_probabilities, yes
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
@@ -19,6 +18,7 @@ from holodeck.lib.test_runner.grading import Check, grade
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
+from support.token_probabilities import token_probabilities, yes
 
 QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
 PRICE = "Does the answer name a price?"

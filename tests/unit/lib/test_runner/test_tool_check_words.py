@@ -43,12 +43,12 @@ def test_an_expectation_is_shown_as_it_was_written(wanted, words):
     [
         ([], "a", "no call of 'a'; called: nothing"),
         (["b", "c"], "a", "no call of 'a'; called: b, c"),
-        (["bab"], "a", None),
+        (["a"], "a", None),
         ([], {"name": "a"}, "no call of 'a'; called: nothing"),
         (["ab"], {"name": "a"}, "no call of 'a'; called: ab"),
         (["a", "a"], {"name": "a"}, None),
         (["a"], {"name": "a", "count": 1}, None),
-        (["a"], {"name": "a", "count": 2}, "1 matching calls of 'a' instead of 2"),
+        (["a"], {"name": "a", "count": 2}, "1 matching call of 'a' instead of 2"),
         (["a", "a"], {"name": "a", "count": 1}, "2 matching calls of 'a' instead of 1"),
         (["b"], {"name": "a", "count": 1}, "no call of 'a'; called: b"),
     ],
@@ -57,6 +57,13 @@ def test_the_reason_says_what_was_called_instead(calls, wanted, reason):
     [(_, passed, why)] = rows([called(name) for name in calls], expected_tools=[wanted])
 
     assert (passed, why) == (reason is None, reason)
+
+
+def test_an_expectation_that_a_part_of_a_name_meets_says_so():
+    [(_, passed, why)] = rows([called("bab")], expected_tools=["a"])
+
+    note = "'a' is only a part of 'bab'; write '{name: …}' for a whole name"
+    assert (passed, why) == (True, note)
 
 
 def test_of_several_calls_with_wrong_arguments_the_last_is_explained():

@@ -199,7 +199,7 @@ async def test_tries_end_and_the_error_counts_them(build, fake_openai):
     assert len(fake_openai.requests) == 3
 
 
-@pytest.mark.parametrize(("status", "hopeless"), [(400, False), (401, True), (403, True)])
+@pytest.mark.parametrize(("status", "permanent"), [(400, False), (401, True), (403, True)])
 async def test_what_no_other_call_will_survive_is_marked(build, fake_openai, status, permanent):
     fake_openai.otherwise(status=status)
 
