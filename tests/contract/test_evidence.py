@@ -253,6 +253,23 @@ async def test_a_step_that_asks_for_unseen_tool_calls_is_an_error(tmp_path, fake
     assert any(UNKNOWN in reason for reason in result.reasons())
 
 
+async def test_tool_calls_of_a_script_are_not_counted_where_one_turn_is_unseen(
+    tmp_path, fake_openai
+):
+    (tmp_path / "steps.py").write_text(
+        "def look(state):\n    assert len(state.tool_calls('get_weather')) == 1\n"
+    )
+    script = [{"user": "a"}, "agent", {"user": "b"}, "agent", {"call": "steps:look"}, "succeed"]
+    agent = an_agent(fake_openai, {"script": script}).placed_in(tmp_path)
+    answers = {"a": ExecutionResult(ANSWER, tool_calls=[CALL]), "b": ExecutionResult(ANSWER)}
+
+    report = await report_of(tmp_path, agent, ScriptedBackend(answers))
+
+    [result] = report.results
+    assert not result.passed
+    assert any(UNKNOWN in reason for reason in result.reasons())
+
+
 async def test_a_scenario_warns_where_a_text_says_nothing_about_tools():
     from holodeck import scenario
 

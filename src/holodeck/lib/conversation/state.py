@@ -124,8 +124,8 @@ class ScenarioState:
         """All calls, of one tool or of any, the first one first."""
         said = self._executor.history.peek
         found = [copied(call) for one in said for call in _calls_of(one, tool_name)]
-        if not found:
-            self._warn_of_unseen_calls()
+        if not found or any(one.get(UNSEEN_CALLS) for one in said):
+            self._warn_of_unseen_calls()  # of some turns the calls are unknown, so a count is, too
         return found
 
     def transcript(self) -> str:
