@@ -1,6 +1,7 @@
-"""Tokens that a model call cost."""
+"""Token usage of model requests, and the meter that adds it up."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 
 from pydantic import model_validator
@@ -9,7 +10,7 @@ from holodeck.models.base import Count, Model
 
 
 class TokenUsage(Model):
-    """Tokens read and written."""
+    """Tokens that a model read and wrote."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
@@ -23,8 +24,8 @@ class TokenUsage(Model):
 
     @classmethod
     def zero(cls) -> "TokenUsage":
-        """Nothing spent."""
-        return _nothing()
+        """Usage of no tokens."""
+        return _zero()
 
     @classmethod
     def of(cls, prompt_tokens: int, completion_tokens: int) -> "TokenUsage":
@@ -45,14 +46,75 @@ class TokenUsage(Model):
         )
 
 
+@dataclass
+class UsageMeter:
+    """Counts requests to models and adds up the token usage of their responses."""
+
+    by_model: dict[str, TokenUsage] = field(default_factory=dict)
+    """Token usage by the name of the model, in the order of first use."""
+    requests: int = 0
+    """Requests that were sent, answered or not."""
+    failed: int = 0
+    """Requests without an answer."""
+    unmetered: int = 0
+    """Answers whose token usage is unknown."""
+    cache_hits: int = 0
+    """Answers that came from the response cache: no request was sent."""
+    seconds: float = 0.0
+    """Time that the requests took, without waiting for a slot."""
+
+    @property
+    def usage(self) -> TokenUsage:
+        """Usage of all models; an answer of unknown usage counts as zero."""
+        return sum(self.by_model.values(), _zero())
+
+    @property
+    def known_usage(self) -> TokenUsage | None:
+        """Usage of all models; None if the usage of an answer is unknown."""
+        return None if self.unmetered else self.usage
+
+    def add(
+        self,
+        usage: TokenUsage | None,
+        model: str = "",
+        *,
+        requests: int = 1,
+        failed: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Count an answer and the requests that it took; usage without tokens is unknown."""
+        self.requests += requests
+        self.failed += failed
+        self.seconds += seconds
+        if usage is None or not usage.total_tokens:
+            self.unmetered += 1
+        else:
+            self.by_model[model] = self.by_model.get(model, _zero()) + usage
+
+    def add_failed(self, requests: int = 1) -> None:
+        """Count requests that ended without an answer."""
+        self.requests += requests
+        self.failed += requests
+
+    def merge(self, other: "UsageMeter") -> None:
+        """Add everything that another meter counted."""
+        for model, usage in other.by_model.items():
+            self.by_model[model] = self.by_model.get(model, _zero()) + usage
+        self.requests += other.requests
+        self.failed += other.failed
+        self.unmetered += other.unmetered
+        self.cache_hits += other.cache_hits
+        self.seconds += other.seconds
+
+
 def sum_of(usages: Iterable[TokenUsage | None]) -> TokenUsage | None:
-    """Return the sum; None if there is none to add up, or if one of them is unknown."""
+    """Return the sum; None if there is nothing to add up, or if one of them is unknown."""
     found = list(usages)
     known = [usage for usage in found if usage is not None]
-    return sum(known, _nothing()) if known and len(known) == len(found) else None
+    return sum(known, _zero()) if known and len(known) == len(found) else None
 
 
 @cache
-def _nothing() -> TokenUsage:
-    """One for all, as each case begins with it."""
+def _zero() -> TokenUsage:
+    """Return one shared instance, as every case starts with it."""
     return TokenUsage()
