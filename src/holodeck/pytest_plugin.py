@@ -5,7 +5,6 @@ Nothing heavy is imported before a scenario, an agent or a suite is really run.
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import os
 import re
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 
 from holodeck.lib.conversation.result_listeners import Meanings, add_result_listener
+from holodeck.lib.suggestions import did_you_mean
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
@@ -191,8 +191,7 @@ def _check_patterns(config: pytest.Config) -> None:
             return
         seen.add(path.name)
     where = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
-    near = difflib.get_close_matches(missing[0], sorted(seen), n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {where}{hint}")
 
 

@@ -16,6 +16,7 @@ import click
 from holodeck import __version__
 from holodeck.cli.cli_context import CliContext
 from holodeck.errors import ExitCode, HoloDeckError
+from holodeck.lib.suggestions import did_you_mean_or_list
 
 COMMANDS = {
     "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
@@ -60,10 +61,7 @@ class LazyGroup(click.Group):
 def _hint(name: str) -> str:
     if name.endswith((".yaml", ".yml")):
         return f"; did you mean 'holodeck test {name}'?"
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, COMMANDS, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(COMMANDS)}"
+    return did_you_mean_or_list(name, COMMANDS)
 
 
 @click.command(

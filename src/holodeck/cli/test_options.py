@@ -18,9 +18,9 @@ from holodeck.cli.selection_options import apply_selection
 from holodeck.cli.test_run import TestRun
 from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.source import shown
-from holodeck.config.suggestions import suggest
 from holodeck.errors import ExitCode, NothingSelected
 from holodeck.lib.selection.request import Request
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.ui.live import put
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -95,7 +95,7 @@ def _within(suites: tuple[str, ...], request: Request) -> Request:
     """
     for one in request.suites if suites else ():
         if one not in suites:
-            near = suggest(one, suites)
+            near = did_you_mean_or_list(one, suites)
             raise NothingSelected(f"--suite: the files hold no suite {one!r}{near}")
     return replace(request, suites=request.suites or suites)
 

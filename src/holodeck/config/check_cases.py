@@ -1,6 +1,5 @@
 """What is wrong with a test case: expectations nothing can meet, and checks nothing can fail."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 
 from holodeck.config.check_metrics import check_forbidden_text, check_undecided
@@ -20,6 +19,7 @@ from holodeck.lib.evaluators.inputs import (
 from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
 from holodeck.models.script import kind_of, unanswered, value_of
@@ -233,8 +233,7 @@ def _check_known(
     warn_of_parts(_name(wanted), fitting, place, findings)
     if isinstance(wanted, ExpectedTool):
         for argument, names in _unknown_arguments(wanted, fitting, tools) if fitting else ():
-            near = difflib.get_close_matches(argument, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(names)}"
+            hint = did_you_mean(argument, names, f"; it has {', '.join(names)}")
             findings.error(
                 (*place, "args", argument), f"{fitting[0]!r} has no parameter {argument!r}{hint}"
             )
@@ -283,6 +282,5 @@ def _fitting(wanted: str | ExpectedTool, tools: Tools) -> list[str]:
 def _unknown(name: str, tools: Tools) -> str:
     if not tools:
         return f"the agent has no tools, so none is called {name!r}"
-    near = difflib.get_close_matches(name, tools, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = did_you_mean(name, tools, ";")
     return f"no tool is called {name!r}{hint} there are {', '.join(tools)}"

@@ -1,6 +1,5 @@
 """Paths of the configuration: relative to the agent.yaml, and never outside of its folder."""
 
-import difflib
 from pathlib import Path
 
 from holodeck import errors
@@ -9,6 +8,7 @@ from holodeck.config.reading import read_bytes
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.suggestions import did_you_mean
 
 
 def inside(path: str | Path, base_dir: Path, where: str) -> Path:
@@ -40,5 +40,4 @@ def nearest(path: Path, *patterns: str) -> str:
         for child in folder.glob(pattern)
         if child.is_file()
     ]
-    near = difflib.get_close_matches(path.name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(path.name, names)

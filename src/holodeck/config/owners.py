@@ -6,6 +6,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from holodeck.lib.suggestions import nearest_word
+
 DEFAULT_AGENT_FILE = "agent.yaml"
 YAML = frozenset({".yaml", ".yml"})
 _CALLED_A_SUITE = (".suite.yaml", ".suite.yml")
@@ -102,11 +104,7 @@ def _as_utf8(data: bytes) -> bytes:
 def _is_nearly_one(text: bytes) -> bool:
     """Whether a key at the beginning of a line is that of a suite, misspelt: to be told of."""
     keys = {key.decode().lower() for key in _KEY.findall(text)}
-    if not keys:
-        return False
-    from difflib import get_close_matches  # noqa: PLC0415 - few files are not what they seem
-
-    return any(get_close_matches(key, _WORDS, n=1, cutoff=_ALIKE) for key in keys)
+    return any(nearest_word(key, _WORDS, cutoff=_ALIKE) is not None for key in keys)
 
 
 def agent_above(path: str | Path) -> str | None:

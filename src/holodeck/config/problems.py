@@ -1,6 +1,5 @@
 """What pydantic found wrong, said with the place in the file and the nearest right word."""
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from holodeck.config.secrets import names_a_secret
 from holodeck.config.shape import known_keys
 from holodeck.config.source import Path_, dotted
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import TWINS
 from holodeck.models.base import Refused, RefusedParts
 from holodeck.models.config import ExecutionConfig, Setting
@@ -227,9 +227,9 @@ def _unknown_key(key: str, known: Sequence[str]) -> str:
         meant = _model_keys().get(key)
     if meant in known:
         return f"unknown key; did you mean {meant!r}?"
-    near = difflib.get_close_matches(key, known, n=1)
-    if near:
-        return f"unknown key; did you mean {near[0]!r}?"
+    hint = did_you_mean(key, known)
+    if hint:
+        return f"unknown key{hint}"
     if " " in key or set(known) == _OF_A_CRITERION:  # a mapping may stand where a text was meant
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
@@ -266,8 +266,7 @@ def _unknown_metric(node: Node) -> str:
     for family, known in _FAMILIES.items():
         if name in known:
             return f"'metric: {name}' belongs to another type; write '{family.format(name)}'"
-    near = difflib.get_close_matches(name, BUILT_IN, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = did_you_mean(name, BUILT_IN, ";")
     names = ", ".join(BUILT_IN)
     return f"'metric': {short(name)} is not known{hint} known: {names}, or 'module:callable'"
 
@@ -290,9 +289,8 @@ _FAMILIES = {
 
 def _not_a_choice(found: str, expected: str) -> str:
     choices = [part for part in expected.replace(" or ", ", ").split("'") if part not in ("", ", ")]
-    near = difflib.get_close_matches(found.strip("'"), choices, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
-    return f"found {found}{hint} wanted {expected}" if near else f"found {found}; wanted {expected}"
+    hint = did_you_mean(found.strip("'"), choices, ";")
+    return f"found {found}{hint} wanted {expected}"
 
 
 _KINDS = {

@@ -1,7 +1,6 @@
 """What a user's Python file defines, read without running it."""
 
 import ast
-import difflib
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
@@ -10,6 +9,7 @@ from pathlib import Path
 from holodeck.config.files import text_of
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import is_file
+from holodeck.lib.suggestions import did_you_mean
 
 
 def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
@@ -23,9 +23,7 @@ def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | No
         return bindings[name]
     if "*" in bindings:
         return None
-    near = difflib.get_close_matches(name, bindings, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(where, f"{file} defines no {name!r}{hint}")
+    raise ConfigError(where, f"{file} defines no {name!r}{did_you_mean(name, bindings)}")
 
 
 def check_target(target: str, base_dir: Path, where: str) -> None:
@@ -76,9 +74,7 @@ def _doubt_about_name(name: str, file: str) -> str | None:
         return f"{file} cannot be read as Python"
     if name in bindings or not bindings.keys().isdisjoint({"*", "__getattr__"}):
         return None
-    near = difflib.get_close_matches(name, bindings, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"{file} defines no {name!r}{hint}"
+    return f"{file} defines no {name!r}{did_you_mean(name, bindings)}"
 
 
 def class_of(target: str, base_dir: Path) -> str | None:

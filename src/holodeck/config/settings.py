@@ -1,6 +1,5 @@
 """Settings of a run, resolved: CLI > agent.yaml > project > user > HOLODECK_* > default."""
 
-import difflib
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from holodeck.config.env import REAL, Environment
 from holodeck.config.nodes import short
 from holodeck.config.problems import wanted
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import nearest_word
 from holodeck.models.config import ExecutionConfig, Setting
 
 PREFIX = "HOLODECK_"
@@ -148,7 +148,7 @@ def unknown_variables(env: Mapping[str, str]) -> list[str]:
     warnings = []
     for name in env:
         if name.startswith(PREFIX) and name not in known:
-            near = difflib.get_close_matches(name.removeprefix(PREFIX), own, n=1)
-            hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
+            nearest = nearest_word(name.removeprefix(PREFIX), own)
+            hint = f"; did you mean {PREFIX}{nearest}?" if nearest else ""
             warnings.append(f"the variable {name} means nothing to holodeck{hint}")
     return warnings

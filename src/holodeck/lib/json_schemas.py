@@ -1,10 +1,10 @@
 """JSON Schemas as people write them: a keyword that would be ignored is refused."""
 
-import difflib
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
 
 MAX_DEPTH = 50
 
@@ -98,6 +98,5 @@ def _unknown(keyword: str, known: Collection[str], schema: Mapping[str, Any]) ->
         )
     if keyword in _INSTEAD:
         return f"the keyword {keyword!r} is not supported; {_INSTEAD[keyword]}"
-    near = difflib.get_close_matches(keyword, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = did_you_mean(keyword, known, ";")
     return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(known)}"

@@ -1,6 +1,5 @@
 """Tables of names whose values are imported on first use; a user may write `module:attribute`."""
 
-import difflib
 import importlib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.safe_paths import file_inside
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.user_code import import_file
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ class Registry(Generic[T]):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """What to tell someone who wrote a name that is not in the table."""
     known = sorted(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ";"
+    hint = did_you_mean(name, known, ";")
     return f"{kind} {name!r} is not known{hint} known: {', '.join(known)}, or 'module:attribute'"
 
 
@@ -154,8 +153,7 @@ def _walk(module: types.ModuleType, attribute: str, target: str, where: str) -> 
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
-            near = difflib.get_close_matches(part, dir(value), n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = did_you_mean(part, dir(value))
             raise ConfigError(where, f"{target!r}: there is no {part!r} in it{hint}")
         value = getattr(value, part)
     return value

@@ -1,12 +1,12 @@
 """Paths that a configuration names."""
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 from holodeck import errors
+from holodeck.lib.suggestions import did_you_mean
 
 _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=False)
 
@@ -43,8 +43,9 @@ def file_inside(path: str | Path, folder: Path) -> Path:
             " --allow-outside",
         )
     if not exists:
+        names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
         raise errors.FileNotFoundError(
-            str(path), f"there is no such file in {folder}{_nearest(file)}"
+            str(path), f"there is no such file in {folder}{did_you_mean(file.name, names)}"
         )
     if not file.is_file():
         raise errors.ConfigError(str(path), "is not a regular file")
@@ -57,9 +58,3 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
-
-
-def _nearest(file: Path) -> str:
-    names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
-    near = difflib.get_close_matches(file.name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,11 +1,11 @@
 """Scorers, the short way to write a check: a name, or a name with its options."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.base import Json, NonBlank
 from holodeck.models.evaluation import Metric
 
@@ -37,8 +37,7 @@ def _metric(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if ":" in name:
         return {"metric": name, **options}
     if name not in _OPTIONS:
-        near = difflib.get_close_matches(name, NAMES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(NAMES)},"
+        hint = did_you_mean(name, NAMES, f"; known: {', '.join(NAMES)},")
         raise ValueError(f"the scorer {name!r} is not known{hint} or 'module:callable'")
     options_of_it = (*_OPTIONS[name], *_OF_ALL)
     for key in options:

@@ -16,9 +16,9 @@ from holodeck.config.places import Places
 from holodeck.config.problems import config_error
 from holodeck.config.reading import read_bytes
 from holodeck.config.source import Source
-from holodeck.config.suggestions import suggest
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError, NothingSelected
+from holodeck.lib.suggestions import nearest_word
 from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder
 from holodeck.suite.scenario import Noun, Scenario, Suite, SuiteConfig
 
@@ -88,7 +88,7 @@ def _found(path: Path) -> Source | None:
         if path.is_file() and not may_hold_a_suite(path.read_bytes()):
             return None
         raise
-    is_one = any("did you mean" in suggest(str(key), _KEYS) for key in source.data())
+    is_one = any(nearest_word(str(key), _KEYS) for key in source.data())
     return source if is_one else None
 
 

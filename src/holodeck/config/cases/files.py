@@ -15,9 +15,9 @@ from holodeck.config.nodes import compose, short
 from holodeck.config.places import Origin, Written
 from holodeck.config.reading import read_bytes
 from holodeck.config.source import Change, Path_, Source, dotted, shown
-from holodeck.config.suggestions import suggest
 from holodeck.config.syntax import decode
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.suite import DataFile
 
 MAX_BYTES = 200_000_000
@@ -124,7 +124,7 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
             )
         if key.partition(".")[0] not in known:
             raise ConfigError(
-                in_words(at), f"{short(key)} is no key of a case{suggest(key, known)}"
+                in_words(at), f"{short(key)} is no key of a case{did_you_mean_or_list(key, known)}"
             )
 
 
@@ -142,8 +142,9 @@ def _keys(
         if key is not None and key.partition(".")[0] not in known:
             raise ConfigError(
                 place,
-                f"the column {short(column)} is no key of a case{suggest(column, known)};"
-                " or rename it with 'columns', or name it in 'ignore'",
+                f"the column {short(column)} is no key of a case"
+                f"{did_you_mean_or_list(column, known)}; or rename it with 'columns', or name it in"
+                " 'ignore'",
             )
     return keys
 
@@ -156,7 +157,8 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
         if column not in columns:
             raise ConfigError(
                 in_words(origin.below(*path)),
-                f"the file has nothing called {short(column)}{suggest(column, columns)}",
+                f"the file has nothing called {short(column)}"
+                f"{did_you_mean_or_list(column, columns)}",
             )
     read = set(columns) - set(data.columns.values()) - set(data.ignore)
     for key in data.columns:

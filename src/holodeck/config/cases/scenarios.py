@@ -1,6 +1,5 @@
 """Scenarios of AgenticAssure's files as test cases."""
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from holodeck.config.cases.files import in_words
 from holodeck.config.nodes import short
 from holodeck.config.places import Origin
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.suite import WrittenScenario
 
 OPTIONS = {
@@ -86,10 +86,10 @@ def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
     words = [word for word, _ in OPTIONS.values()]
     for key in scenario.metadata:
         _check_option(key, scenario.metadata[key], origin)
-        near = difflib.get_close_matches(key, words, n=1, cutoff=0.8)
-        if near and key not in words:
+        hint = did_you_mean(key, words, cutoff=0.8)
+        if hint and key not in words:
             at = origin.below("metadata", key)
-            raise ConfigError(in_words(at), f"{short(key)} is no option; did you mean {near[0]!r}?")
+            raise ConfigError(in_words(at), f"{short(key)} is no option{hint}")
 
 
 def _check_option(key: str, value: Any, origin: Origin) -> None:

@@ -18,8 +18,8 @@ from holodeck.config.owners import holds_a_suite, is_yaml, may_hold_a_suite
 from holodeck.config.places import Origin, Places
 from holodeck.config.problems import config_error
 from holodeck.config.source import Source, shown
-from holodeck.config.suggestions import suggest
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import nearest_word
 from holodeck.models.suite import DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ def _holds_a_suite(source: Source) -> bool:
         return False
     keys = source.root.value
     wanted = ("suite", *HOLDS)
-    return any("did you mean" in suggest(key, wanted) for key in keys)
+    return any(nearest_word(key, wanted) for key in keys)
 
 
 def _of_file(source: Source, path: Path, files: Files) -> Suite:

@@ -1,6 +1,5 @@
 """What an agent of the user's gave, read as one ExecutionResult."""
 
-import difflib
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -9,6 +8,7 @@ import pydantic
 
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import one_line
 from holodeck.lib.tools.results import jsonable
 from holodeck.models.token_usage import TokenUsage
@@ -59,11 +59,10 @@ def _refuse_unknown_keys(answer: Mapping[Any, Any]) -> None:
     unknown = [key for key in answer if key not in RESULT_KEYS]
     if not unknown:
         return
-    near = difflib.get_close_matches(str(unknown[0]).lower(), RESULT_KEYS, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(str(unknown[0]).lower(), RESULT_KEYS, ".", cutoff=0.5)
     raise BackendSessionError(
         f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
-        f" {', '.join(map(repr, unknown))}{hint or '.'} The keys are {', '.join(RESULT_KEYS)};"
+        f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(RESULT_KEYS)};"
         " anything else belongs in 'metadata'"
     )
 

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +9,7 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.base import Model, NonBlank
 
 SHIPPED = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
@@ -74,9 +74,7 @@ def _in_words(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{key!r} is missing"
     if first["type"] == "extra_forbidden":
-        near = get_close_matches(key, Label.model_fields, n=1)
-        known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(Label.model_fields)}"
-        return f"{key!r} is not known; {known}"
+        return f"{key!r} is not known{did_you_mean_or_list(key, Label.model_fields)}"
     if key == "label":
         return f"the label is {first['input']!r}; write 'pass' or 'fail'"
     return f"{key!r} is {first['input']!r}; write text that is not empty"

@@ -1,11 +1,11 @@
 """The models that holodeck knows by name: where their weights come from, and what they must be."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -168,10 +168,9 @@ def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:
     if name in catalog:
         return catalog[name]
     longer = [known for known in catalog if known.startswith(name.lower())]
-    near = longer or difflib.get_close_matches(name.lower(), catalog, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = did_you_mean(longer[0] if longer else name.lower(), catalog, ";", cutoff=0.4)
     raise ConfigError(
         "model.name",
-        f"{name!r} is not a known local model; {hint}"
+        f"{name!r} is not a known local model{hint} "
         f"known: {', '.join(catalog)}; or write the path of a GGUF file, such as ./{name}.gguf",
     )

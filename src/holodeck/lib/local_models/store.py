@@ -15,6 +15,7 @@ from typing import Literal
 
 from holodeck import errors
 from holodeck.errors import ModelStoreError
+from holodeck.lib.file_lock import exclusive_lock
 from holodeck.lib.local_models import hub, index
 from holodeck.lib.local_models.catalog import (
     CATALOG,
@@ -23,7 +24,6 @@ from holodeck.lib.local_models.catalog import (
     KnownModel,
     known_model,
 )
-from holodeck.lib.local_models.locks import exclusive_lock
 from holodeck.lib.local_models.progress import Progress, silent
 from holodeck.lib.local_models.weights import (
     is_gguf,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from holodeck.lib.records.locks import lock
+from holodeck.lib.file_lock import try_lock
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class AppendOnlyFile:
         self.trouble: str | None = None
         self._sync = sync
         self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
-        lock(self._handle)
+        try_lock(self._handle)
         self._size = 0
         self._unwritten: list[bytes] = []
         self._dirty, self._closing = threading.Event(), threading.Event()

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError
-from holodeck.lib.records.locks import lock
+from holodeck.lib.file_lock import try_lock
 from holodeck.models.record import (
     EVENTS,
     SCHEMA_VERSION,
@@ -73,7 +73,7 @@ def read_run(path: Path) -> Run:
     """
     try:
         with path.open("rb") as file:
-            is_running = not lock(file.fileno())
+            is_running = not try_lock(file.fileno())
             warnings: list[str] = []
             events = list(_events(file, path, warnings))
     except OSError as error:

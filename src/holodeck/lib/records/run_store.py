@@ -1,6 +1,5 @@
 """The runs recorded beside an agent.yaml: listed, found, removed."""
 
-import difflib
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
@@ -9,9 +8,10 @@ from pathlib import Path
 
 from holodeck import errors
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.records.locks import lock
+from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.recorder import FILE_NAME, RUNS
 from holodeck.lib.records.run import Run, event_of, read_run
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.record import RunFinished, RunStarted
 
 LAST = "last"
@@ -90,18 +90,17 @@ class RunStore:
             path = path / FILE_NAME if path.is_dir() else path
             if path.is_file() and path.suffix not in {".yaml", ".yml"}:
                 return path
-        near = difflib.get_close_matches(wanted, ids, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else "see `holodeck runs list`"
+        hint = did_you_mean(wanted, ids, "; see `holodeck runs list`")
         if wanted.endswith((".yaml", ".yml")):
-            hint = f"write 'last {wanted}' to mean the last run of that file"
-        raise errors.FileNotFoundError(wanted, f"is no run recorded in {self.folder}; {hint}")
+            hint = f"; write 'last {wanted}' to mean the last run of that file"
+        raise errors.FileNotFoundError(wanted, f"is no run recorded in {self.folder}{hint}")
 
 
 def _overview(path: Path) -> RunOverview:
     first = last = b""
     finished = 0
     with path.open("rb") as file:
-        is_running = not lock(file.fileno())
+        is_running = not try_lock(file.fileno())
         for line in file:
             first = first or line
             last = line

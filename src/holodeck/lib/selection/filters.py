@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from holodeck.lib.selection.past import CasePast
 from holodeck.lib.selection.request import Request
+from holodeck.lib.suggestions import nearest_word
 from holodeck.lib.text import one_line
 from holodeck.models.test_case import TestCaseModel
 
@@ -122,11 +123,9 @@ def _unknown(flag: str, kind: str, wanted: Iterable[str], known: Iterable[str]) 
 def _near(name: str, known: Sequence[str]) -> str:
     if not known:
         return "; none has any"
-    from difflib import get_close_matches  # noqa: PLC0415 - mistakes are rare
-
-    fold: dict[str, str] = {one.casefold(): one for one in known}
-    near = get_close_matches(name.casefold(), fold, n=1)
-    hint = f"; did you mean {fold[near[0]]!r}?" if near else ";"
+    by_folded = {one.casefold(): one for one in known}
+    nearest = nearest_word(name.casefold(), by_folded)
+    hint = f"; did you mean {by_folded[nearest]!r}?" if nearest else ";"
     shown = ", ".join(one_line(one, _NAME_LIMIT) for one in known[:_MOST_NAMES])
     more = len(known) - _MOST_NAMES
     return f"{hint} there are: {shown}{f' and {more} more' if more > 0 else ''}"

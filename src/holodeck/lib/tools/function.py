@@ -1,6 +1,5 @@
 """Tools that are Python functions beside the agent.yaml."""
 
-import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.threads import call_user_function
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.docstrings import summary
@@ -51,8 +51,7 @@ def _function(module: Any, config: FunctionTool, where: str) -> Callable[..., An
     value = getattr(module, name, None)
     if value is None:
         known = [key for key, one in vars(module).items() if inspect.isfunction(one)]
-        near = difflib.get_close_matches(name, known, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, known)
         raise ConfigError(field, f"there is no function {name!r} in {config.file}{hint}")
     if not callable(value) or inspect.isclass(value):
         kind = "class" if inspect.isclass(value) else type(value).__name__

@@ -1,6 +1,5 @@
 """A function's signature as the JSON Schema of its arguments, and as their check."""
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, Validation
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.tools.base import ToolArgumentError
 from holodeck.lib.tools.docstrings import parameters as described_in
 from holodeck.lib.tools.schemas import UntitledSchema, without_references
@@ -83,10 +83,7 @@ def _value(checked: BaseModel, index: int, parameter: Parameter) -> Any:
 
 def _hint(name: str, known: Iterable[str]) -> str:
     known = list(known)
-    near = difflib.get_close_matches(name, known, n=1)
-    if near:
-        return f"; did you mean {near[0]!r}?"
-    return f"; it takes {', '.join(known)}" if known else "; it takes none"
+    return did_you_mean(name, known, f"; it takes {', '.join(known) or 'none'}")
 
 
 def signature_of(function: Callable[..., Any]) -> Signature:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.append_only_file import AppendOnlyFile
-from holodeck.lib.records.locks import lock
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def test_an_existing_file_is_never_taken_over(tmp_path):
 def test_the_file_is_locked_as_long_as_it_is_written(tmp_path):
     journal = AppendOnlyFile(tmp_path / "j")
     with (tmp_path / "j").open("rb") as file:
-        assert not lock(file.fileno())
+        assert not try_lock(file.fileno())
         journal.close()
-        assert lock(file.fileno())
+        assert try_lock(file.fileno())
 
 
 def test_many_lines_share_a_trip_to_the_disk_and_none_is_left_behind(tmp_path):

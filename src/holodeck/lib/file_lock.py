@@ -1,0 +1,61 @@
+"""File locks between processes; the system releases the lock of a process that dies."""
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_POLL_SECONDS = 0.1
+
+
+@contextmanager
+def exclusive_lock(path: Path, reason: str) -> Iterator[None]:
+    """Hold the lock file at `path`; while another process has it, wait and log the reason."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        if not try_lock(handle):
+            logger.warning("Waiting for another process: %s", reason)
+            # Polling, unlike a blocking call, can be interrupted on every system.
+            while not try_lock(handle):
+                time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(handle)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    _BEYOND_THE_END = 2**40
+    """Where the locked byte lies: nobody can read a locked byte."""
+
+    def try_lock(handle: int) -> bool:
+        """Lock an open file until it is closed; return False if another process has locked it."""
+        position = os.lseek(handle, 0, os.SEEK_CUR)
+        os.lseek(handle, _BEYOND_THE_END, os.SEEK_SET)
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(handle, position, os.SEEK_SET)
+        return True
+
+else:
+    import fcntl
+
+    def try_lock(handle: int) -> bool:
+        """Lock an open file until it is closed; return False if another process has locked it."""
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # the file system has no locks
+            return True
+        return True
