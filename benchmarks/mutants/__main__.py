@@ -37,7 +37,7 @@ VERDICT_MODULES = (
             "summary", "tool_checks", "tries", "turn_run", "verdict",
         )
     ),
-    "holodeck/models/conversation_result.py",
+    "holodeck/models/outcome.py",
     "holodeck/models/test_result.py",
 )  # fmt: skip
 """What decides whether a case passes, which cases run, what is reported and the exit code."""

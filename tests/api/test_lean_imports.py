@@ -20,10 +20,10 @@ SELDOM = (
     "holodeck.lib.chat.client", "holodeck.lib.conversation.engine",
     "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",
     "holodeck.lib.evaluators.semantic_similarity", "holodeck.lib.selection.choose",
-    "holodeck.lib.records.run_store", "holodeck.lib.test_runner.case_events",
-    "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation_runner",
-    "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation_setup",
-    "holodeck.lib.test_runner.conversation_display", "holodeck.lib.test_runner.static_conversation",
+    "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",
+    "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
+    "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",
+    "holodeck.lib.test_runner.conversation_display", "holodeck.lib.test_runner.events",
 )  # fmt: skip
 """Modules of ours that only some cases and flags need."""
 UNWRITTEN = (

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from holodeck.errors import HoloDeckError
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[1])
 _SITE = ("site-packages", "dist-packages")

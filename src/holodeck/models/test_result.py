@@ -4,16 +4,21 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from holodeck.models.attempt import Attempt
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
 from holodeck.models.on_demand import OnDemand
+from holodeck.models.outcome import (
+    Attempt,
+    ConversationEnd,
+    CriterionRow,
+    ModelCost,
+    RaisedError,
+    Reason,
+)
 from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
-from holodeck.models.raised_error import RaisedError, Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage

@@ -13,7 +13,7 @@ from holodeck.lib.backends.call_limits import call_with_limit
 from holodeck.lib.backends.returned_values import parse_result
 from holodeck.lib.backends.user_agents import Entry, find_entry
 from holodeck.lib.exceptions import describe
-from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls
+from holodeck.lib.test_runner.tool_checks import pair_tool_calls
 from holodeck.lib.threads import call_user_function
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
 

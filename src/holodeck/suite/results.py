@@ -8,7 +8,7 @@ from pydantic import Field, PlainSerializer
 
 from holodeck.lib.tools.results import jsonable
 from holodeck.models.base import Count, Ratio
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import Outcome
 from holodeck.suite.scenario import Noun, Scenario
 

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict, runtime_checkable
 
-from holodeck.models.attempt import Attempt
 from holodeck.models.evidence import Source
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import Attempt, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 

@@ -10,7 +10,7 @@ from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutErr
 from holodeck.lib.exceptions import describe
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.attempt import Attempt
+from holodeck.models.outcome import Attempt
 
 T = TypeVar("T")
 

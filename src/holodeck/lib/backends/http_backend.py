@@ -26,8 +26,8 @@ from holodeck.lib.chat.rate_limits import apply_rate_limits
 from holodeck.lib.limiter import Limiter
 from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
 from holodeck.models.agent import HttpBackendConfig
-from holodeck.models.attempt import Attempt
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.outcome import Attempt
 
 LONGEST_WAIT_S = 60.0
 

@@ -17,7 +17,7 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
     "backend",
     {
         "semantic_kernel": "holodeck.lib.test_runner.agent_factory:AgentFactory",
-        "chat": "holodeck.lib.test_runner.chat_agent:chat_backend",
+        "chat": "holodeck.lib.test_runner.agent_factory:chat_backend",
         "http": "holodeck.lib.backends.http_backend:HttpBackend",
     },
 )

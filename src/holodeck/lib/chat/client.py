@@ -22,7 +22,7 @@ from holodeck.lib.chat.request_counting import note_request
 from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
-from holodeck.models.attempt import Attempt
+from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

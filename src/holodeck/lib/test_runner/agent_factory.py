@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from holodeck.config.environment import cache_dir, hub_url, offline
+from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.backends.call_limits import current_call_limit
+from holodeck.lib.backends.chat.backend import ChatBackend
 from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -21,8 +22,8 @@ from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.download import DownloadProgress
 from holodeck.models.agent import Agent
-from holodeck.models.attempt import Attempt
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.semantic_kernel.calls import AgentCall
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+
 
 logger = logging.getLogger(__name__)
 
@@ -386,3 +388,17 @@ def _parsed(text: str) -> object | None:
         return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):
         return None
+
+
+def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> ChatBackend:
+    """The backend with the agent's model, instructions, tools and format. Raises ConfigError."""
+    if agent.model is None:
+        raise ConfigError("model", "is missing, and 'backend: chat' needs one")
+    return ChatBackend(
+        agent.model,
+        instructions_text(agent),
+        [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []],
+        response_schema(agent),
+        execution,
+        proxy_for,
+    )

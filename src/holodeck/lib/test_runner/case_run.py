@@ -35,7 +35,7 @@ from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.test_runner.turn_run import ANSWERED_NOTHING, Ask, TurnRun, failure_of
 from holodeck.lib.test_runner.verdict import combine_outcomes, decide_outcome
 from holodeck.models.evidence import evidence
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import (
     MetricResult,
@@ -49,10 +49,9 @@ from holodeck.models.token_usage import sum_of
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
-    from holodeck.lib.test_runner.case_events import CaseEvents
+    from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.conversation_display import OnConversation
-    from holodeck.lib.test_runner.conversation_runner import ConversationRunner
-    from holodeck.lib.test_runner.static_conversation import StaticConversation
+    from holodeck.lib.test_runner.events import CaseEvents, StaticConversation
 
 __all__ = ["ANSWERED_NOTHING", "CaseRun"]
 
@@ -232,7 +231,7 @@ class CaseRun:
         if self.events is None and self.on_conversation is None:
             return _Untold()
         # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.static_conversation import StaticConversation  # noqa: PLC0415
+        from holodeck.lib.test_runner.events import StaticConversation  # noqa: PLC0415
 
         talk = StaticConversation(self.case, to_judge_messages(self.history))
         self._attend(talk)

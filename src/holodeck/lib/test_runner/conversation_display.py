@@ -5,7 +5,7 @@ from collections.abc import Callable
 from holodeck.lib.conversation.debugging import Debugger
 from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.script_run import ScriptRun
-from holodeck.lib.test_runner.static_conversation import StaticConversation
+from holodeck.lib.test_runner.events import StaticConversation
 
 OnConversation = Callable[[ScriptRun | StaticConversation], None]
 """Told of a conversation before it begins."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from holodeck.lib.conversation.roles import Message
-from holodeck.models.conversation_result import (
+from holodeck.models.outcome import (
     INTERRUPTED,
     ConversationEnd,
     CriterionRow,

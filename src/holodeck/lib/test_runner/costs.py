@@ -7,7 +7,7 @@ from math import fsum
 
 from holodeck.config.prices import agents_model
 from holodeck.models.agent import Agent
-from holodeck.models.conversation_result import ModelCost
+from holodeck.models.outcome import ModelCost
 from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import TestResult, TurnResult
 from holodeck.models.token_usage import TokenUsage

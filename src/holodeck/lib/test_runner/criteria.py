@@ -14,7 +14,7 @@ from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome
 from holodeck.models.conversation import CriterionSettings
-from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
 
 logger = logging.getLogger(__name__)
 

@@ -30,17 +30,14 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_caches import CaseCaches
 from holodeck.lib.test_runner.case_run import CaseRun
-from holodeck.lib.test_runner.case_runner import CaseRunner
 from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.grading import EvaluatorSet
 from holodeck.lib.test_runner.history import histories_of, require_history_support
-from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.observer import Observer
-from holodeck.lib.test_runner.run_state import RunState
-from holodeck.lib.test_runner.schedule import Schedule
+from holodeck.lib.test_runner.schedule import CaseRunner, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.summary import summarize
-from holodeck.lib.test_runner.tool_checks import validate_tool_calls
+from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
@@ -50,9 +47,9 @@ from holodeck.models.test_result import TestReport, TestResult
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
-    from holodeck.lib.test_runner.case_events import RunEvents
+    from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.conversation_display import OnConversation
-    from holodeck.lib.test_runner.conversation_setup import ConversationSetup
+    from holodeck.lib.test_runner.events import RunEvents
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -172,13 +169,13 @@ class TestExecutor:
         if not any(case.is_played for case in self.cases):
             return None
         # Imported here because most runs play nothing.
-        from holodeck.lib.test_runner.conversation_setup import ConversationSetup  # noqa: PLC0415
+        from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
 
         return ConversationSetup(self.agent_config, self._evaluator_set)
 
     def _made_events(self) -> "RunEvents":
         # Imported here because nobody listens to most runs.
-        from holodeck.lib.test_runner.case_events import RunEvents  # noqa: PLC0415
+        from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
 
         return RunEvents(self.agent_config, self.config, self.config_loader)
 

@@ -12,7 +12,7 @@ from holodeck.lib.test_runner.summary import summarize, unmetered
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.lib.ui.terminal import width
-from holodeck.models.raised_error import Reason
+from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
 

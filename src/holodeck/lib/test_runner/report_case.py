@@ -11,7 +11,7 @@ from holodeck.lib.test_runner.report_conversation import (
 )
 from holodeck.lib.test_runner.report_history import history_section
 from holodeck.lib.text import plural
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     MetricResult,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from holodeck.lib.conversation.transcript import transcript_of
 from holodeck.lib.test_runner.markdown import fenced, inline, table
 from holodeck.lib.text import plural
-from holodeck.models.conversation_result import CriterionRow, ModelCost
+from holodeck.models.outcome import CriterionRow, ModelCost
 from holodeck.models.test_result import TestResult
 
 _TEXT_LIMIT = 500

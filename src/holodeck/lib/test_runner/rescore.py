@@ -21,12 +21,12 @@ from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.grading import CaseChecks, EvaluatorSet, grade
 from holodeck.lib.test_runner.history import to_judge_messages, to_turns
 from holodeck.lib.test_runner.observer import AgentOutput, Observer
-from holodeck.lib.test_runner.recorded import report_of
-from holodeck.lib.test_runner.recorded_answers import (
+from holodeck.lib.test_runner.recorded import (
     Redact,
     keyed_cases,
     match_answers,
     recorded_answers,
+    report_of,
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.stop_policy import skip_by_case

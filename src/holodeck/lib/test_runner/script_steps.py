@@ -1,28 +1,114 @@
 """From the steps of a script as they are written to steps that the engine plays."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from holodeck.lib.backends import base as backend
+from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script
+from holodeck.lib.conversation.messages import text_of
 from holodeck.lib.conversation.results import dropped_result_message
+from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import Step, unused_steps
 from holodeck.lib.conversation.script_run import running
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
+from holodeck.lib.conversation.types import AgentInput, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.test_runner.agent_participant import AgentParticipant
 from holodeck.lib.test_runner.conversation_grading import check_last_turn
 from holodeck.lib.test_runner.grading import Check
-from holodeck.lib.test_runner.history import to_turns
+from holodeck.lib.test_runner.history import History, to_turns
 from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.transcripts import answer_of
+from holodeck.lib.test_runner.turn_run import Ask, TurnRun
 from holodeck.lib.threads import call_user_function
 from holodeck.models.expectations import Expectations
 from holodeck.models.script import Proceed, ScriptMessage, StepModel, kind_of, value_of
-from holodeck.models.test_case import TestCaseModel, asked_of
-from holodeck.models.test_result import Outcome
+from holodeck.models.test_case import TestCaseModel, TurnModel, asked_of
+from holodeck.models.test_result import Outcome, TurnResult
+
+BEGINS = "(The conversation begins. Say the first words.)"
+"""What the agent is sent where it speaks first: all agents answer, none begins by itself."""
+NOTHING_NEW = (
+    "the user has said nothing new since it answered; a simulated user who is done at a step 'user'"
+    " says nothing more, so write 'proceed', which ends then, or 'criteria' for a judge"
+)
+
+TakeTurn = Callable[[TurnModel, Ask], Awaitable[TurnRun]]
+"""Says a turn in a session; what goes wrong is noted in the turn."""
+
+
+class AgentFailedError(Exception):
+    """The agent could not be run; its turn says why."""
+
+
+class AgentParticipant:
+    """Plays the agent, in one session.
+
+    Args:
+        session: The conversation with the agent.
+        take_turn: Says a turn and notes what comes back.
+        history: What was said before the session, which knows it.
+    """
+
+    role = AgentRole.AGENT
+
+    def __init__(self, session: AgentSession, take_turn: TakeTurn, history: History = ()) -> None:
+        self.history = history
+        self._session = session
+        self._take_turn = take_turn
+        self.turns: list[TurnResult] = []
+        """What was said to the agent so far, and what it did."""
+        self.broken_by: Exception | None = None
+        """What kept the agent from being run that none of its turns tells of."""
+
+    async def call(self, input: AgentInput) -> list[Message]:  # noqa: A002 - the engine's name
+        """What the agent did and answered. Raises AgentIsBrokenError."""
+        try:
+            return await self._answer(input.new_messages)
+        except (AgentFailedError, ScenarioUsageError):
+            raise
+        except Exception as error:
+            self.broken_by = error
+            raise
+
+    async def _answer(self, unheard: Sequence[Message]) -> list[Message]:
+        earlier, said = _split(unheard)
+        if earlier:
+            self._remember(earlier)
+        has_begun = any(one["role"] != "system" for one in earlier)
+        if not said and (self.turns or self.history or has_begun):
+            raise ScenarioUsageError("the agent is asked", NOTHING_NEW)
+        run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
+        turn = run.result()
+        self.turns.append(turn)
+        if run.errors:
+            raise AgentFailedError(run.errors[0])
+        return answer_of(turn, len(self.turns))
+
+    def _remember(self, messages: list[backend.Message]) -> None:
+        if not isinstance(self._session, backend.AcceptsHistory):
+            raise ScenarioUsageError(
+                "the agent's backend",
+                "cannot be told of lines that a script says in its place; give its sessions a"
+                " method remember(messages), or leave 'agent: …' and 'message' out",
+            )
+        self._session.remember(messages)
+
+
+def _split(unheard: Sequence[Message]) -> tuple[list[backend.Message], str]:
+    """What the agent is to remember, and what the user says to it now."""
+    plain = [one for one in unheard if text_of(one).strip()]
+    answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
+    now = plain[answered[-1] + 1 :] if answered else plain
+    before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
+    said = [text_of(one) for one in now if one.get("role") == "user"]
+    earlier = [backend.Message(role=str(one["role"]), content=text_of(one)) for one in before]
+    return earlier, "\n\n".join(said)
+
 
 Code = Mapping[int, Callable[..., Any]]
 """The functions that a script calls, by the number of their step."""

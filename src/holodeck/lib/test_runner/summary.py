@@ -7,7 +7,7 @@ from math import fsum, sqrt
 from holodeck.errors import ExitCode
 from holodeck.lib.test_runner.costs import total_cost
 from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
-from holodeck.models.conversation_result import ModelCost
+from holodeck.models.outcome import ModelCost
 from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 

@@ -1,17 +1,25 @@
 """Whether the tools that were called are the ones that were expected."""
 
+import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from holodeck.errors import EvaluationError
+from holodeck.lib.backends.base import ToolCall, ToolResult
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.text import plural
 from holodeck.lib.tools.names import is_whole_name
 from holodeck.models.evidence import Evidence, unknown_reason
-from holodeck.models.test_case import ArgMatcher, ExpectedTool, NumberMatcher, TurnModel
-from holodeck.models.test_result import ToolCheck, ToolInvocation
+from holodeck.models.test_case import (
+    ArgMatcher,
+    ExpectedTool,
+    NumberMatcher,
+    TestCaseModel,
+    TurnModel,
+)
+from holodeck.models.test_result import TestResult, ToolCheck, ToolInvocation
 
 MATCH_SECONDS = 1.0
 
@@ -276,3 +284,107 @@ def _names(calls: Sequence[ToolInvocation]) -> str:
 
 def _if(condition: object, text: str) -> str | None:
     return text if condition else None
+
+
+_PREFIX = re.compile(r".*[.:/]")
+"""`functions.` and the like, which some libraries write before a tool's name."""
+
+
+def misnamed_tools(
+    case: TestCaseModel, result: TestResult, known: Collection[str]
+) -> Iterator[str]:
+    """A sentence for each forbidden name that is nearly the name of a tool that was called.
+
+    Names are compared as they are written, so such a check passes although the tool was called.
+    `known` are tools that the agent has; a name of one of them is meant as it is.
+    """
+    called = dict.fromkeys(one.name for one in result.tool_invocations)
+    parts = [case, *(part for _, part in case.parts)]
+    forbidden = dict.fromkeys(name for part in parts for name in part.forbidden_tools or ())
+    for name in forbidden:
+        near = [tool for tool in called if _is_near(name, tool)]
+        if near and name not in called and name not in known:
+            yield (
+                f"the tool {name!r} is forbidden, and {near[0]!r} was called; names are compared"
+                " as they are written, so correct the name if that tool is meant"
+            )
+
+
+def _is_near(written: str, tool: str) -> bool:
+    """Whether two names differ in case, in signs, in a prefix, or in one letter at most.
+
+    One letter more, one less, or two that changed places; another letter (`get`, `set`) is another
+    word.
+    """
+    ours, theirs = _letters(written), _letters(tool)
+    if ours == theirs or _letters(_PREFIX.sub("", written)) == theirs:
+        return True
+    shorter, longer = sorted((ours, theirs), key=len)
+    if len(longer) - len(shorter) == 1:
+        return any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
+    swapped = (ours[:at] + ours[at + 1] + ours[at] + ours[at + 2 :] for at in range(len(ours) - 1))
+    return len(shorter) == len(longer) and theirs in swapped
+
+
+def _letters(name: str) -> str:
+    return "".join(sign for sign in name.casefold() if sign.isalnum())
+
+
+NO_RESULT = "no result received"
+
+
+def pair_tool_calls(
+    calls: Sequence[ToolCall], results: Sequence[ToolResult]
+) -> list[ToolInvocation]:
+    """One invocation for each call, in order; results go by call id, else by name and order."""
+    left = list(results)
+    return [_invocation(call, _take(call, left)) for call in calls]
+
+
+def _take(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
+    for index, result in enumerate(left):
+        if _belongs(call, result):
+            return left.pop(index)
+    return None
+
+
+def _belongs(call: ToolCall, result: ToolResult) -> bool:
+    if call.get("call_id") or result.get("call_id"):
+        return call.get("call_id") == result.get("call_id")
+    return call["name"] == result["name"]
+
+
+def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
+    value = None if result is None else result.get("result")
+    return ToolInvocation(
+        name=call["name"],
+        args=call.get("arguments", {}),
+        result=value,
+        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
+        duration_ms=None if result is None else result.get("duration_ms"),
+        error=_error(call, result),
+        raised=None if result is None else result.get("raised"),
+    )
+
+
+def _error(call: ToolCall, result: ToolResult | None) -> str | None:
+    if "error" in call:
+        return call["error"]
+    if result is None:
+        return NO_RESULT
+    return str(result.get("result", "the tool failed")) if result.get("is_error") else None
+
+
+def refusals(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+    """What is wrong with calls that never reached a tool, one line each."""
+    lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
+    malformed = {call.get("call_id") for call in calls if "error" in call}
+    return lines + [
+        f"{result['name']}: {_one_line(result.get('result'))}"
+        for result in results
+        if result.get("refused") and result.get("call_id") not in malformed
+    ]
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())[:300]

@@ -11,10 +11,9 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.exceptions import describe, message_of, raised_by
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
-from holodeck.lib.test_runner.tool_invocation_builder import pair_tool_calls, refusals
-from holodeck.models.attempt import Attempt
+from holodeck.lib.test_runner.tool_checks import pair_tool_calls, refusals
 from holodeck.models.evidence import Evidence, evidence
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import Attempt, RaisedError
 from holodeck.models.test_case import RetryKind, TurnModel
 from holodeck.models.test_result import (
     Outcome,

@@ -11,7 +11,7 @@ from holodeck.lib.observability import names
 from holodeck.lib.observability.spans import Span, set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.lib.tools.results import readable, shortened
-from holodeck.models.raised_error import RaisedError
+from holodeck.models.outcome import RaisedError
 
 MOST_AT_ONCE = 32
 """Tools of one agent call under way: each that is not async has a thread of its own."""

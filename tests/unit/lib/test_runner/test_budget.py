@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from holodeck.lib.test_runner.budget import Budget
+from holodeck.lib.test_runner.stop_policy import Budget
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.price import Cost
 from holodeck.models.test_result import Attempt, MetricResult, Outcome

@@ -8,7 +8,7 @@ from holodeck.lib.test_runner.conversation_outcome import (
     UNJUDGED,
     ConversationOutcome,
 )
-from holodeck.models.conversation_result import ConversationEnd, CriterionRow
+from holodeck.models.outcome import ConversationEnd, CriterionRow
 from holodeck.models.test_result import Outcome
 
 UNCHECKED, PASSED, FAILED = Outcome.UNCHECKED, Outcome.PASSED, Outcome.FAILED

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.models.attempt import Attempt
-from holodeck.models.conversation_result import ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.evidence import evidence
 from holodeck.models.history import EarlierMessage
+from holodeck.models.outcome import Attempt, ConversationEnd, CriterionRow, ModelCost
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import ExpectedTool, FileInput

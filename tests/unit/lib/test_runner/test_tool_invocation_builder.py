@@ -1,6 +1,6 @@
 """Pairing tool calls with results."""
 
-from holodeck.lib.test_runner.tool_invocation_builder import (
+from holodeck.lib.test_runner.tool_checks import (
     NO_RESULT,
     pair_tool_calls,
     refusals,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.lib.retry import RetryConfig
 from holodeck.lib.tools.base import MOST_AT_ONCE
-from holodeck.models.attempt import Attempt
+from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:

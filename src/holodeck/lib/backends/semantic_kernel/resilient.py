@@ -31,7 +31,7 @@ from holodeck.lib.chat.faults import why_unreachable
 from holodeck.lib.limiter import Limiters
 from holodeck.lib.observability import names, span
 from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
-from holodeck.models.attempt import Attempt
+from holodeck.models.outcome import Attempt
 
 if TYPE_CHECKING:
     from semantic_kernel.connectors.ai.prompt_execution_settings import PromptExecutionSettings

@@ -9,7 +9,7 @@ import pytest
 
 from fakes import Reply, clean_environment
 from holodeck.errors import BackendError, BackendTimeoutError, ConfigError
-from holodeck.lib.test_runner.chat_agent import chat_backend
+from holodeck.lib.test_runner.agent_factory import chat_backend
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 
