@@ -1,4 +1,4 @@
-"""How a test ended, in one word."""
+"""How a test or a conversation ended, and what went wrong on the way."""
 
 from dataclasses import dataclass
 from enum import StrEnum

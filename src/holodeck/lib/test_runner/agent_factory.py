@@ -1,4 +1,4 @@
-"""Agents on Semantic Kernel: a factory builds one, a thread run is one conversation with it."""
+"""Build the agent of an agent.yaml, on Semantic Kernel or with the lean chat client."""
 
 import json
 import logging
@@ -14,7 +14,6 @@ from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.backends.call_limits import current_call_limit
-from holodeck.lib.backends.chat.backend import ChatBackend
 from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from semantic_kernel.contents import ChatHistory
     from semantic_kernel.functions import KernelArguments
 
+    from holodeck.lib.backends.chat.backend import ChatBackend
     from holodeck.lib.backends.semantic_kernel.calls import AgentCall
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
@@ -390,8 +390,11 @@ def _parsed(text: str) -> object | None:
         return None
 
 
-def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> ChatBackend:
-    """The backend with the agent's model, instructions, tools and format. Raises ConfigError."""
+def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "ChatBackend":
+    """Return `backend: chat` with the agent's model, instructions, tools and response format."""
+    # Imported here because agents on Semantic Kernel do without the chat client.
+    from holodeck.lib.backends.chat.backend import ChatBackend  # noqa: PLC0415
+
     if agent.model is None:
         raise ConfigError("model", "is missing, and 'backend: chat' needs one")
     return ChatBackend(

@@ -1,4 +1,4 @@
-"""A case that is played, from a script or with a simulated user, to how it ended."""
+"""Conversations from a script or with a simulated user: what they need, and how one is run."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What happens in the cases of a run, for those who listen."""
+"""Events of the cases of a run, and of conversations whose user turns are written."""
 
 from asyncio import CancelledError
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""The report of a recorded run: what the run itself reported, without running anything."""
+"""Recorded runs: their reports, and which recorded answer belongs to which present case."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

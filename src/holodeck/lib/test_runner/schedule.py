@@ -1,4 +1,4 @@
-"""When which case runs, and when no further one does."""
+"""Run the cases that are left, with retries and repetitions, until all have run or it stops."""
 
 import asyncio
 import logging

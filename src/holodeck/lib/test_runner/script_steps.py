@@ -1,4 +1,4 @@
-"""From the steps of a script as they are written to steps that the engine plays."""
+"""The agent as a participant of a conversation, and the steps of a script as engine steps."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

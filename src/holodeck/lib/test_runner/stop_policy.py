@@ -1,4 +1,4 @@
-"""Why a run ends before every case has run, and the rows of the cases that it did not come to."""
+"""Limits that end a run early (failures, refusals, budgets), and the results of cases not run."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Whether the tools that were called are the ones that were expected."""
+"""Tool calls of a case: pair them with their results and compare them with the expectations."""
 
 import json
 import math
