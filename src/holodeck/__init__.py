@@ -1,27 +1,87 @@
-"""holodeck: the test harness for AI agents. The public names load on first use."""
+"""holodeck: the test harness for AI agents.
+
+    import holodeck
+
+    report = holodeck.run("agent.yaml")
+    assert report.passed
+
+`run()` and `arun()` run test cases, `load_agent()` reads an agent.yaml. Every public name loads on
+first use.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holodeck.api import arun, load_agent, run
     from holodeck.config.loader import ConfigLoader
-    from holodeck.errors import ConfigError, HoloDeckError, ValidationError
+    from holodeck.errors import (
+        BackendError,
+        BackendInitError,
+        BackendSessionError,
+        BackendTimeoutError,
+        ConfigError,
+        EvaluationError,
+        ExecutionError,
+        HoloDeckError,
+        MissingExtra,
+        NothingSelected,
+        ValidationError,
+    )
     from holodeck.lib.test_runner.executor import TestExecutor
+    from holodeck.models.agent import Agent
+    from holodeck.models.outcome import Outcome
+    from holodeck.models.test_case import TestCase
+    from holodeck.models.test_result import MetricResult, TestReport, TestResult
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "ConfigError": "holodeck.errors",
-    "ConfigLoader": "holodeck.config.loader",
-    "HoloDeckError": "holodeck.errors",
-    "TestExecutor": "holodeck.lib.test_runner.executor",
-    "ValidationError": "holodeck.errors",
-}
+__all__ = [
+    "Agent",
+    "BackendError",
+    "BackendInitError",
+    "BackendSessionError",
+    "BackendTimeoutError",
+    "ConfigError",
+    "ConfigLoader",
+    "EvaluationError",
+    "ExecutionError",
+    "HoloDeckError",
+    "MetricResult",
+    "MissingExtra",
+    "NothingSelected",
+    "Outcome",
+    "TestCase",
+    "TestExecutor",
+    "TestReport",
+    "TestResult",
+    "ValidationError",
+    "arun",
+    "load_agent",
+    "run",
+]
 
-__all__ = ["ConfigError", "ConfigLoader", "HoloDeckError", "TestExecutor", "ValidationError"]
+_MODULES = {
+    "Agent": "holodeck.models.agent",
+    "ConfigLoader": "holodeck.config.loader",
+    "MetricResult": "holodeck.models.test_result",
+    "Outcome": "holodeck.models.outcome",
+    "TestCase": "holodeck.models.test_case",
+    "TestExecutor": "holodeck.lib.test_runner.executor",
+    "TestReport": "holodeck.models.test_result",
+    "TestResult": "holodeck.models.test_result",
+    "arun": "holodeck.api",
+    "load_agent": "holodeck.api",
+    "run": "holodeck.api",
+}
+"""Name → module, for the names that are not in `holodeck.errors`."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'holodeck' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES.get(name, "holodeck.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *globals()])

@@ -173,6 +173,7 @@ class AgentCase(pytest.Item):
             agent_config=self._subject.agent,
             resolved_execution_config=self._subject.settings,
         )
+        executor.is_checked = True  # when its file was collected
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = show_conversations(debug=True)
         with process_exit_forbidden():

@@ -10,9 +10,6 @@ from holodeck.models.config import ExecutionConfig
 
 logger = logging.getLogger(__name__)
 
-MOST_WARNINGS = 20
-"""`holodeck validate` tells them all."""
-
 
 def read_agent(
     subject: AgentTarget, given: ExecutionConfig, invocation: CliContext
@@ -35,21 +32,10 @@ def read_agent(
 
 def check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
     """Raise ConfigError for what can be known to be wrong before the run."""
-    from holodeck.config.check import check, raise_on_errors
-    from holodeck.config.keys import missing_keys
-    from holodeck.config.places import location
-    from holodeck.errors import ConfigError
+    from holodeck.config import check
 
     _log_sources(settings)
-    findings = check(agent)
-    raise_on_errors(findings)
-    for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
-        if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
-            raise ConfigError(location(agent, *path), lacking)
-    for finding in findings[:MOST_WARNINGS]:
-        logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
-    if len(findings) > MOST_WARNINGS:
-        logger.warning("and %d more; see `holodeck validate`", len(findings) - MOST_WARNINGS)
+    check.log_findings(check.check_before_run(agent, settings))
 
 
 def _log_sources(settings: ExecutionConfig) -> None:

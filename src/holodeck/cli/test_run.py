@@ -63,6 +63,7 @@ class TestRun:
         )
         if self.earlier is not None:
             executor.carried_over = self.earlier.results
+        executor.is_checked = True  # all agents were, before the first of them runs
         executor.selection = self.selection
         self.recorder = self._recorder()
         executor.run_id = self.recorder.id if self.recorder else None

@@ -1,5 +1,6 @@
 """What is wrong with an agent that loads, found without calling a model or running user code."""
 
+import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
 
@@ -9,6 +10,7 @@ from holodeck.config.check_placeholders import check_placeholders
 from holodeck.config.findings import Finding, Findings, raise_on_errors
 from holodeck.config.instructions import instructions_text
 from holodeck.config.keys import metrics_in, missing_keys
+from holodeck.config.places import location
 from holodeck.config.prices import refuse_unpriced
 from holodeck.config.python_files import (
     check_target,
@@ -24,13 +26,37 @@ from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
-from holodeck.models.agent import OURS, Agent, HttpBackendConfig
+from holodeck.models.agent import IN_PYTHON, OURS, Agent, HttpBackendConfig
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.tool import FunctionTool
 
-__all__ = ["Finding", "check", "raise_on_errors"]
+__all__ = ["Finding", "check", "check_before_run", "log_findings", "raise_on_errors"]
+
+logger = logging.getLogger(__name__)
+
+MOST_WARNINGS = 20
+"""`holodeck validate` shows all of them."""
+
+
+def check_before_run(agent: Agent, settings: ExecutionConfig) -> list[Finding]:
+    """Return what is doubtful about an agent. Raises ConfigError for what is known to be wrong."""
+    findings = check(agent)
+    raise_on_errors(findings)
+    for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
+        if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
+            raise ConfigError(location(agent, *path), lacking)
+    return findings
+
+
+def log_findings(findings: Sequence[Finding]) -> None:
+    """Log the first findings as warnings, and how many more there are."""
+    for finding in findings[:MOST_WARNINGS]:
+        logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
+    if len(findings) > MOST_WARNINGS:
+        logger.warning("and %d more; see `holodeck validate`", len(findings) - MOST_WARNINGS)
 
 
 def check(agent: Agent) -> list[Finding]:
@@ -100,7 +126,7 @@ def _check_backend(agent: Agent, findings: Findings) -> None:
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
         _check_url(backend.url, ("backend", "url"), findings)
-    elif backend is not None and backend not in OURS:
+    elif backend is not None and backend not in {*OURS, IN_PYTHON}:
         try:
             _check_named_backend(backend, agent, findings)
         except ConfigError as error:

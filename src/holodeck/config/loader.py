@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.config.case_settings import with_case_settings
-from holodeck.config.cases.gather import gather_cases
+from holodeck.config.cases.gather import GatheredAgent, gather_cases
 from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
 from holodeck.config.env import Environment, user_folders
@@ -18,7 +18,7 @@ from holodeck.config.files import nearest
 from holodeck.config.in_use import SettingInUse, Shared, model_in_use, notice, settings_in_use
 from holodeck.config.lost_checks import NO_VALUE, lost_checks, refuse
 from holodeck.config.owners import DEFAULT_AGENT_FILE
-from holodeck.config.places import Places
+from holodeck.config.places import Origin, Places
 from holodeck.config.prices import merged as merged_prices
 from holodeck.config.problems import config_error
 from holodeck.config.providers import filled
@@ -32,6 +32,8 @@ from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 logger = logging.getLogger(__name__)
 
 CONFIG_NAMES = ("config.yml", "config.yaml")
+_NO_FILE = "agent"
+"""Stands for the file of an agent that is described in Python."""
 
 
 class ConfigLoader:
@@ -79,12 +81,66 @@ class ConfigLoader:
         also = [os.path.relpath(one, folder) for one in suites]
         gathered = gather_cases(source, file.absolute(), env.substitute, also)
         self.cases_read |= gathered.read
+        agent = self._validated(gathered, folder, source)
+        return _with_sources(agent, source)
+
+    def _validated(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:
+        env = self.environment(folder)
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: filled(model, env))
         places = Places(source, gathered.origins)
         agent = _agent(merged, places).placed_in(folder).located_by(places)
         refuse(lost_checks(agent), places)
-        return _with_sources(self._with_prices(agent, folder), source)
+        return self._with_prices(agent, folder)
+
+    def agent_from(
+        self,
+        values: Mapping[str, Any],
+        cases: str | Path | Iterable[Any] | None = None,
+        folder: Path | None = None,
+    ) -> Agent:
+        """Return the agent that values of an agent.yaml describe which stand in Python.
+
+        `cases` are test cases or the path of a data file; relative paths start from `folder`, else
+        from the working folder. Raises ConfigError.
+        """
+        # Imported here because most agents are read from files.
+        from holodeck.config.cases.rows import as_node  # noqa: PLC0415
+
+        folder = (folder or Path.cwd()).absolute()
+        source = Source(_NO_FILE, as_node(dict(values), 1))
+        gathered = GatheredAgent(dict(values))
+        try:
+            if isinstance(cases, str | Path):
+                gathered = self._cases_of_file(folder / cases)
+                gathered.data |= values
+            elif cases is not None:
+                cases = list(cases)
+                source = Source(_NO_FILE, as_node({**values, "test_cases": cases}, 1))
+                for index, case in enumerate(cases):
+                    gathered.add(case, Origin(source, ("test_cases", index)))
+                gathered.data["test_cases"] = gathered.cases
+            agent = self._validated(gathered, folder, source)
+        except ConfigError as error:
+            text = str(error).replace(f"{_NO_FILE}:1:1: ", "")
+            field, _, message = text.partition(": ")
+            raise ConfigError(field, message) from None
+        return agent if isinstance(cases, str | Path) else agent.located_by(None)
+
+    def _cases_of_file(self, file: Path) -> GatheredAgent:
+        """Return the test cases of a data file, with their places in it."""
+        from holodeck.config.cases.rows import as_node  # noqa: PLC0415 - see above
+
+        source = Source(_NO_FILE, as_node({"test_cases_file": file.name}, 1))
+        beside = file.parent / DEFAULT_AGENT_FILE
+        return gather_cases(source, beside, self.environment(file.parent).substitute)
+
+    def with_backend(self, agent: Agent, backend: str | Mapping[str, Any]) -> Agent:
+        """Return the agent with another `backend`, as YAML has it. Raises ConfigError."""
+        parts = {name: getattr(agent, name) for name in ("name", "model", "instructions", "tools")}
+        values = {name: part for name, part in parts.items() if part is not None}
+        given = self.agent_from({**values, "backend": backend}, folder=agent.base_dir)
+        return agent.model_copy(update={"backend": given.backend})
 
     def load_global_config(self) -> GlobalConfig | None:
         """The user's own configuration; None if there is none."""

@@ -21,6 +21,8 @@ from holodeck.models.tool import ToolUnion
 CHAT = "chat"
 OURS = (None, "semantic_kernel", CHAT)
 """Backends that are told everything by the agent.yaml."""
+IN_PYTHON = "(a Python object)"
+"""`backend` of an agent that is no module or URL but a Python object, handed to the executor."""
 OPENAI_LIKE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
@@ -148,8 +150,8 @@ class Agent(Model):
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
 
-    def located_by(self, locator: Locator) -> "Agent":
-        """The same agent, its values knowing their places in the file."""
+    def located_by(self, locator: Locator | None) -> "Agent":
+        """The same agent, its values knowing their places in the file; None: they were in none."""
         copy = self.model_copy()
         copy._locator = locator  # noqa: SLF001 - a copy of its own class
         return copy

@@ -1,6 +1,8 @@
 """What a run found out: metric rows, test results, the report."""
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -243,6 +245,12 @@ class TestResult(Model):
     simulator_cost: OnDemand[ModelCost] | None = None
     """Of playing the user."""
 
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield ("test_name", self.test_name)
+        yield ("outcome", self.outcome.value)
+        if not self.passed:
+            yield ("reasons", self.reasons())
+
     @property
     def single_runs(self) -> list["TestResult"]:
         """Every time that the agent was put to the case, the earlier tries included."""
@@ -391,6 +399,13 @@ class ReportSummary(Model):
         return self
 
 
+_RENDERERS = {
+    "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
+    "json": "holodeck.lib.test_runner.reports:generate_json_report",
+}
+"""Format → function from a report to its text; a name only, as models import nothing of lib."""
+
+
 class TestReport(Model):
     """Every result of a run and its summary."""
 
@@ -421,6 +436,38 @@ class TestReport(Model):
     def ran(self) -> int:
         """How many tests were run."""
         return self.summary.total_tests - self.summary.skipped
+
+    @property
+    def passed(self) -> bool:
+        """Whether the run passed as a whole, for which `holodeck test` exits with 0.
+
+        Every test passed or was skipped on purpose, at least one ran, and nothing ended the run
+        early.
+        """
+        is_whole = not self.interrupted and self.stopped is None and self.ran > 0
+        return is_whole and all(
+            one.passed or one.outcome is Outcome.SKIPPED for one in self.results
+        )
+
+    def to_markdown(self) -> str:
+        """Return the report as Markdown, as `holodeck test --output report.md` writes it."""
+        return self._rendered("markdown")
+
+    def to_json(self) -> str:
+        """Return the report as JSON, as `holodeck test --output report.json` writes it."""
+        return self._rendered("json")
+
+    def _rendered(self, report_format: str) -> str:
+        render = resolve_name(_RENDERERS[report_format])
+        return str(render(self))
+
+    def _repr_markdown_(self) -> str:
+        """Return what a notebook shows."""
+        return self.to_markdown()
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        counts = ", ".join(f"{count} {word}" for word, count in self.summary.outcomes.items())
+        yield from (("agent_name", self.agent_name), ("passed", self.passed), ("outcomes", counts))
 
     @model_validator(mode="after")
     def _counts_its_results(self) -> "TestReport":

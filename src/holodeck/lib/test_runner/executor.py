@@ -1,6 +1,7 @@
 """Run every test case of an agent.yaml and report."""
 
 import asyncio
+import inspect
 import logging
 import platform
 import time
@@ -38,7 +39,7 @@ from holodeck.lib.test_runner.schedule import CaseRunner, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
-from holodeck.models.agent import Agent
+from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.selection import Selection
@@ -79,7 +80,9 @@ class TestExecutor:
         force_ingest: Passed on to the backend; only vector stores ingest, and none exist yet.
         agent_config: The agent, instead of the one in the file.
         resolved_execution_config: Settings with every value, instead of the resolved ones.
-        backend: The way to the agent, instead of the one that the configuration names.
+        backend: The way to the agent, instead of the one that the configuration names: whatever
+            `backend:` takes in YAML, or the agent itself as a function, an object, a class or an
+            AgentBackend.
         allow_side_effects: Passed on to the selection of a backend.
         on_test_start: Called with each case right before it runs.
 
@@ -94,6 +97,8 @@ class TestExecutor:
         on_conversation: Called with each conversation before it begins.
         on_event: Called with what happens in the cases, in a thread of its own.
         run_id: The record of the run, for events to name; None where none is kept.
+        is_checked: Whether the static checks of `holodeck validate` were done before the run;
+            otherwise they are its first step.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
 
     Raises:
@@ -107,6 +112,7 @@ class TestExecutor:
     on_conversation: "OnConversation | None" = None
     on_event: "Listener | None" = None
     run_id: str | None = None
+    is_checked = False
     is_one_at_a_time = False
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -122,7 +128,7 @@ class TestExecutor:
         force_ingest: bool = False,
         agent_config: Agent | None = None,
         resolved_execution_config: ExecutionConfig | None = None,
-        backend: AgentBackend | None = None,
+        backend: object | None = None,
         allow_side_effects: bool = False,
     ) -> None:
         self.agent_config_path = agent_config_path
@@ -133,6 +139,9 @@ class TestExecutor:
         self.force_ingest = force_ingest
         self.allow_side_effects = allow_side_effects
         self.agent_config = self._placed(agent_config)
+        if isinstance(backend, str | Mapping):
+            self.agent_config = self.config_loader.with_backend(self.agent_config, backend)
+            backend = None
         self.config = resolved_execution_config or self.config_loader.settings_of(
             self.agent_config, execution_config
         )
@@ -143,8 +152,13 @@ class TestExecutor:
             self.config, base_dir=self.agent_config.base_dir
         )
         self.agent_factory = agent_factory
-        self._backend: AgentBackend | None = backend or agent_factory
         self._is_injected = backend is not None
+        self._given_backend = self._as_backend(backend) if self._is_injected else agent_factory
+        self._backend: AgentBackend | None = self._given_backend
+        is_callers_own = self._given_backend is backend
+        self._after_shutdown = agent_factory if is_callers_own else self._given_backend
+        self._owns_backend = self._backend is None or inspect.isclass(backend)
+        self._injects_checks = bool(evaluators)
         judges = Judges(self.config, self.agent_config.base_dir)
         case_caches = CaseCaches(self.agent_config, self.config, self.config_loader)
         self._evaluator_set = EvaluatorSet(self.agent_config, evaluators, judges, case_caches)
@@ -164,6 +178,11 @@ class TestExecutor:
         if given.is_placed:
             return given
         return given.placed_in(Path(self.agent_config_path).absolute().parent)
+
+    def _as_backend(self, agent: object) -> AgentBackend:
+        if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
+            return agent
+        return CallableBackend(agent, self.agent_config.base_dir, self.config)
 
     def _made_stage(self) -> "ConversationSetup | None":
         if not any(case.is_played for case in self.cases):
@@ -194,6 +213,8 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
+        if not self.is_checked:
+            self._check()
         kept = {
             index: with_cost(one, self.agent_config) for index, one in self.carried_over.items()
         }
@@ -208,9 +229,20 @@ class TestExecutor:
             current.set({names.SUITE_STATUS: "success" if passed else "failure"})
         return report
 
+    def _check(self) -> None:
+        """Do the static checks of `holodeck validate`. Raises ConfigError."""
+        # Imported here because `holodeck test` has done them by now.
+        from holodeck.config.check import check_before_run, log_findings  # noqa: PLC0415
+
+        agent = self.agent_config
+        if self._given_backend is not None:
+            agent = agent.model_copy(update={"backend": IN_PYTHON})
+        findings = check_before_run(agent, self.config)
+        if not self._injects_checks:  # which the findings know nothing of
+            log_findings(findings)
+
     async def _run_on_backend(self) -> None:
-        """Run the cases; a backend that was made for this run is let go of with it."""
-        is_ours = self._backend is None
+        """Run the cases; a backend that was made for this run is closed after it."""
         warming_up = asyncio.create_task(self._evaluator_set.warm_up())
         if self.on_event is not None and self._events is None:
             self._events = self._made_events()
@@ -227,7 +259,7 @@ class TestExecutor:
             await self._evaluator_set.judge_provider.judges.close()
             if self._conversation_setup is not None:
                 await self._conversation_setup.close()
-            if is_ours:
+            if self._owns_backend:
                 await self.shutdown()
 
     async def _ready_backend(self) -> AgentBackend:
@@ -345,7 +377,7 @@ class TestExecutor:
 
     async def shutdown(self) -> None:
         """Let go of the backend; on the loop that ran the tests. May be called twice."""
-        backend, self._backend = self._backend, self.agent_factory
+        backend, self._backend = self._backend, self._after_shutdown
         if backend is None:
             return
         try:

@@ -1,0 +1,297 @@
+"""The public API: run the test cases of an agent and return the report."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+from pydantic import ValidationError
+
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.owners import is_yaml
+from holodeck.config.problems import wanted
+from holodeck.config.secrets import collect
+from holodeck.config.settings import contradiction
+from holodeck.config.settings import settings as declared_settings
+from holodeck.config.suggestions import suggest
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.custom import CustomEvaluator
+from holodeck.lib.observability import initialize_observability, shutdown_observability
+from holodeck.lib.process_exit import process_exit_forbidden
+from holodeck.lib.redact import Redactor
+from holodeck.lib.test_runner.executor import TestExecutor
+from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.evaluation import EvaluationConfig, MetricSettings
+from holodeck.models.llm import LLMProvider
+from holodeck.models.observability import ObservabilityConfig
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestReport, TestResult
+from holodeck.suite.background_loop import BackgroundLoop
+
+Case = TestCaseModel | Mapping[str, Any] | str
+"""A test case, its keys as in YAML, or only its input."""
+Metric = MetricSettings | Mapping[str, Any] | str | BaseEvaluator | Callable[..., Any]
+"""A metric as YAML has it, its name, an evaluator, or a function that returns a score."""
+
+
+class RunSettings(TypedDict, total=False):
+    """The keys of `execution:` in YAML, as options of `run()`; they win over the agent's own."""
+
+    llm_timeout: float
+    attempt_timeout: float
+    case_timeout: float
+    run_timeout: float
+    max_cost: float
+    max_tokens: int
+    max_calls: int
+    max_time: float
+    max_retries: int
+    retries: int
+    retry_delay: float
+    max_answer_mb: float
+    file_timeout: float
+    parallel_test_cases: int | Literal["auto"]
+    repeat: int
+    min_pass: int
+    min_pass_rate: float
+    stop_early: bool
+    fail_fast: bool
+    maxfail: int
+    offline: bool
+    events: str
+    cache_key: str
+    cache_mode: Literal["auto", "record", "replay", "off"]
+    cache_dir: str
+
+
+def run(
+    path_or_agent: object,
+    cases: Iterable[Case] | str | Path | None = None,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    model: LLMProvider | Mapping[str, Any] | None = None,
+    name: str | None = None,
+    on_result: Callable[[TestResult], None] | None = None,
+    **settings: Unpack[RunSettings],
+) -> TestReport:
+    """Run test cases against an agent and return the report; works in notebooks, too.
+
+    Args:
+        path_or_agent: The path of an agent.yaml or of its folder; or the agent itself: a function
+            of the input, an object or class with `run(input)`, an AgentBackend, an `Agent`,
+            `"module:attribute"`, or a mapping like `{"type": "http", "url": …}`.
+        cases: Test cases, mappings with the keys of a test case, or inputs as text; or the path of
+            a .csv, .json, .jsonl or .yaml file. They replace the cases of an agent.yaml; an agent
+            of another kind needs them.
+        metrics: Metrics of every case that has none of its own: names, mappings as in YAML,
+            evaluators, or functions of an observation that return a score.
+        model: The model that judges and plays users, as `evaluations: {model: …}` in YAML.
+        name: What the report calls the agent.
+        on_result: Called with each result as soon as there is one.
+        **settings: The keys of `execution:` in YAML, such as `repeat=5` or `llm_timeout=30`.
+
+    Returns:
+        The report. `report.passed` is whether all is well, `report.results` has the test results.
+
+    Raises:
+        ConfigError: Something is wrong with the agent or its cases; the agent was not called.
+        BackendInitError: The agent cannot be built or reached at all.
+        TypeError: An option is unknown.
+    """
+    work = partial(
+        arun,
+        path_or_agent,
+        cases,
+        metrics=metrics,
+        model=model,
+        name=name,
+        on_result=on_result,
+        **settings,
+    )
+    return BackgroundLoop().run(work)
+
+
+async def arun(
+    path_or_agent: object,
+    cases: Iterable[Case] | str | Path | None = None,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    model: LLMProvider | Mapping[str, Any] | None = None,
+    name: str | None = None,
+    on_result: Callable[[TestResult], None] | None = None,
+    **settings: Unpack[RunSettings],
+) -> TestReport:
+    """Do what `run()` does on the caller's event loop."""
+    execution = _execution_config(dict(settings))
+    loader = ConfigLoader()
+    subject = _subject(loader, path_or_agent, cases, name)
+    agent = subject.agent
+    if metrics is not None or model is not None:
+        agent = _with_evaluations(loader, agent, metrics, model)
+    redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
+
+    def report_result(result: TestResult) -> None:
+        if on_result is not None:
+            on_result(redactor.redact_report(result))
+
+    executor = TestExecutor(
+        subject.path,
+        execution,
+        agent_config=agent,
+        backend=subject.backend,
+        config_loader=loader,
+        evaluators=_evaluators(metrics or ()),
+        progress_callback=report_result,
+    )
+    traces = initialize_observability(
+        agent.observability or ObservabilityConfig(), agent.name, redactor.redact
+    )
+    try:
+        with process_exit_forbidden():
+            report = await executor.execute_tests()
+    finally:
+        if isinstance(subject.backend, AgentBackend):
+            await executor.shutdown()
+        shutdown_observability(traces)
+    return redactor.redact_report(report)
+
+
+def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
+    """Return the agent that an agent.yaml describes, with the cases of suite files besides its own.
+
+    Raises ConfigError, with file, line and column, for what is wrong in it.
+    """
+    return ConfigLoader().load_agent_yaml(path, suites)
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """Whom the cases are put to."""
+
+    agent: Agent
+    path: str
+    """What the report names as its configuration."""
+    backend: object | None = None
+    """The agent itself; None where the configuration says how to reach it."""
+
+
+def _subject(
+    loader: ConfigLoader, given: Any, cases: Iterable[Case] | str | Path | None, name: str | None
+) -> _Subject:
+    if cases is not None and not isinstance(cases, str | Path):
+        cases = [{"input": one} if isinstance(one, str) else one for one in cases]
+    if not isinstance(given, Agent) and not _is_path(given):
+        if cases is None:
+            raise TypeError("run() needs 'cases' for an agent that is not an agent.yaml")
+        is_written = isinstance(given, str | Mapping)
+        called = _name_of(given)
+        backend = given if is_written else IN_PYTHON
+        agent = loader.agent_from({"name": name or called, "backend": backend}, cases)
+        return _Subject(agent, called, None if is_written else given)
+    agent = given if isinstance(given, Agent) else loader.load_agent_yaml(given)
+    if cases is not None:
+        read = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
+        agent = agent.model_copy(update={"test_cases": read.test_cases}).located_by(None)
+    if name is not None:
+        agent = agent.model_copy(update={"name": name})
+    return _Subject(agent, agent.name if isinstance(given, Agent) else str(given))
+
+
+def _is_path(given: object) -> bool:
+    """Whether it is the path of an agent.yaml, and not `module:attribute`."""
+    if isinstance(given, str):
+        return ":" not in given or is_yaml(given) or Path(given).exists()
+    return isinstance(given, PathLike)
+
+
+def _name_of(agent: object) -> str:
+    if isinstance(agent, Mapping):
+        return str(agent.get("url", "agent"))
+    if isinstance(agent, str):
+        return agent.rpartition(":")[2]
+    name = str(getattr(agent, "__name__", type(agent).__name__))
+    return "agent" if name == "<lambda>" else name
+
+
+def _with_evaluations(
+    loader: ConfigLoader,
+    agent: Agent,
+    metrics: Sequence[Metric] | None,
+    model: LLMProvider | Mapping[str, Any] | None,
+) -> Agent:
+    """Return the agent with these metrics and this judge in place of its own."""
+    written = [one for one in metrics or () if isinstance(one, MetricSettings | Mapping | str)]
+    values: dict[str, Any] = {}
+    if written:
+        values["metrics"] = [{"metric": one} if isinstance(one, str) else one for one in written]
+    if model is not None:
+        values["model"] = model
+    update: dict[str, Any] = {} if metrics is None else {"metrics": []}
+    if values:
+        about = {"name": agent.name, "backend": IN_PYTHON, "evaluations": values}
+        given = loader.agent_from(about, folder=agent.base_dir).evaluations
+        update |= {name: getattr(given, name) for name in values}
+    evaluations = agent.evaluations or EvaluationConfig.model_construct(metrics=[])
+    return agent.model_copy(update={"evaluations": evaluations.model_copy(update=update)})
+
+
+def _evaluators(metrics: Sequence[Metric]) -> dict[str, BaseEvaluator]:
+    """Return the metrics that are Python code, by name."""
+    found: dict[str, BaseEvaluator] = {}
+    for metric in metrics:
+        if isinstance(metric, MetricSettings | Mapping | str):
+            continue
+        evaluator = metric if isinstance(metric, BaseEvaluator) else CustomEvaluator(metric)
+        if evaluator.name in found:
+            raise ConfigError("metrics", f"two evaluators have the name {evaluator.name!r}")
+        found[evaluator.name] = evaluator
+    return found
+
+
+def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
+    for option in settings:
+        if option not in RunSettings.__annotations__:
+            raise TypeError(f"run() has no option {option!r}{_suggested_option(option)}")
+    try:
+        return ExecutionConfig(**settings)
+    except ValidationError as error:
+        place = error.errors(include_url=False)[0]["loc"]
+        if not place:
+            raise ConfigError("run()", contradiction(error)) from None
+        option = str(place[0])
+        found = settings[option]
+        raise ConfigError(option, f"found {found!r}; wanted {wanted(error)}") from None
+
+
+def _suggested_option(option: str) -> str:
+    if option in ExecutionConfig.model_fields:
+        return ", which only says what `holodeck test` shows and keeps"
+    flags = {
+        one.flag.lstrip("-").replace("-", "_"): one.field
+        for one in declared_settings().values()
+        if one.flag is not None
+    }
+    meant = flags.get(option)
+    return f"; did you mean {meant!r}?" if meant else suggest(option, RunSettings.__annotations__)
+
+
+def _show_settings(function: Callable[..., Any]) -> None:
+    """Let `help()` and completion show each setting by its name."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not Parameter.VAR_KEYWORD]
+    settings = [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in RunSettings.__annotations__.items()
+    ]
+    function.__signature__ = signature.replace(parameters=[*own, *settings])  # type: ignore[attr-defined]
+
+
+_show_settings(run)
+_show_settings(arun)
