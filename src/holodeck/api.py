@@ -17,7 +17,6 @@ from holodeck.config.problems import wanted
 from holodeck.config.secrets import collect
 from holodeck.config.settings import contradiction
 from holodeck.config.settings import settings as declared_settings
-from holodeck.config.suggestions import suggest
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -25,6 +24,7 @@ from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.observability import initialize_observability, shutdown_observability
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
@@ -279,7 +279,11 @@ def _suggested_option(option: str) -> str:
         if one.flag is not None
     }
     meant = flags.get(option)
-    return f"; did you mean {meant!r}?" if meant else suggest(option, RunSettings.__annotations__)
+    return (
+        f"; did you mean {meant!r}?"
+        if meant
+        else did_you_mean_or_list(option, RunSettings.__annotations__)
+    )
 
 
 def _show_settings(function: Callable[..., Any]) -> None:
