@@ -15,8 +15,8 @@ from holodeck.config.loader import load_agent_with_config
 from holodeck.config.owners import agent_above
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
-from holodeck.lib.conversation.setup import new_id
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.conversation_display import show_conversations

@@ -9,7 +9,6 @@ from holodeck.lib.conversation.debugging import add_debug_user, debugger_for
 from holodeck.lib.conversation.events import Listener
 from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
-from holodeck.lib.conversation.results import rows_of
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import (
@@ -17,6 +16,7 @@ from holodeck.lib.conversation.types import (
     Participant,
     ScenarioResult,
     ScriptStep,
+    rows_of,
 )
 from holodeck.scenario.background_loop import run_on_background_loop
 from holodeck.scenario.config import ScenarioConfig

@@ -6,14 +6,17 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from holodeck.lib.conversation.events import CriterionJudged, EventStream, MessageAdded
+from holodeck.lib.conversation.events import (
+    BATCH_RUN_ID,
+    CriterionJudged,
+    EventStream,
+    MessageAdded,
+)
 from holodeck.lib.conversation.history import History
 from holodeck.lib.conversation.messages import copied, messages_of
 from holodeck.lib.conversation.participant_calls import ParticipantCaller
-from holodeck.lib.conversation.results import rows_of, why_broken
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import (
-    BATCH_RUN_ID,
     HasCriteria,
     Settings,
     find_agent_missing_error,
@@ -29,6 +32,7 @@ from holodeck.lib.conversation.types import (
     EndConversation,
     Participant,
     ScenarioResult,
+    rows_of,
 )
 from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.conversation.usage_meter import UsageMeter
@@ -199,11 +203,6 @@ class Conversation:
         return self.usage_meter.completed(
             result, self.history.messages, self._indices(AgentRole.AGENT)
         )
-
-    def broken(self, error: BaseException) -> ScenarioResult:
-        """The result of a run that an error broke."""
-        why: Any = why_broken(error, self.place, self._caller.author_of(error))
-        return self.concluded(ScenarioResult(success=False, messages=[], **why))
 
     def usage_error(self, message: str) -> ScenarioUsageError:
         """An error that names the case and the step."""

@@ -2,6 +2,8 @@
 
 import logging
 import queue
+import secrets
+import string
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +15,18 @@ from holodeck.lib.threads import in_thread, join_daemon
 
 logger = logging.getLogger(__name__)
 
+_ID_LETTERS = string.ascii_letters + string.digits
 PATIENCE_S = 1.0
 """How long the end of a run waits for its listeners."""
+
+
+def new_id(kind: str) -> str:
+    """Return a unique id such as `thread_4fT…`."""
+    return f"{kind}_{''.join(secrets.choice(_ID_LETTERS) for _ in range(22))}"
+
+
+BATCH_RUN_ID = new_id("scenariobatch")
+"""The id that all runs of this process share."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 import warnings
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
+from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.debugging import Debugger, SilentUser
 from holodeck.lib.conversation.events import RunFinished, RunStarted
-from holodeck.lib.conversation.results import (
-    NO_CONCLUSION,
-    NO_VERDICT,
-    combine_verdicts,
-    dropped_result_message,
-)
+from holodeck.lib.conversation.result_listeners import framework_outcome
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.scripted import ScriptedConversation
 from holodeck.lib.conversation.setup import HasCriteria, Settings
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import Participant, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.time_limits import TimeLimitExceeded
+from holodeck.lib.conversation.types import (
+    Participant,
+    ScenarioResult,
+    ScriptStep,
+    combine_verdicts,
+)
 from holodeck.lib.conversation.usage_error import ScenarioUsageError
+from holodeck.lib.exceptions import describe, message_of, with_place
 from holodeck.lib.process_exit import process_exit_forbidden
+from holodeck.lib.text import one_line
+
+MOST_SHOWN = 160
+
+NO_CONCLUSION = (
+    "the script ended without a conclusion; end it with one of:\n"
+    "- `scenario.proceed()`: let the conversation go on\n"
+    "- `scenario.judge()`: ask the judge for its verdict\n"
+    "- `scenario.succeed()` or `scenario.fail()`: say the result"
+)
+NO_VERDICT = "the judge was asked for its verdict and gave none, so nothing is decided"
+BROKEN_BY = {
+    AgentRole.USER: "simulator_error",
+    AgentRole.AGENT: "agent_error",
+    AgentRole.JUDGE: "judge_error",
+}
 
 
 @runtime_checkable
@@ -179,6 +199,11 @@ class ScriptRun(ScriptedConversation):
         self.against = self.against if result.success else result
         return result
 
+    def broken(self, error: BaseException) -> ScenarioResult:
+        """The result of a run that an error broke."""
+        why: Any = why_broken(error, self.place, self._caller.author_of(error))
+        return self.concluded(ScenarioResult(success=False, messages=[], **why))
+
     @property
     def step_name(self) -> str:
         """The step under way, such as `step 2 (agent)`; empty before the first."""
@@ -292,3 +317,48 @@ def _name_of(number: int, step: Any) -> str:
 def _with_steps_left(result: ScenarioResult, names: Sequence[str]) -> ScenarioResult:
     told = f"{result.reasoning}; steps that did not run: {', '.join(names)}"
     return result.model_copy(update={"reasoning": told})
+
+
+def dropped_result_message(against: ScenarioResult) -> str:
+    """What is told of a step that keeps a result against the agent to itself."""
+    why = one_line(against.reasoning or "failed", MOST_SHOWN)
+    return f"it came to a result against the agent and dropped it: {why}; write `return await …`"
+
+
+def why_broken(
+    error: BaseException, place: str, participant: Participant | None
+) -> dict[str, object]:
+    """The fields of a result whose run was broken by an error.
+
+    A failed assertion of a step is a failure of the agent, and so is a test that a step or a party
+    fails by means of its framework; everything else is an error.
+    """
+    meaning = framework_outcome(error)
+    if meaning == "failed":
+        return {"reason_code": "step_failed", "reasoning": f"{place}: {message_of(error)}"}
+    if isinstance(error, AssertionError) and participant is None:
+        return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
+    told = describe(error)
+    who = f"{type(participant).__name__} raised " if participant is not None else ""
+    reasoning = f"{place}: {who}{with_place(error)}"
+    if isinstance(error, ScenarioUsageError | TimeLimitExceeded):
+        text = message_of(error)
+        reasoning = text if text.startswith(place) else f"{place}: {text}"
+    code = _code(error, participant) if meaning is None else meaning
+    return {"reason_code": code, "reasoning": reasoning, "error": told}
+
+
+def _code(error: BaseException, participant: Participant | None) -> str:
+    if isinstance(error, BackendTimeoutError):
+        return "timeout"
+    if isinstance(error, ScenarioUsageError):
+        return "config"
+    return BROKEN_BY[participant.role] if participant is not None else "step_error"
+
+
+def _assertion(error: AssertionError) -> str:
+    if message_of(error):
+        return message_of(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    line = frames[-1].line if frames else ""
+    return f"not so: {line}" if line else "an assertion failed"

@@ -7,10 +7,9 @@ from typing import Any
 
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.messages import fixed_message
-from holodeck.lib.conversation.results import undecided_checkpoint
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.setup import CLASSES, is_list_of_criteria
-from holodeck.lib.conversation.types import ScenarioResult
+from holodeck.lib.conversation.types import ScenarioResult, undecided_checkpoint
 
 
 class ScriptedConversation(Conversation):

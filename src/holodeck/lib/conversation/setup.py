@@ -1,7 +1,5 @@
 """What a conversation is held with: settings, parties and names of its own."""
 
-import secrets
-import string
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,17 +10,7 @@ CLASSES = {
     AgentRole.AGENT: "your agent",
     AgentRole.JUDGE: "a scenario.JudgeAgent(criteria=[…])",
 }
-_ID_LETTERS = string.ascii_letters + string.digits
 _LIMITS = ("max_turns", "min_turns", "timeout", "call_timeout")
-
-
-def new_id(kind: str) -> str:
-    """A name that nothing else has, such as `thread_4fT…`."""
-    return f"{kind}_{''.join(secrets.choice(_ID_LETTERS) for _ in range(22))}"
-
-
-BATCH_RUN_ID = new_id("scenariobatch")
-"""Of all runs of this process."""
 
 
 class Settings(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, Union
@@ -159,3 +159,65 @@ ScriptStep: TypeAlias = Callable[
     [ScenarioState], Awaitable[ScenarioResult | None] | ScenarioResult | None
 ]
 """A step of a script: a function of the state. A result that it returns ends the conversation."""
+
+
+def rows_of(result: ScenarioResult) -> list[CriterionResult]:
+    """The criteria of a result; made from its lists where a judge gave only those."""
+    if result.criteria:
+        return result.criteria
+    undecided = set(result.inconclusive_criteria)
+    failed = [one for one in result.failed_criteria if one not in undecided]
+    return [
+        *_rows(result.passed_criteria, CriterionStatus.PASSED),
+        *_rows(failed, CriterionStatus.FAILED),
+        *_rows(result.inconclusive_criteria, CriterionStatus.INCONCLUSIVE),
+    ]
+
+
+def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionResult]:
+    return [CriterionResult(criterion=one, status=status) for one in criteria]
+
+
+def after_checkpoints(
+    checkpoints: list[CriterionResult], result: ScenarioResult
+) -> dict[str, object]:
+    """The fields of a result that tell of the passed checkpoints, too."""
+    passed = [one.criterion for one in checkpoints]
+    return {
+        "criteria": [*checkpoints, *rows_of(result)],
+        "passed_criteria": [*passed, *result.passed_criteria],
+    }
+
+
+def undecided_checkpoint(criteria: Iterable[str]) -> ScenarioResult:
+    """The result at a checkpoint whose judge gave no verdict: it did not pass."""
+    reasoning = "the judge gave no verdict"
+    status = CriterionStatus.INCONCLUSIVE
+    rows = [
+        CriterionResult(criterion=one, status=status, reasoning=reasoning, is_checkpoint=True)
+        for one in criteria
+    ]
+    texts = [row.criterion for row in rows]
+    return ScenarioResult(
+        success=False,
+        messages=[],
+        reasoning="\n".join(f"{one}: {reasoning}" for one in texts),
+        failed_criteria=texts,
+        inconclusive_criteria=texts,
+        criteria=rows,
+        reason_code="inconclusive",
+    )
+
+
+def combine_verdicts(first: ScenarioResult, second: ScenarioResult, known: int) -> ScenarioResult:
+    """The verdict of a second judge with what another one found before.
+
+    Both tell of the `known` rows of checkpoints.
+    """
+    told = [one.reasoning for one in (first, second) if one.reasoning]
+    found: dict[str, object] = {
+        "criteria": [*rows_of(first), *rows_of(second)[known:]],
+        "passed_criteria": [*first.passed_criteria, *second.passed_criteria[known:]],
+        "reasoning": "\n".join(told) if second.success else second.reasoning,
+    }
+    return second.model_copy(update=found)

@@ -5,10 +5,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from holodeck.lib.conversation.call_usage import CallUsage
-from holodeck.lib.conversation.results import after_checkpoints, rows_of
+from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.setup import new_id
-from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
+from holodeck.lib.conversation.types import (
+    CriterionResult,
+    ScenarioResult,
+    after_checkpoints,
+    rows_of,
+)
 from holodeck.models.token_usage import TokenUsage
 
 

@@ -13,6 +13,7 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
 from holodeck.lib.conversation.event_file import EventFile
 from holodeck.lib.conversation.events import (
+    BATCH_RUN_ID,
     CriterionJudged,
     Event,
     EventDispatcher,
@@ -22,9 +23,9 @@ from holodeck.lib.conversation.events import (
     MessageAdded,
     RunFinished,
     RunStarted,
+    new_id,
 )
 from holodeck.lib.conversation.roles import Message
-from holodeck.lib.conversation.setup import BATCH_RUN_ID, new_id
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor

@@ -10,10 +10,9 @@ from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script
 from holodeck.lib.conversation.messages import text_of
-from holodeck.lib.conversation.results import dropped_result_message
 from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import Step, unused_steps
-from holodeck.lib.conversation.script_run import running
+from holodeck.lib.conversation.script_run import dropped_result_message, running
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, ScenarioResult, ScriptStep
 from holodeck.lib.conversation.usage_error import ScenarioUsageError
