@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 
-from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
 
 

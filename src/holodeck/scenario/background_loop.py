@@ -5,9 +5,9 @@ import contextvars
 import threading
 from contextlib import suppress
 
+from holodeck.lib.conversation.participants import TimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
-from holodeck.lib.conversation.time_limits import TimeLimitExceeded
 from holodeck.lib.conversation.types import ScenarioResult
 from holodeck.lib.threads import join_daemon
 

@@ -9,9 +9,8 @@ from typing import Any, TypeVar, cast
 from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.cache_key import CacheKey
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
-from holodeck.lib.conversation.response_cache import CachedCall
+from holodeck.lib.conversation.response_cache import CachedCall, CacheKey
 from holodeck.lib.conversation.script_run import ScriptRun, running
 from holodeck.lib.redact import Redactor
 from holodeck.scenario.config import ScenarioConfig

@@ -11,10 +11,10 @@ from typing import Any
 from holodeck.config.environment import events_file
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.event_file import EventFile
 from holodeck.lib.conversation.events import (
     CriterionJudged,
     Event,
+    EventFile,
     Listener,
     MessageAdded,
     RunFinished,

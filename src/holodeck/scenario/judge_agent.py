@@ -9,14 +9,14 @@ from holodeck.lib.conversation.criteria_judge import (
     CriteriaJudge,
     require_same_criteria,
 )
+from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.participants import is_list_of_criteria
 from holodeck.lib.conversation.response_cache import model_cache_facts
-from holodeck.lib.conversation.roles import AgentRole, Message
-from holodeck.lib.conversation.setup import is_list_of_criteria
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, asked, model_for, unless_keyless
+from holodeck.scenario.config import Held, asked, model_for, unless_keyless
 
 
 class JudgeAgent(AgentAdapter):

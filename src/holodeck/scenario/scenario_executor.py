@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.environment import batch_name
-from holodeck.lib.conversation.debugging import add_debug_user, debugger_for
 from holodeck.lib.conversation.events import Listener
-from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.terminal import ConversationPrinter, add_debug_user, debugger_for
 from holodeck.lib.conversation.types import (
     CriterionStatus,
     Participant,

@@ -1,6 +1,6 @@
 """The types of `holodeck.scenario`."""
 
-from holodeck.lib.conversation.roles import AgentRole
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import (
     AgentInput,
     AgentReturnTypes,

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import model_cache_facts
-from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.models import Held, asked, model_for, unless_keyless
+from holodeck.scenario.config import Held, asked, model_for, unless_keyless
 
 
 class UserSimulatorAgent(AgentAdapter):

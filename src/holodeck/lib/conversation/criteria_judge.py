@@ -5,9 +5,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.roles import UNSEEN_CALLS, AgentRole, Message
-from holodeck.lib.conversation.transcript import (
+from holodeck.lib.conversation.messages import (
     BUDGET,
+    UNSEEN_CALLS,
+    AgentRole,
+    Message,
     find_passages,
     indent,
     paragraphs_of,
@@ -18,8 +20,8 @@ from holodeck.lib.conversation.types import (
     CriterionResult,
     CriterionStatus,
     ScenarioResult,
+    ScenarioUsageError,
 )
-from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.judging.judge import Judge
 
 MOST_SEARCHES = 3

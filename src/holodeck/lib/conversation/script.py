@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.scripted import ScriptedConversation
+    from holodeck.lib.conversation.engine import ScriptedConversation
     from holodeck.lib.conversation.state import ScenarioState
     from holodeck.lib.conversation.types import Callback, ScenarioResult
 

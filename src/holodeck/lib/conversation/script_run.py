@@ -12,22 +12,21 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendTimeoutError
-from holodeck.lib.conversation.debugging import Debugger, SilentUser
+from holodeck.lib.conversation.engine import ScriptedConversation
 from holodeck.lib.conversation.events import RunFinished, RunStarted
+from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.participants import HasCriteria, Settings, TimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import framework_outcome
-from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
-from holodeck.lib.conversation.scripted import ScriptedConversation
-from holodeck.lib.conversation.setup import HasCriteria, Settings
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.time_limits import TimeLimitExceeded
+from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.lib.conversation.types import (
     Participant,
     ScenarioResult,
+    ScenarioUsageError,
     ScriptStep,
     combine_verdicts,
 )
-from holodeck.lib.conversation.usage_error import ScenarioUsageError
 from holodeck.lib.exceptions import describe, message_of, with_place
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.text import one_line

@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from holodeck.lib.chat.json_answer import parse_json_answer, without_reasoning
 from holodeck.lib.chat.model import ChatModel, ChatRequest, ChatResponse
 from holodeck.lib.chat.request_counting import ask_model
-from holodeck.lib.conversation.call_usage import record_usage
-from holodeck.lib.conversation.messages import text_of
-from holodeck.lib.conversation.roles import EARLIER, AgentRole, Message
-from holodeck.lib.conversation.transcript import indent, shorten_lines
+from holodeck.lib.conversation.messages import (
+    EARLIER,
+    AgentRole,
+    Message,
+    indent,
+    shorten_lines,
+    text_of,
+)
 from holodeck.lib.conversation.types import AgentInput, EndConversation
+from holodeck.lib.conversation.usage import record_usage
 from holodeck.lib.text import replace_surrogates
 from holodeck.models.token_usage import TokenUsage
 

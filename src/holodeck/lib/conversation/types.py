@@ -9,13 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, Union
 
 from pydantic import BaseModel, ConfigDict, SkipValidation
 
-from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from holodeck.lib.conversation.state import ScenarioState
 else:
     ScenarioState = Any
+
+
+class ScenarioUsageError(ConfigError, ValueError):
+    """A case, a script or an adapter is written wrong."""
 
 
 class CriterionStatus(StrEnum):

@@ -11,12 +11,12 @@ from holodeck.config.check_cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.chat.model import ChatModel
-from holodeck.lib.conversation.debugging import BY_HAND, SilentUser
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedUser, ResponseCache
-from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
+from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScriptStep
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.registry import load_callable

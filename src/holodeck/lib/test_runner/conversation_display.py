@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from holodeck.lib.conversation.debugging import Debugger
-from holodeck.lib.conversation.printer import ConversationPrinter
 from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.test_runner.events import StaticConversation
 
 OnConversation = Callable[[ScriptRun | StaticConversation], None]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.messages import Message
 from holodeck.models.outcome import (
     INTERRUPTED,
     ConversationEnd,

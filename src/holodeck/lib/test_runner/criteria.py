@@ -5,11 +5,11 @@ import logging
 import traceback
 from collections.abc import Callable, Sequence
 
-from holodeck.lib.conversation.call_usage import CallUsage, count_usage
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
-from holodeck.lib.conversation.roles import AgentRole, Message
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
+from holodeck.lib.conversation.usage import CallUsage, count_usage
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome

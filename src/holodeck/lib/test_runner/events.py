@@ -11,12 +11,12 @@ from typing import Any
 from holodeck.config.environment import batch_name
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
-from holodeck.lib.conversation.event_file import EventFile
 from holodeck.lib.conversation.events import (
     BATCH_RUN_ID,
     CriterionJudged,
     Event,
     EventDispatcher,
+    EventFile,
     EventStream,
     Listener,
     ListenerThread,
@@ -25,7 +25,7 @@ from holodeck.lib.conversation.events import (
     RunStarted,
     new_id,
 )
-from holodeck.lib.conversation.roles import Message
+from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor

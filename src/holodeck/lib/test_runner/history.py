@@ -9,8 +9,8 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.arguments import parse_arguments
 from holodeck.lib.backends.base import AgentBackend, Message
 from holodeck.lib.backends.history_support import Method, why_no_history
-from holodeck.lib.conversation.roles import EARLIER
-from holodeck.lib.conversation.roles import Message as Heard
+from holodeck.lib.conversation.messages import EARLIER
+from holodeck.lib.conversation.messages import Message as Heard
 from holodeck.lib.evaluators.base import Turn
 from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierCall, EarlierMessage

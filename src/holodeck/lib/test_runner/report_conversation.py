@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from holodeck.lib.conversation.transcript import transcript_of
+from holodeck.lib.conversation.messages import transcript_of
 from holodeck.lib.test_runner.markdown import fenced, inline, table
 from holodeck.lib.text import plural
 from holodeck.models.outcome import CriterionRow, ModelCost

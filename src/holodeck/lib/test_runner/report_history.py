@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from holodeck.lib.conversation.roles import EARLIER
-from holodeck.lib.conversation.transcript import transcript_of
+from holodeck.lib.conversation.messages import EARLIER, transcript_of
 from holodeck.lib.test_runner.history import to_judge_messages
 from holodeck.lib.test_runner.markdown import fenced
 from holodeck.models.test_result import TestResult

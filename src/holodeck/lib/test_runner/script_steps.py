@@ -9,13 +9,16 @@ from typing import Any
 from holodeck.lib.backends import base as backend
 from holodeck.lib.backends.base import AgentSession
 from holodeck.lib.conversation import script
-from holodeck.lib.conversation.messages import text_of
-from holodeck.lib.conversation.roles import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole, Message, text_of
 from holodeck.lib.conversation.script import Step, unused_steps
 from holodeck.lib.conversation.script_run import dropped_result_message, running
 from holodeck.lib.conversation.state import ScenarioState
-from holodeck.lib.conversation.types import AgentInput, ScenarioResult, ScriptStep
-from holodeck.lib.conversation.usage_error import ScenarioUsageError
+from holodeck.lib.conversation.types import (
+    AgentInput,
+    ScenarioResult,
+    ScenarioUsageError,
+    ScriptStep,
+)
 from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.conversation_grading import check_last_turn
 from holodeck.lib.test_runner.grading import Check

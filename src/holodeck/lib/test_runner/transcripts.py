@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from holodeck.lib.conversation.roles import UNSEEN_CALLS, Message
+from holodeck.lib.conversation.messages import UNSEEN_CALLS, Message
 from holodeck.lib.test_runner.tool_checks import NO_RESULT
 from holodeck.lib.test_runner.turn_run import with_files
 from holodeck.models.test_result import ToolInvocation, TurnResult

@@ -7,7 +7,7 @@ import pytest
 from fakes import Reply
 from holodeck import scenario
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.conversation.transcript import paragraphs_of, shorten_lines
+from holodeck.lib.conversation.messages import paragraphs_of, shorten_lines
 from support.participants import a_user, an_agent
 
 CRITERIA = ["The agent is kind", "The agent is quick"]

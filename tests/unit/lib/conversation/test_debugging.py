@@ -8,7 +8,7 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.debugging import Debugger, SilentUser
+from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.scenario import events
 from support.clock import simulated
 from support.participants import a_judge, a_user, an_agent, said

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError
-from holodeck.lib.conversation.call_usage import record_usage
 from holodeck.lib.conversation.events import MessageAdded
+from holodeck.lib.conversation.usage import record_usage
 from holodeck.models.token_usage import TokenUsage
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from support.participants import Scripted, a_judge, a_user, an_agent, said
