@@ -6,7 +6,7 @@ from uuid import uuid4
 
 from pydantic import Field, PlainSerializer
 
-from holodeck.lib.tools.results import jsonable
+from holodeck.lib.tools.base import jsonable
 from holodeck.models.base import Count, Ratio
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import Outcome

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.results import MOST_DEPTH, is_deep, jsonable
+from holodeck.lib.tools.base import MOST_DEPTH, is_deep, jsonable
 
 MOST_DIGITS = 4_000
 """Of a number; the time it takes to read one grows with the square of its digits."""

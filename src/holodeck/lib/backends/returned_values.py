@@ -10,7 +10,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.results import jsonable
+from holodeck.lib.tools.base import jsonable
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")

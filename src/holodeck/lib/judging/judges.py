@@ -13,7 +13,7 @@ from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:
-    from holodeck.lib.local_models.embeddings import EmbeddingModel
+    from holodeck.lib.local_models.runtime import EmbeddingModel
     from holodeck.lib.local_models.store import ModelStore
 
 UNSAID = {"temperature": 0.0, "max_tokens": None}
@@ -74,7 +74,7 @@ class Judges:
 
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because most judges are elsewhere.
-        from holodeck.lib.local_models.chat_model import LocalChatModel
+        from holodeck.lib.local_models.chat import LocalChatModel
         from holodeck.lib.ui.download import DownloadProgress  # noqa: PLC0415
 
         store = _store(self._is_offline)
@@ -107,7 +107,7 @@ def embedding_model(*, is_offline: bool = False) -> "EmbeddingModel":
     """
     # Imported here because most runs compare no meanings.
     from holodeck.lib.local_models.catalog import EMBEDDING_MODEL
-    from holodeck.lib.local_models.embeddings import EmbeddingModel
+    from holodeck.lib.local_models.runtime import EmbeddingModel
     from holodeck.lib.ui.download import DownloadProgress  # noqa: PLC0415
 
     return EmbeddingModel.load(_store(is_offline).ensure(EMBEDDING_MODEL, DownloadProgress()))

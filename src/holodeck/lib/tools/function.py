@@ -1,19 +1,245 @@
 """Tools that are Python functions beside the agent.yaml."""
 
+import functools
 import inspect
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
+from inspect import Parameter
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import CoreSchema, ErrorDetails, PydanticUndefined
 
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.threads import call_user_function
-from holodeck.lib.tools.base import Tool
-from holodeck.lib.tools.docstrings import summary
-from holodeck.lib.tools.signatures import Signature, signature_of
+from holodeck.lib.tools.base import Tool, ToolArgumentError
 from holodeck.lib.user_code import import_file
 from holodeck.models.tool import FunctionTool
+
+_GOOGLE_HEADING = re.compile(r"(Args|Arguments|Parameters|Params):\s*")
+_GOOGLE_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)")
+_NUMPY_ENTRY = re.compile(r"\*{0,2}(\w+)\s*(?::.*)?(?P<text>)")
+_NUMPY_RULE = re.compile(r"-{3,}\s*")
+_SPHINX_ENTRY = re.compile(r":param\s+(?:[^:]*\s)?\*{0,2}(\w+)\s*:\s*(.*)")
+_SPHINX_FIELD = re.compile(r":\w+[^:]*:")
+
+
+def docstring_summary(docstring: str | None) -> str:
+    """The first paragraph on one line; "" if there is none."""
+    lines: list[str] = []
+    for line in _lines(docstring):
+        if not line.strip() or _SPHINX_FIELD.match(line) or _GOOGLE_HEADING.fullmatch(line):
+            break
+        lines.append(line.strip())
+    return " ".join(lines)
+
+
+def docstring_parameters(docstring: str | None) -> dict[str, str]:
+    """What is said of each parameter."""
+    lines = _lines(docstring)
+    found = _sphinx(lines)
+    for i, line in enumerate(lines):
+        if _GOOGLE_HEADING.fullmatch(line):
+            found |= _entries(_indented(lines[i + 1 :]), _GOOGLE_ENTRY)
+        elif line.strip() == "Parameters" and _NUMPY_RULE.fullmatch("".join(lines[i + 1 : i + 2])):
+            found |= _numpy(lines[i + 2 :])
+    return found
+
+
+def _lines(docstring: str | None) -> list[str]:
+    return inspect.cleandoc(docstring).splitlines() if docstring else []
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    """The lines up to the first that starts at the margin, without their common indent."""
+    block: list[str] = []
+    for line in lines:
+        if line.strip() and not line.startswith((" ", "\t")):
+            break
+        block.append(line)
+    return inspect.cleandoc("\n" + "\n".join(block)).splitlines()
+
+
+def _entries(lines: Iterable[str], entry: re.Pattern[str]) -> dict[str, str]:
+    """Entries at the margin, each with the indented lines that continue it."""
+    texts: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in lines:
+        if line.startswith((" ", "\t")):
+            current.append(line.strip())
+        elif match := entry.fullmatch(line.rstrip()):
+            current = texts[match[1]] = [match["text"]]
+    return {name: " ".join(filter(None, text)) for name, text in texts.items()}
+
+
+def _numpy(lines: list[str]) -> dict[str, str]:
+    """The entries before the next underlined heading."""
+    rules = [i for i, line in enumerate(lines) if _NUMPY_RULE.fullmatch(line)]
+    return _entries(lines[: rules[0] - 1] if rules else lines, _NUMPY_ENTRY)
+
+
+def _sphinx(lines: Iterable[str]) -> dict[str, str]:
+    texts: dict[str, list[str]] = {}
+    current: list[str] | None = None
+    for line in lines:
+        if match := _SPHINX_ENTRY.match(line):
+            current = texts[match[1]] = [match[2].strip()]
+        elif not line.strip() or _SPHINX_FIELD.match(line):
+            current = None
+        elif current is not None:
+            current.append(line.strip())
+    return {name: " ".join(filter(None, text)) for name, text in texts.items()}
+
+
+class UntitledSchema(GenerateJsonSchema):
+    """Leaves out the titles, which only repeat the names."""
+
+    def field_title_should_be_set(self, schema: CoreSchema | Any) -> bool:  # noqa: ARG002
+        return False
+
+
+def without_references(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with every `$ref` replaced by what it stands for.
+
+    Where a type contains itself, the inner one may be anything.
+    """
+    defined = schema.get("$defs", {})
+    return {key: _expanded(value, defined, ()) for key, value in schema.items() if key != "$defs"}
+
+
+def _expanded(node: Any, defined: dict[str, Any], within: tuple[str, ...]) -> Any:
+    if isinstance(node, list):
+        return [_expanded(item, defined, within) for item in node]
+    if not isinstance(node, dict):
+        return node
+    rest = {k: _expanded(v, defined, within) for k, v in node.items() if k not in {"$ref", "$defs"}}
+    name = str(node.get("$ref", "")).removeprefix("#/$defs/")
+    if name in within or name not in defined:
+        return rest
+    return _expanded(defined[name], defined, (*within, name)) | rest
+
+
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes."""
+
+    model: type[BaseModel]
+    """One field per parameter, named `p0`, `p1`, … after its place; the alias is its own name."""
+    parameters: tuple[Parameter, ...]
+    takes_any: bool
+    """Whether it has `**kwargs`."""
+
+    @property
+    def names(self) -> list[str]:
+        return [parameter.name for parameter in self.parameters]
+
+    @property
+    def required(self) -> list[str]:
+        """The parameters without a default."""
+        return [p.name for p in self.parameters if p.default is Parameter.empty]
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the arguments, of type object and without references."""
+        raw = self.model.model_json_schema(by_alias=True, schema_generator=UntitledSchema)
+        schema = without_references(raw)
+        return {"properties": {}, **{key: schema[key] for key in schema if key != "title"}}
+
+    def bind(self, arguments: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """Positional and keyword arguments, converted to what the annotations want.
+
+        Raises ToolArgumentError, which tells the model everything that is wrong.
+        """
+        try:
+            checked = self.model.model_validate(arguments, by_alias=True)
+        except ValidationError as error:
+            problems = [self._problem(one) for one in error.errors(include_url=False)]
+            raise ToolArgumentError("; ".join(problems)) from error
+        return self._split(checked)
+
+    def _split(self, checked: BaseModel) -> tuple[list[Any], dict[str, Any]]:
+        positional: list[Any] = []
+        keyword: dict[str, Any] = dict(checked.model_extra or {})
+        for i, parameter in enumerate(self.parameters):
+            if parameter.kind is Parameter.POSITIONAL_ONLY:
+                positional.append(_value(checked, i, parameter))
+            elif f"p{i}" in checked.model_fields_set:
+                keyword[parameter.name] = getattr(checked, f"p{i}")
+        return positional, keyword
+
+    def _problem(self, error: ErrorDetails) -> str:
+        place = ".".join(str(part) for part in error["loc"])
+        if error["type"] == "missing":
+            return f"{place} is missing"
+        if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+            return f"{place} is not an argument{_hint(place, self.names)}"
+        found = repr(error["input"])
+        return f"{place}: {error['msg']}, not {found if len(found) < 200 else found[:200] + '…'}"
+
+
+def _value(checked: BaseModel, index: int, parameter: Parameter) -> Any:
+    name = f"p{index}"
+    return getattr(checked, name) if name in checked.model_fields_set else parameter.default
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    return did_you_mean(name, known, f"; it takes {', '.join(known) or 'none'}")
+
+
+def signature_of(function: Callable[..., Any]) -> Signature:
+    """What the function takes. Raises TypeError, ValueError or NameError with the reason."""
+    signature = inspect.signature(function)
+    hints = _hints(function)
+    taken = [p for p in signature.parameters.values() if p.kind not in _VARIADIC]
+    takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in signature.parameters.values())
+    said = docstring_parameters(inspect.getdoc(function))
+    fields: dict[str, Any] = {
+        f"p{i}": (hints.get(p.name, Any), _field(p, said.get(p.name))) for i, p in enumerate(taken)
+    }
+    config = ConfigDict(extra="allow" if takes_any else "forbid", arbitrary_types_allowed=False)
+    try:
+        model = create_model("Arguments", __config__=config, **fields)
+        result = Signature(model, tuple(taken), takes_any)
+        result.schema()
+    except PydanticUserError as error:
+        raise TypeError(error.message.partition(". Set `")[0]) from error
+    return result
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    plain = inspect.unwrap(function)
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    if not (inspect.isfunction(plain) or inspect.ismethod(plain)):
+        plain = type(plain).__call__
+    return get_type_hints(plain, include_extras=True)
+
+
+def _field(parameter: Parameter, description: str | None) -> FieldInfo:
+    options: dict[str, Any] = {"alias": parameter.name}
+    if description:
+        options["description"] = description
+    if parameter.default is not Parameter.empty:
+        # The function has the default; here it only says that the argument may be left out.
+        options["default_factory"] = lambda: PydanticUndefined
+    if _is_plain(parameter.default):
+        options["json_schema_extra"] = {"default": parameter.default}
+    field: FieldInfo = Field(**options)
+    return field
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a schema can show the default as it is."""
+    return type(value) in {str, int, bool} or (type(value) is float and abs(value) < float("inf"))
 
 
 def load_function_tool(config: FunctionTool, base_dir: Path) -> Tool:
@@ -31,7 +257,7 @@ def load_function_tool(config: FunctionTool, base_dir: Path) -> Tool:
         schema = _as_given(config.parameters, signature, where)
     return Tool(
         name=config.name,
-        description=config.description or summary(inspect.getdoc(function)),
+        description=config.description or docstring_summary(inspect.getdoc(function)),
         parameters=schema,
         call=partial(_call, function, signature),
         timeout=config.timeout,

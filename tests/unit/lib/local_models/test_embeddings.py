@@ -11,7 +11,7 @@ import pytest
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
 from holodeck.lib.judging.judges import Judges, embedding_model
 from holodeck.lib.local_models.bert_gguf import gguf_of
-from holodeck.lib.local_models.embeddings import (
+from holodeck.lib.local_models.runtime import (
     MOST_CHARACTERS,
     PIECE,
     EmbeddingModel,
@@ -164,7 +164,7 @@ def test_a_program_that_ends_while_a_thread_asks_ends_in_peace(tmp_path):
     program = (
         "import sys, threading\n"
         "from pathlib import Path\n"
-        "from holodeck.lib.local_models.embeddings import EmbeddingModel\n"
+        "from holodeck.lib.local_models.runtime import EmbeddingModel\n"
         "model = EmbeddingModel.load(Path(sys.argv[1]))\n"
         "threading.Thread(target=model.embed, args=(['abba ' * 4000],), daemon=True).start()\n"
         "model.embed(['cafe'])\n"

@@ -10,7 +10,7 @@ import pytest
 
 from holodeck import errors
 from holodeck.errors import ConfigError, ModelStoreError
-from holodeck.lib.local_models.embeddings import EmbeddingModel
+from holodeck.lib.local_models.runtime import EmbeddingModel
 from holodeck.lib.local_models.store import ModelStore, is_path
 
 PULL = """

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from holodeck.errors import BackendSessionError
-from holodeck.lib.local_models.tool_grammar import (
+from holodeck.lib.local_models.chat_request import (
     Answer,
     ChatSettings,
     ToolChoice,
+    bounded,
     chat_request,
     offers_tools,
     parse_choice,
     tool_choice_schema,
     tools_text,
 )
-from holodeck.lib.local_models.tool_schema import bounded
 
 WEATHER = {
     "type": "function",

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holodeck.lib.tools.base import Tool, run_tool
-from holodeck.lib.tools.results import MOST_CHARACTERS
+from holodeck.lib.tools.base import MOST_CHARACTERS, Tool, run_tool
 
 
 def tool_that(call, **fields):

@@ -139,7 +139,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
         self, chat_history: "ChatHistory", settings: PromptExecutionSettings
     ) -> "Reply":
         from holodeck.lib.local_models.chat import reply_to
-        from holodeck.lib.local_models.tool_grammar import ChatSettings
+        from holodeck.lib.local_models.chat_request import ChatSettings
 
         assert isinstance(settings, LocalSettings)  # noqa: S101 - the class named above
         wanted = ChatSettings(

