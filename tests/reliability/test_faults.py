@@ -153,7 +153,7 @@ async def test_a_server_that_nobody_runs_is_an_error_after_the_last_try(way, tmp
     report = await run_cases(agent, tmp_path, settings(ExecutionConfig(max_retries=1)))
 
     assert f"127.0.0.1:{port}" in report.results[0].errors[0]
-    assert "after 2 tries" in report.results[0].errors[0]
+    assert "after 2 attempts" in report.results[0].errors[0]
 
 
 def elsewhere(agent, port):

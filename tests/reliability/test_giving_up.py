@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from fakes import FakeOpenAI, Reply
-from holodeck.lib.chat.faults import why_unreachable
+from holodeck.lib.chat.faults import unreachable_reason
 from holodeck.lib.retry import Wait, on_wait, retry
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
@@ -62,7 +62,7 @@ def test_a_server_that_is_down_ends_the_run_after_three_tries_with_one_message(a
     said = ran.stdout + ran.stderr
     where = "backend.url (agent.yaml:" if way == "http" else "model.endpoint (agent.yaml:"
     assert ran.code == 3
-    assert "connection refused (after 3 tries); check that the server runs, and " in ran.stderr
+    assert "connection refused (after 3 attempts); check that the server runs, and " in ran.stderr
     assert where in ran.stderr
     assert "so the other 3 cases are not run" in ran.stderr
     assert "ERROR case 0" in said
@@ -143,14 +143,14 @@ def test_the_cause_of_a_lost_connection_is_found_in_the_chain():
     refused = ConnectionRefusedError(111, "Connect call failed")
     several = "Multiple exceptions: [Errno 99] no address, [Errno 111] Connect call failed"
 
-    assert why_unreachable(chained(RuntimeError("Request timed out."), refused)) == (
+    assert unreachable_reason(chained(RuntimeError("Request timed out."), refused)) == (
         "connection refused"
     )
-    assert why_unreachable(OSError(several)) == "connection refused"
-    assert why_unreachable(ExceptionGroup("all failed", [refused])) == "connection refused"
-    assert "cannot be resolved" in why_unreachable(socket.gaierror(-2, "unknown name"))
-    assert why_unreachable(ConnectionResetError(104, "Connection reset by peer")) is None
-    assert why_unreachable(TimeoutError()) is None
+    assert unreachable_reason(OSError(several)) == "connection refused"
+    assert unreachable_reason(ExceptionGroup("all failed", [refused])) == "connection refused"
+    assert "cannot be resolved" in unreachable_reason(socket.gaierror(-2, "unknown name"))
+    assert unreachable_reason(ConnectionResetError(104, "Connection reset by peer")) is None
+    assert unreachable_reason(TimeoutError()) is None
 
 
 async def test_every_wait_for_another_try_is_told_with_its_number():
@@ -180,7 +180,7 @@ async def test_every_wait_for_another_try_is_told_with_its_number():
 
     assert answer == "answer"
     assert waits == [Wait("refused", 1, 5, 2.0), Wait("refused", 2, 5, 4.0)]
-    assert waits[1].next_try == "retry 2 of 5 in 4.0 s"
+    assert waits[1].next_retry == "retry 2 of 5 in 4.0 s"
 
 
 def test_the_live_line_tells_of_the_wait_for_another_try(agent_dir):

@@ -1,4 +1,4 @@
-"""Trying again: how often, after how long, and what a server says about it."""
+"""Retries with backoff: how often, after which wait, and for how long a server asks to wait."""
 
 import asyncio
 import logging
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-FIRST_TRIES = 3
-"""Tries to connect to a server that has not answered anything yet."""
-FIRST_DELAY_S = 1.0
+MAX_CONNECTION_ATTEMPTS = 3
+"""Attempts to connect to a server that has not answered anything yet."""
+MAX_CONNECTION_DELAY_S = 1.0
 """The longest wait between these."""
 
 
@@ -28,46 +28,45 @@ class Wait:
     """The wait before a request is sent again."""
 
     reason: str
-    """Why the last try failed."""
+    """Why the last attempt failed."""
     retry: int
-    """Which retry comes next, from 1."""
-    most: int
-    """How many there are at most."""
+    """The number of the next retry, from 1."""
+    max_retries: int
     seconds: float
 
     @property
-    def next_try(self) -> str:
+    def next_retry(self) -> str:
         """Such as `retry 3 of 5 in 4.0 s`."""
-        return f"retry {self.retry} of {self.most} in {self.seconds:.1f} s"
+        return f"retry {self.retry} of {self.max_retries} in {self.seconds:.1f} s"
 
 
 on_wait: ContextVar[Callable[[Wait], None] | None] = ContextVar("holodeck_on_wait", default=None)
-"""Called whenever a request waits for its next try, so that somebody can see it."""
+"""Callback for the wait before each retry of a request; the progress display sets it."""
 
 
 class RetryConfig(BaseModel):
-    """How often a call is tried and how long is waited in between."""
+    """How often a call is retried, and how long to wait in between."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     max_retries: Annotated[int, Field(ge=0)] = 3
-    """How often a call is tried again after the first try; 0 means never."""
+    """Retries after the first attempt; 0 means none."""
     base_delay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 2.0
-    """Longest wait after the first try, in seconds."""
+    """Longest wait after the first attempt, in seconds."""
     max_delay: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 60.0
-    """Longest wait after any try, in seconds."""
+    """Longest wait after any attempt, in seconds."""
     exponential_base: Annotated[float, Field(gt=1, allow_inf_nan=False)] = 2.0
-    """How much longer the longest wait gets with each try."""
+    """Factor by which the longest wait grows with each attempt."""
     every_error: bool = False
-    """Whether any error is tried again, not only those that tend to pass by themselves."""
+    """Whether to retry any error, not only transient ones."""
 
 
 def backoff_delay(
     attempt: int, config: RetryConfig, rng: Callable[[], float] = random.random
 ) -> float:
-    """Seconds to wait after try number `attempt` (from 1): full jitter, 0 up to the longest wait.
+    """Return the seconds to wait after attempt number `attempt` (from 1), with full jitter.
 
-    `rng` gives numbers from 0 to 1.
+    `rng` returns numbers from 0 to 1.
     """
     try:
         longest = config.base_delay * config.exponential_base ** (attempt - 1)
@@ -76,12 +75,17 @@ def backoff_delay(
     return rng() * min(longest, config.max_delay)
 
 
-def first_delay(attempt: int, config: RetryConfig) -> float:
-    """Seconds until a server that has not answered yet is tried again; nothing left to chance."""
-    return min(FIRST_DELAY_S, backoff_delay(attempt, config, rng=lambda: 1.0))
+def connection_delay(attempt: int, config: RetryConfig) -> float:
+    """Return the seconds to wait for a server that has not answered yet, without jitter."""
+    return min(MAX_CONNECTION_DELAY_S, backoff_delay(attempt, config, rng=lambda: 1.0))
 
 
-async def retry(  # noqa: PLR0913 - each decision belongs to somebody else
+def with_attempts(message: str, attempts: int) -> str:
+    """Return an error message with the number of attempts, if there was more than one."""
+    return f"{message} (after {attempts} attempts)" if attempts > 1 else message
+
+
+async def retry(  # noqa: PLR0913 - each caller decides differently
     call: Callable[[], Awaitable[T]],
     *,
     attempts: int,
@@ -92,14 +96,13 @@ async def retry(  # noqa: PLR0913 - each decision belongs to somebody else
     is_down: Callable[[Exception], bool] | None = None,
     describe: Callable[[Exception], str] | None = None,
 ) -> T:
-    """What `call` gives, tried up to `attempts` times in all.
+    """Return what `call` returns, after at most `attempts` attempts.
 
-    An error that is not transient, and the error of the last try, are raised as they are.
-    `delay_for(error, attempt)` is the wait in seconds after try number `attempt` (from 1); it may
-    raise to end the tries. `on_retry(error, attempt, delay)` is told before each wait.
-    `is_down(error)` says that the server never answered: then there are fewer tries. With
-    `describe` each wait is logged and passed to `on_wait`.
-    Cancellation passes through at once.
+    An error that is not transient, and the error of the last attempt, are raised unchanged.
+    `delay_for(error, attempt)` returns the wait in seconds after attempt number `attempt` (from 1);
+    it may raise to end the retries. `on_retry(error, attempt, delay)` is called before each wait.
+    `is_down(error)` says that the server never answered; then there are fewer attempts. With
+    `describe`, each wait is logged and passed to `on_wait`.
     """
     if attempts < 1:
         raise ValueError(f"attempts is {attempts}; at least 1 is needed")
@@ -109,20 +112,20 @@ async def retry(  # noqa: PLR0913 - each decision belongs to somebody else
         try:
             return await call()
         except Exception as error:
-            gives_up_early = is_down is not None and is_down(error)
-            allowed = min(attempts, FIRST_TRIES) if gives_up_early else attempts
+            server_is_down = is_down is not None and is_down(error)
+            allowed = min(attempts, MAX_CONNECTION_ATTEMPTS) if server_is_down else attempts
             if attempt >= allowed or not is_transient(error):
                 raise
             delay = delay_for(error, attempt)
             if on_retry is not None:
                 on_retry(error, attempt, delay)
             if describe is not None:
-                _tell(Wait(describe(error), attempt, allowed - 1, delay))
+                _announce(Wait(describe(error), attempt, allowed - 1, delay))
         await sleep(delay)
 
 
-def _tell(wait: Wait) -> None:
-    logger.info("%s, %s", wait.reason, wait.next_try)
+def _announce(wait: Wait) -> None:
+    logger.info("%s, %s", wait.reason, wait.next_retry)
     listener = on_wait.get()
     if listener is not None:
         listener(wait)
@@ -135,10 +138,10 @@ def _now() -> datetime:
 def parse_retry_after(
     headers: Mapping[str, str], now: Callable[[], datetime] = _now
 ) -> float | None:
-    """Seconds that a response asks to wait; None if it does not say so in a usable way.
+    """Return the seconds that a response asks to wait; None if it does not, or not readably.
 
-    `retry-after-ms` is read before `Retry-After`, which holds seconds or an HTTP date. Negative
-    numbers, dates in the past and anything unreadable count as nothing said.
+    `retry-after-ms` wins over `Retry-After`, which holds seconds or an HTTP date. Negative
+    numbers and dates in the past are ignored.
     """
     lower = {name.lower(): value.strip() for name, value in headers.items()}
     milliseconds = _number(lower.get("retry-after-ms"))

@@ -32,6 +32,15 @@ def parse_arguments(written: str | Mapping[str, Any] | None) -> tuple[dict[str, 
 _DEEP = f"arguments nested more than {MOST_DEPTH} levels deep, which are kept as text"
 
 
+def unique_call_id(call_id: str, known: set[str]) -> str:
+    """Return the id, changed if it is empty or known already, and add it to the known ids."""
+    number, unique = len(known) + 1, call_id
+    while not unique or unique in known:
+        unique, number = f"{call_id or 'call'}_{number}", number + 1
+    known.add(unique)
+    return unique
+
+
 class _Unusable(Exception):
     """JSON that is no arguments."""
 

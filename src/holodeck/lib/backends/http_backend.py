@@ -1,18 +1,21 @@
-"""Agents behind a URL: `backend: {type: http, url: …}`."""
+"""Agents behind a URL: `backend: {type: http, url: …}`; the adapter for httpx2."""
 
+import asyncio
+import json
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from typing import Any
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
+from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError, ConfigError
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.call_limits import call_with_limit
 from holodeck.lib.backends.case_context import CaseContext
 from holodeck.lib.backends.history_support import NO_MESSAGES, Method
-from holodeck.lib.backends.http_exchange import Exchange, ExchangeFault
 from holodeck.lib.backends.json_paths import (
     Step,
     fill_template,
@@ -21,52 +24,73 @@ from holodeck.lib.backends.json_paths import (
     value_at,
 )
 from holodeck.lib.backends.returned_values import parse_tool_calls, parse_usage, text_of
+from holodeck.lib.chat.client import RequestSender, RequestStats
+from holodeck.lib.chat.faults import (
+    ChatFault,
+    classify_refusal,
+    excerpt,
+    is_transient_status,
+    no_connection_message,
+    unreachable_reason,
+)
+from holodeck.lib.chat.http import MalformedHttp, TooLarge, decode_body, too_large
 from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.chat.rate_limits import apply_rate_limits
 from holodeck.lib.limiter import Limiter
-from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
+from holodeck.lib.retry import RetryConfig, parse_retry_after, with_attempts
+from holodeck.lib.text import one_line
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.outcome import Attempt
 
-LONGEST_WAIT_S = 60.0
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+MAX_EXCERPT = 200
 
 
 class HttpBackend:
-    """Posts every input to a URL and reads the answer out of the JSON that comes back.
+    """Posts every input to a URL and reads the response out of the JSON that comes back.
 
-    In the strings of the request, `{input}` becomes what is said, `{conversation_id}` an id of the
-    conversation, and a string that is just `{messages}` the list of everything said so far, one
-    that is just `{context}` the context of the case.
+    In the strings of the request, `{input}` becomes the user's message, and `{conversation_id}` an
+    id of the conversation. A string that is just `{messages}` becomes the list of all messages so
+    far, and one that is just `{context}` the context of the test case.
 
     Args:
-        config: URL, headers, request and where the answer stands.
+        config: URL, headers, request, and the paths of the response's parts.
         execution: Time limits and retries; their defaults if not given.
 
     Raises:
-        ConfigError: The URL, the request or a path makes no sense. Nothing is sent.
+        ConfigError: The URL, the request or a path is unusable. Nothing is sent.
     """
 
     def __init__(self, config: HttpBackendConfig, execution: ExecutionConfig | None = None) -> None:
         _check_url(config.url)
-        if not (
-            has_placeholder(config.request, "input") or has_placeholder(config.request, "messages")
-        ):
+        self._request = config.request
+        if not (self._has("input") or self._has("messages")):
             raise ConfigError(
                 "backend.request", "has no place for the input; write '{input}' where it belongs"
             )
-        self._request = config.request
-        self._paths = _paths(config)
-        self._limits = call_limits(execution)
+        paths = config.answer.model_dump(exclude_none=True)
+        self._paths: dict[str, list[Step]] = {
+            part: parse_path(path, f"backend.answer.{part}") for part, path in paths.items()
+        }
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
-        self._exchange = Exchange(config.url, headers, self._limits.answer_bytes)
+        limits = call_limits(execution)
+        self._timeout = limits.timeout
+        self._attempt_timeout = limits.attempt_timeout
+        self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._url = config.url
+        self._http = _JsonPoster(config.url, headers, limits.answer_bytes)
         self._limiters = limiters_for(execution)
+        self._sender = RequestSender(config.url, self._limiters, jitter=0)
         self._context: CaseContext = {}
 
     def in_context(self, context: CaseContext) -> "HttpBackend":
-        """The same for a case with a context. Raises ConfigError if the request has no place."""
-        if not has_placeholder(self._request, "context"):
+        """Return the backend for a case with a context.
+
+        Raises ConfigError if the request has no place for it.
+        """
+        if not self._has("context"):
             raise ConfigError(
                 "backend.request", "has no place for the context of a case; write '{context}'"
             )
@@ -75,157 +99,107 @@ class HttpBackend:
         return bound
 
     async def initialize(self) -> None:
-        """Nothing to make ready: whether the URL answers is seen when it is asked."""
+        """Do nothing: the first request shows whether the URL answers."""
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """The answer to one message, in a conversation of its own. Raises BackendError."""
-        return await self.ask(message, context or (), conversation_id=_new_id())
+        """Return the response to one message, in a conversation of its own. Raises BackendError."""
+        return await self.ask(message, context or (), conversation_id=uuid.uuid4().hex)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
-        """A conversation with an id of its own, after the earlier messages."""
         return HttpSession(self, context or ())
 
-    def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - both tell the same
-        """Why it cannot be told what was said before; None if it can."""
-        return None if has_placeholder(self._request, "messages") else NO_MESSAGES
+    def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
+        """Return why the agent cannot be given earlier messages; None if it can."""
+        return None if self._has("messages") else NO_MESSAGES
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
-        await self._exchange.close()
+        await self._http.close()
 
     async def ask(
         self, message: str, history: Sequence[Message], conversation_id: str, *, known: bool = False
     ) -> ExecutionResult:
-        """The answer after the earlier messages; `known` says that the server has seen those.
+        """Return the response after the earlier messages; `known`: the server has seen those.
 
         Raises BackendError.
         """
-        body = self._body(message, history, conversation_id, known=known)
-        attempts: list[Attempt] = []
-        waits: list[float] = []
-        call = partial(self._tried, body, attempts, waits)
-        answer = await call_with_limit(call, self._limits.timeout, attempts)
-        try:
-            result = self._read(answer, attempts)
-            result.waited_ms = round(sum(waits) * 1000)
-            return result
-        except BackendSessionError as error:
-            raise BackendSessionError(str(error), attempts) from error
-
-    def _body(
-        self, message: str, history: Sequence[Message], conversation_id: str, *, known: bool
-    ) -> Any:
-        by_id = known and has_placeholder(self._request, "conversation_id")
-        if history and not by_id and not has_placeholder(self._request, "messages"):
+        by_id = known and self._has("conversation_id")
+        if history and not by_id and not self._has("messages"):
             raise BackendSessionError(
                 "the request has no place for what was said before; write '{messages}'"
                 " or '{conversation_id}' in backend.request"
             )
-        messages = [*history, {"role": "user", "content": message}]
         values = {
             "input": message,
             "conversation_id": conversation_id,
-            "messages": messages,
+            "messages": [*history, {"role": "user", "content": message}],
             "context": self._context,
         }
-        return fill_template(self._request, values)
-
-    async def _in_slot(self, body: Any, waits: list[float]) -> Any:
-        """One try, once the URL has a slot for it."""
-        limiter = self._limiters.of(self._url)
-        async with limiter.slot() as slot:
-            waits.append(slot.waited_s)
-            try:
-                return await self._exchange.post(
-                    body, self._limits.attempt_timeout, partial(self._note_headers, limiter)
-                )
-            except ExchangeFault as error:
-                if error.is_overload:
-                    limiter.overloaded(slot, error.asked_wait)
-                raise
-
-    def _note_headers(self, limiter: Limiter, headers: Mapping[str, str]) -> None:
-        self._limiters.note_reached(self._url)
-        apply_rate_limits(limiter, headers)
-
-    def _is_down(self, error: Exception) -> bool:
-        """Whether no connection could be made to a server that has not answered in this run."""
-        is_unreachable = isinstance(error, ExchangeFault) and error.is_unreachable
-        return is_unreachable and not self._limiters.was_reached(self._url)
-
-    async def _tried(self, body: Any, attempts: list[Attempt], waits: list[float]) -> Any:
-        """The JSON that came back in the end; every failed try is noted in `attempts`."""
+        stats = RequestStats()
+        send = partial(self._send, fill_template(self._request, values), stats)
+        response = await call_with_limit(send, self._timeout, stats.attempts)
         try:
-            return await retry(
-                partial(self._in_slot, body, waits),
-                attempts=self._limits.retries + 1,
-                is_transient=_is_transient,
-                delay_for=self._delay_for,
-                on_retry=lambda error, number, delay: attempts.append(
-                    Attempt(number=number, error=str(error), retry_after_ms=round(delay * 1000))
-                ),
-                is_down=self._is_down,
-                describe=str,
-            )
-        except ExchangeFault as error:
-            attempts.append(Attempt(number=len(attempts) + 1, error=str(error)))
-            if self._is_down(error):
-                error.give_up()
-            tries = f" (after {len(attempts)} tries)" if len(attempts) > 1 else ""
-            raise BackendSessionError(f"{error}{tries}", attempts, refusal=error.refusal) from error
+            result = self._parse(response)
+        except BackendSessionError as error:
+            raise BackendSessionError(str(error), stats.attempts) from error
+        result.attempts = stats.attempts
+        result.waited_ms = round(stats.waited_s * 1000)
+        return result
 
-    def _delay_for(self, error: Exception, attempt: int) -> float:
-        asked = error.asked_wait if isinstance(error, ExchangeFault) else None
-        if asked is not None:
-            if asked > LONGEST_WAIT_S:
-                raise ExchangeFault(f"{error}; it asks to wait {asked:g} s, which is too long")
-            return asked
-        if self._limits.retry_delay == 0:
-            return 0.0
-        waits = RetryConfig(base_delay=self._limits.retry_delay)
-        if self._is_down(error):
-            return first_delay(attempt, waits)
-        return backoff_delay(attempt, waits)
+    async def _send(self, body: Any, stats: RequestStats) -> Any:
+        async def post(limiter: Limiter) -> Any:
+            def on_headers(headers: Mapping[str, str]) -> None:
+                self._limiters.note_reached(self._url)
+                apply_rate_limits(limiter, headers)
 
-    def _read(self, answer: Any, attempts: list[Attempt]) -> ExecutionResult:
-        text = self._at("text", answer)
+            return await self._http.post(body, self._attempt_timeout, on_headers)
+
+        try:
+            return await self._sender.send(post, self._retry, stats)
+        except ChatFault as error:
+            message = with_attempts(str(error), len(stats.attempts))
+            raise BackendSessionError(message, stats.attempts, refusal=error.refusal) from error
+
+    def _parse(self, response: Any) -> ExecutionResult:
+        text = self._value("text", response)
         if text is None:
             raise BackendSessionError("the answer's text (backend.answer.text) is null")
-        named = self._at("tool_calls", answer)
-        # A service that has null where its calls are to be has made none.
-        calls, results = parse_tool_calls(
-            [] if named is None and "tool_calls" in self._paths else named
-        )
-        usage = {key: self._at(key, answer) for key in ("prompt_tokens", "completion_tokens")}
+        tool_calls = self._value("tool_calls", response)
+        if tool_calls is None and "tool_calls" in self._paths:
+            tool_calls = []  # null where the calls belong: the service made none
+        calls, results = parse_tool_calls(tool_calls)
+        usage = {key: self._value(key, response) for key in ("prompt_tokens", "completion_tokens")}
         return ExecutionResult(
             response=text_of(text),
             structured_output=None if isinstance(text, str) else text,
             tool_calls=calls,
             tool_results=results,
             token_usage=parse_usage(usage),
-            attempts=attempts,
             source="adapter",
         )
 
-    def _at(self, part: str, answer: Any) -> Any:
-        """What stands at the path of that part; None where no path is given."""
+    def _value(self, part: str, response: Any) -> Any:
+        """Return the value at the path of that part; None without a path."""
         steps = self._paths.get(part)
-        return None if steps is None else value_at(answer, steps)
+        return None if steps is None else value_at(response, steps)
+
+    def _has(self, placeholder: str) -> bool:
+        return has_placeholder(self._request, placeholder)
 
 
 class HttpSession:
-    """One conversation; the server knows it by its id, or is told everything each time."""
+    """One conversation; each request holds its id, or all messages so far."""
 
     def __init__(self, backend: HttpBackend, context: Sequence[Message] = ()) -> None:
         self._backend = backend
-        self._id = _new_id()
+        self._id = uuid.uuid4().hex
         self._history: list[Message] = list(context)
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:
-        """The agent's answer. Raises BackendError."""
+        """Return the agent's response. Raises BackendError."""
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         result = await self._backend.ask(message, tuple(self._history), self._id, known=True)
@@ -234,32 +208,18 @@ class HttpSession:
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said. Raises ConfigError if the request has no place for them."""
-        why = self._backend.why_forgetful("create_session")
-        if why is not None:
-            raise ConfigError("backend.request", why)
+        """Add earlier messages. Raises ConfigError if the request has no place for them."""
+        reason = self._backend.why_forgetful("create_session")
+        if reason is not None:
+            raise ConfigError("backend.request", reason)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """The agent's answer in one piece. Raises BackendError."""
+        """Yield the agent's response in one piece. Raises BackendError."""
         yield (await self.send(message)).response
 
     async def close(self) -> None:
-        """End the conversation; may be called twice."""
         self._is_closed = True
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
-def _is_transient(error: Exception) -> bool:
-    return isinstance(error, ExchangeFault) and error.is_transient
-
-
-def _paths(config: HttpBackendConfig) -> dict[str, list[Step]]:
-    given = config.answer.model_dump(exclude_none=True)
-    return {part: parse_path(path, f"backend.answer.{part}") for part, path in given.items()}
 
 
 def _check_url(url: str) -> None:
@@ -271,3 +231,113 @@ def _check_url(url: str) -> None:
         is_usable = False
     if not is_usable:
         raise ConfigError("backend.url", f"{url!r} is not a URL such as 'https://host/agent'")
+
+
+class _JsonPoster:
+    """Posts JSON to one URL and reads up to `max_bytes` of JSON; one client per event loop."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], max_bytes: int) -> None:
+        self._url = url
+        self._max_bytes = max_bytes
+        self._headers = dict(headers)
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = (
+            WeakKeyDictionary()
+        )
+        parts = urlsplit(url)
+        port = f":{parts.port}" if parts.port else ""
+        self._shown_url = f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+        """The URL without the parts that may hold a secret."""
+
+    async def post(
+        self, body: Any, limit_s: float | None, on_headers: Callable[[Mapping[str, str]], None]
+    ) -> Any:
+        """Return the JSON that comes back within `limit_s` seconds. Raises ChatFault."""
+        import httpx2
+
+        try:
+            async with asyncio.timeout(limit_s):
+                async with self._client().stream("POST", self._url, json=body) as response:
+                    on_headers(response.headers)
+                    data = await self._read(response)
+                return self._parse(response, data)
+        except TimeoutError as error:
+            raise ChatFault(f"no answer within {limit_s:g} s", is_transient=True) from error
+        except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+            raise ChatFault(f"{self._shown_url}: {error}") from error
+        except httpx2.TransportError as error:
+            raise self._connection_error(error) from error
+        except httpx2.HTTPError as error:
+            reason = one_line(str(error), MAX_EXCERPT)
+            raise ChatFault(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
+
+    async def close(self) -> None:
+        """Close the client of the running event loop; a later call opens a new one."""
+        client = self._clients.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    async def _read(self, response: "Response") -> bytes:
+        data = bytearray()
+        async for piece in response.aiter_raw():  # httpx2 would decode without a limit
+            data += piece
+            if len(data) > self._max_bytes:
+                raise ChatFault(f"{self._shown_url}: {too_large(self._max_bytes)}")
+        coding = response.headers.get("content-encoding")
+        try:
+            return decode_body(bytes(data), coding, self._max_bytes)
+        except TooLarge as error:
+            raise ChatFault(f"{self._shown_url}: {error}") from error
+        except MalformedHttp as error:
+            raise ChatFault(f"the answer of {self._shown_url}: {error}") from error
+
+    def _parse(self, response: "Response", data: bytes) -> Any:
+        if not response.is_success:
+            raise self._status_error(response, data)
+        try:
+            return json.loads(data)
+        except (ValueError, RecursionError) as error:
+            kind = response.headers.get("content-type", "no content type")
+            shown = excerpt(data, MAX_EXCERPT) or "nothing"
+            raise ChatFault(f"{self._shown_url} answered no JSON ({kind}): {shown}") from error
+
+    def _status_error(self, response: "Response", data: bytes) -> ChatFault:
+        status = response.status_code
+        message = f"HTTP {status} from {self._shown_url}"
+        if response.is_redirect:
+            return ChatFault(f"{message}: it redirects; write the URL that answers")
+        shown = excerpt(data, MAX_EXCERPT)
+        # A 404 may be about what the case asks for, and not about the URL.
+        refusal = "request" if status == 404 else classify_refusal(status, set())
+        return ChatFault(
+            f"{message}: {shown}" if shown else message,
+            is_transient=is_transient_status(status, refusal),
+            retry_after=parse_retry_after(response.headers),
+            refusal=refusal,
+            status=status,
+        )
+
+    def _connection_error(self, error: Exception) -> ChatFault:
+        reason = unreachable_reason(error)
+        if reason is not None:
+            message = no_connection_message(self._shown_url, reason)
+            return ChatFault(message, is_transient=True, is_unreachable=True)
+        shown = one_line(str(error), MAX_EXCERPT) or "the connection broke"
+        message = f"{self._shown_url}: {type(error).__name__}: {shown}"
+        return ChatFault(message, is_transient=True)
+
+    def _client(self) -> "AsyncClient":
+        import httpx2
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            # A compressed response is decoded all the same, here, up to the limit of its size.
+            headers = httpx2.Headers({"accept-encoding": "identity"})
+            headers.update(self._headers)
+            self._clients[loop] = httpx2.AsyncClient(
+                headers=headers,
+                # A cookie that one case receives must not be sent by another.
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+                timeout=None,  # `post` limits the whole request
+                limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        return self._clients[loop]

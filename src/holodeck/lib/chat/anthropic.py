@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holodeck.lib.chat.completion import Completion
-from holodeck.lib.chat.faults import malformed_fault
+from holodeck.lib.chat.faults import malformed_response
 from holodeck.lib.chat.model import ChatRequest
 from holodeck.lib.chat.settings import drop_none
 from holodeck.models.llm import LLMProvider
@@ -37,23 +37,23 @@ def anthropic_completion(body: bytes) -> Completion:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise malformed_fault("is not JSON, and not a message", body) from error
+        raise malformed_response("is not JSON, and not a message", body) from error
     content = document.get("content") if isinstance(document, dict) else None
     if not isinstance(content, list):
-        raise malformed_fault("is not a message: it has no content", body)
+        raise malformed_response("is not a message: it has no content", body)
     said = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
     texts = [text for text in said if isinstance(text, str)]
     if len(texts) < len(said):
-        raise malformed_fault("is not a message: its content is no text", body)
+        raise malformed_response("is not a message: its content is no text", body)
     usage = document.get("usage")
     return Completion(
         "".join(texts),
         (),
-        TokenUsage.of(_tokens(usage, "input_tokens"), _tokens(usage, "output_tokens")),
+        TokenUsage.of(_token_count(usage, "input_tokens"), _token_count(usage, "output_tokens")),
         is_cut=document.get("stop_reason") == "max_tokens",
     )
 
 
-def _tokens(usage: Any, name: str) -> int:
+def _token_count(usage: Any, name: str) -> int:
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and value > 0 else 0

@@ -1,59 +1,163 @@
-"""The one thin client for chat completions: slots, tries, time limits and faults in one place."""
+"""Client for chat completions: slots, retries, time limits and errors in one place."""
 
-import asyncio
 import json
+import logging
 import random
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from holodeck.lib.chat.anthropic import anthropic_body, anthropic_completion
 from holodeck.lib.chat.completion import Completion, parse_completion
-from holodeck.lib.chat.connection import Connections, proxy_header
-from holodeck.lib.chat.endpoint import Endpoint
-from holodeck.lib.chat.faults import ChatFault, connection_fault, malformed_fault, refusal_fault
-from holodeck.lib.chat.http import MalformedHttp, TooLarge
+from holodeck.lib.chat.connection import HttpClient
+from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
+from holodeck.lib.chat.faults import ChatFault, status_error
 from holodeck.lib.chat.limits import CallLimits
+from holodeck.lib.chat.model import ChatRequest, ChatResponse
 from holodeck.lib.chat.rate_limits import apply_rate_limits
 from holodeck.lib.chat.request_counting import note_request
+from holodeck.lib.chat.settings import drop_none, sampling
+from holodeck.lib.chat.strict import strict_format
 from holodeck.lib.limiter import Limiter, Limiters
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig, backoff_delay, first_delay, retry
+from holodeck.lib.retry import RetryConfig, backoff_delay, connection_delay, retry
+from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.outcome import Attempt
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import UsageMeter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holodeck.lib.observability.spans import Span
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+JsonObject = dict[str, Any]
 
 
 @dataclass
 class RequestStats:
-    """What requests cost and met on their way; stays readable after a failure."""
+    """Failed attempts, token usage and waits of some requests; readable after a failure."""
 
     attempts: list[Attempt] = field(default_factory=list)
-    """Tries that did not work."""
-    usage: TokenUsage = field(default_factory=TokenUsage.zero)
-    unmetered: int = 0
-    """Responses that came without their token usage."""
+    """Attempts that failed."""
+    meter: UsageMeter = field(default_factory=UsageMeter)
     waited_s: float = 0.0
     """Seconds that requests waited for a slot."""
 
 
-class ChatClient:
-    """Asks one endpoint for chat completions; one set of connections per event loop.
+class RequestSender:
+    """Sends requests to one endpoint: each in a slot of its limiter, and again after an error that
+    may pass.
 
     Args:
-        endpoint: Where to ask.
-        model: What traces call the model.
-        limits: How long a try may take, and how often it is made again.
-        limiters: The slots that requests share with all others of the endpoint.
-        kind: The kind of work, each of which has slots of its own.
-        read: What makes a completion of an answer's body; raises ChatFault.
+        endpoint: The name that requests with one rate limit share.
+        limiters: The limiters of the run.
+        kind: The kind of work; each kind has slots of its own.
+        classify: Returns the ChatFault for an exception of another type; None if it is no error
+            of the request.
+        jitter: The share of a wait asked for by the server that may be added at random.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        limiters: Limiters,
+        kind: str = "agent",
+        classify: Callable[[Exception], ChatFault | None] = lambda _: None,
+        jitter: float = 0.1,
+    ) -> None:
+        self._endpoint = endpoint
+        self._limiters = limiters
+        self._kind = kind
+        self._classify = classify
+        self._jitter = jitter
+
+    async def send(
+        self,
+        request: Callable[[Limiter], Awaitable[T]],
+        config: RetryConfig,
+        stats: RequestStats,
+    ) -> T:
+        """Return what `request` returns; it is called for each attempt. Raises ChatFault.
+
+        Every failed attempt is noted in `stats`.
+        """
+        try:
+            return await retry(
+                partial(self._attempt, request, stats, count(1)),
+                attempts=config.max_retries + 1,
+                is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
+                delay_for=partial(self._delay, config),
+                on_retry=partial(_note_wait, stats),
+                is_down=self._is_down,
+                describe=str,
+            )
+        except ChatFault as error:
+            if self._is_down(error):
+                error.give_up()
+            raise
+
+    async def _attempt(
+        self,
+        request: Callable[[Limiter], Awaitable[T]],
+        stats: RequestStats,
+        numbers: "Iterator[int]",
+    ) -> T:
+        number = next(numbers)
+        limiter = self._limiters.of(self._endpoint, self._kind)
+        async with limiter.slot() as slot:
+            stats.waited_s += slot.waited_s
+            note_request()
+            try:
+                return await request(limiter)
+            except Exception as error:
+                fault = error if isinstance(error, ChatFault) else self._classify(error)
+                if fault is None:
+                    raise
+                stats.attempts.append(Attempt(number=number, error=str(fault)))
+                if fault.is_overload:
+                    limiter.overloaded(slot, fault.retry_after)
+                if fault is error:
+                    raise
+                raise fault from error
+
+    def _is_down(self, error: Exception) -> bool:
+        """Whether no connection could be made to a server that has not answered in this run."""
+        is_unreachable = isinstance(error, ChatFault) and error.is_unreachable
+        return is_unreachable and not self._limiters.was_reached(self._endpoint)
+
+    def _delay(self, config: RetryConfig, error: Exception, attempt: int) -> float:
+        """Seconds until the next attempt: what the server asks for, else growing backoff."""
+        if self._is_down(error):
+            return connection_delay(attempt, config)
+        wait = error.retry_after if isinstance(error, ChatFault) else None
+        if wait is None:
+            return backoff_delay(attempt, config)
+        if wait > config.max_delay:
+            raise ChatFault(
+                f"{error}; the server asks to wait {wait:.0f} s, longer than the maximum of"
+                f" {config.max_delay:.0f} s"
+            ) from error
+        return wait * random.uniform(1, 1 + self._jitter)  # noqa: S311 - spreads load only
+
+
+def _note_wait(stats: RequestStats, _error: Exception, _attempt: int, wait: float) -> None:
+    last = stats.attempts.pop()
+    stats.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
+
+
+class ChatClient:
+    """Requests chat completions from one endpoint.
+
+    Args:
+        endpoint: Where to send requests.
+        model: The model's name in traces.
+        limits: Time limits and retries.
+        limiters: The limiters of the run, shared by all requests to the endpoint.
+        kind: The kind of work; each kind has slots of its own.
+        parse: Returns the completion in the body of a response; raises ChatFault.
     """
 
     def __init__(
@@ -63,153 +167,148 @@ class ChatClient:
         limits: CallLimits,
         limiters: Limiters,
         kind: str = "agent",
-        read: Callable[[bytes], Completion] = parse_completion,
+        parse: Callable[[bytes], Completion] = parse_completion,
     ) -> None:
         self._endpoint = endpoint
-        self._labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
-        self._span = names.chat(model)
-        self._limits = limits
+        self._model = model
+        self._span_name = names.chat(model)
+        self._span_attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
-        self._kind = kind
-        self._read = read
-        self._head = _head(endpoint)
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = (
-            WeakKeyDictionary()
+        self._sender = RequestSender(endpoint.name, limiters, kind)
+        self._http = HttpClient(
+            endpoint.server, endpoint.headers, limits.answer_bytes, limits.attempt_timeout
         )
+        self._parse = parse
 
-    async def complete(self, body: str, request_stats: RequestStats) -> Completion:
-        """The completion that a request (JSON) gets in the end.
-
-        Raises ChatFault; every try that did not work is noted in the trail.
-        """
-        data = body.encode()
-        request = self._head + b"Content-Length: %d\r\n\r\n" % len(data) + data
-        try:
-            completion = await retry(
-                partial(self._tried, request, request_stats, count(1)),
-                attempts=self._retry.max_retries + 1,
-                is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
-                delay_for=self._delay,
-                on_retry=partial(_note_wait, request_stats),
-                is_down=self._is_down,
-                describe=str,
-            )
-        except ChatFault as error:
-            if self._is_down(error):
-                error.give_up()
-            raise
-        request_stats.usage += completion.usage
-        request_stats.unmetered += not completion.usage.total_tokens
+    async def complete(self, body: str, stats: RequestStats) -> Completion:
+        """Return the completion for a request body (JSON). Raises ChatFault."""
+        request = self._http.encode(body.encode())
+        completion = await self._sender.send(partial(self._post, request), self._retry, stats)
+        stats.meter.add(completion.usage, self._model)
         return completion
 
     async def close(self) -> None:
-        """Close the connections of the running event loop; a later request opens others."""
-        connections = self._of_loop.pop(asyncio.get_running_loop(), None)
-        if connections is not None:
-            await connections.close()
+        """Close the connections of the running event loop; a later request opens new ones."""
+        await self._http.close()
 
-    async def _tried(
-        self, request: bytes, request_stats: RequestStats, tries: "Iterator[int]"
-    ) -> Completion:
-        number = next(tries)
-        try:
-            return await self._in_slot(request, request_stats)
-        except ChatFault as error:
-            request_stats.attempts.append(Attempt(number=number, error=str(error)))
-            raise
+    async def _post(self, request: bytes, limiter: Limiter) -> Completion:
+        """Send the request once."""
+        with span(self._span_name, self._span_attributes, kind="client") as current:
+            response = await self._http.send(request)
+            self._limiters.note_reached(self._endpoint.name)
+            apply_rate_limits(limiter, response.headers)
+            if response.status != 200:
+                raise status_error(response.status, response.headers, response.body)
+            completion = self._parse(response.body)
+            if current.is_recorded:
+                usage = completion.usage
+                current.set({names.INPUT_TOKENS: usage.prompt_tokens})
+                current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
+            return completion
 
-    async def _in_slot(self, request: bytes, request_stats: RequestStats) -> Completion:
-        limiter = self._limiters.of(self._endpoint.name, self._kind)
-        async with limiter.slot() as slot:
-            request_stats.waited_s += slot.waited_s
-            note_request()
+
+REFUSED_STATUS = frozenset({400, 404, 422})
+"""Statuses of an endpoint that does not know a part of the request."""
+_OPTIONAL_PARTS = {
+    "response_format": "response_format",
+    "top_logprobs": "logprobs",
+    "logprobs": "logprobs",
+    "temperature": "temperature",
+    "top_p": "top_p",
+}
+"""Parts that a request can do without, and the word for each in a refusal."""
+
+
+class HttpChatModel:
+    """A model behind an endpoint, for judges and simulated users.
+
+    If an endpoint refuses an optional part of a request, such as the response format, the model
+    leaves that part out from then on. Callers check the response themselves.
+
+    Args:
+        llm: The model; its sampling settings apply to every request.
+        limits: Time limits and retries.
+        limiters: The limiters of the run.
+        kind: The kind of work; each kind has slots of its own.
+        proxy_for: Returns the proxy for a URL.
+
+    Raises:
+        ConfigError: The key or the endpoint is unusable. Nothing is sent.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        limits: CallLimits,
+        limiters: Limiters,
+        kind: str = "judge",
+        proxy_for: ProxyFor | None = None,
+    ) -> None:
+        is_anthropic = llm.provider is ProviderEnum.ANTHROPIC
+        parse = anthropic_completion if is_anthropic else parse_completion
+        endpoint = Endpoint.of(llm, proxy_for)
+        self._llm = llm
+        self._build_body = anthropic_body if is_anthropic else openai_body
+        self._client = ChatClient(endpoint, llm.name, limits, limiters, kind, parse)
+        self._refused_parts: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """Provider and model."""
+        return f"{self._llm.provider.value}/{self._llm.name}"
+
+    async def answer(self, request: ChatRequest) -> ChatResponse:
+        """Return the model's response, retried where that may help. Raises ChatFault."""
+        stats = RequestStats()
+        body = self._build_body(self._llm, request)
+        while True:
+            sent = {key: value for key, value in body.items() if key not in self._refused_parts}
             try:
-                with span(self._span, self._labels, kind="client") as current:
-                    return await self._asked(request, limiter, current)
+                completion = await self._client.complete(json.dumps(sent), stats)
             except ChatFault as error:
-                if error.is_overload:
-                    limiter.overloaded(slot, error.asked_wait)
-                raise
+                if not self._note_refused_part(error, sent):
+                    raise
+            else:
+                return ChatResponse(
+                    completion.text or "",
+                    stats.meter.usage,
+                    completion.token_probabilities,
+                    completion.is_cut,
+                    stats.waited_s,
+                )
 
-    async def _asked(self, request: bytes, limiter: Limiter, current: "Span") -> Completion:
-        completion = await self._answer(request, limiter)
-        if current.is_recorded:
-            usage = completion.usage
-            current.set({names.INPUT_TOKENS: usage.prompt_tokens})
-            current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
-        return completion
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._client.close()
 
-    async def _answer(self, request: bytes, limiter: Limiter) -> Completion:
-        """One try. Raises ChatFault."""
-        try:
-            async with self._attempt_limit():
-                response = await self._connections().exchange(request)
-        except TooLarge as error:
-            raise ChatFault(str(error)) from error
-        except MalformedHttp as error:
-            raise malformed_fault(f"is no HTTP answer: {error}") from error
-        except TimeoutError as error:
-            raise ChatFault("no answer in time", is_transient=True) from error
-        except OSError as error:
-            raise connection_fault(error, self._endpoint.server) from error
-        self._limiters.note_reached(self._endpoint.name)
-        apply_rate_limits(limiter, response.headers)
-        if response.status != 200:
-            raise refusal_fault(response)
-        return self._read(response.body)
-
-    def _attempt_limit(self) -> AbstractAsyncContextManager[object]:
-        """The time of one try; nothing where there is no limit, as each timeout costs a little."""
-        if self._limits.attempt_timeout is None:
-            return nullcontext()
-        return asyncio.timeout(self._limits.attempt_timeout)
-
-    def _connections(self) -> Connections:
-        loop = asyncio.get_running_loop()
-        found = self._of_loop.get(loop)
-        if found is None:
-            found = self._of_loop[loop] = Connections(
-                self._endpoint.server, self._limits.answer_bytes
-            )
-        return found
-
-    def _is_down(self, error: Exception) -> bool:
-        """Whether no connection could be made to a server that has not answered in this run."""
-        is_unreachable = isinstance(error, ChatFault) and error.is_unreachable
-        return is_unreachable and not self._limiters.was_reached(self._endpoint.name)
-
-    def _delay(self, error: Exception, attempt: int) -> float:
-        """Seconds until the next try: what the provider asks, else growing with each try."""
-        if self._is_down(error):
-            return first_delay(attempt, self._retry)
-        asked = error.asked_wait if isinstance(error, ChatFault) else None
-        if asked is None:
-            return backoff_delay(attempt, self._retry)
-        if asked > self._retry.max_delay:
-            raise ChatFault(
-                f"{error}; the provider asks to wait {asked:.0f} s, longer than the "
-                f"{self._retry.max_delay:.0f} s that are waited at most"
-            ) from error
-        return asked * random.uniform(1, 1.1)  # noqa: S311 - spreads load, guards nothing
+    def _note_refused_part(self, error: ChatFault, sent: Mapping[str, Any]) -> bool:
+        """Remember the part of a request that the endpoint's refusal names, if it names one."""
+        if error.status not in REFUSED_STATUS:
+            return False
+        message = str(error)
+        parts = (part for part, word in _OPTIONAL_PARTS.items() if part in sent and word in message)
+        part = next(parts, None)
+        if part is None:
+            return False
+        logger.info("%s: requests leave out %s from now on: %s", self.name, part, error)
+        self._refused_parts |= {part, "top_logprobs"} if part == "logprobs" else {part}
+        return True
 
 
-def _head(endpoint: Endpoint) -> bytes:
-    """The lines that all requests have in common."""
-    server = endpoint.server
-    own = {"Host": server.authority, "Content-Type": "application/json"}
-    own |= {"Accept-Encoding": "identity", "User-Agent": "holodeck", **endpoint.headers}
-    lines = "".join(f"{name}: {value}\r\n" for name, value in own.items())
-    if server.proxy is not None and not server.is_secure:
-        lines += proxy_header(server.proxy)
-    return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
-
-
-def _note_wait(request_stats: RequestStats, _error: Exception, _attempt: int, wait: float) -> None:
-    last = request_stats.attempts.pop()
-    request_stats.attempts.append(last.model_copy(update={"retry_after_ms": round(wait * 1000)}))
-
-
-def to_json(value: Any) -> str:
-    """A value as JSON, whatever characters it holds."""
-    return json.dumps(value)
+def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
+    """Return the body of a chat completion request."""
+    if request.max_tokens is not None:
+        llm = llm.model_copy(update={"max_tokens": request.max_tokens})
+    response_format: JsonObject | None = {"type": "json_object"} if request.is_json else None
+    if request.schema is not None:
+        response_format = strict_format(request.schema)
+    return drop_none(
+        {
+            "model": llm.name,
+            "messages": list(request.messages),
+            **sampling(llm, response_format),
+            "logprobs": True if request.top_logprobs is not None else None,
+            "top_logprobs": request.top_logprobs,
+        }
+    )

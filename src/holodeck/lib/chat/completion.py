@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.chat.faults import NOT_A_COMPLETION, malformed_fault
+from holodeck.lib.chat.faults import malformed_response
 from holodeck.models.token_usage import TokenUsage
+
+NOT_A_COMPLETION = "not a chat completion"
 
 
 @dataclass(frozen=True)
@@ -38,10 +40,10 @@ def parse_completion(body: bytes) -> Completion:
     document = _document(body)
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise malformed_fault(f"is {NOT_A_COMPLETION}: it has no choices", body)
+        raise malformed_response(f"is {NOT_A_COMPLETION}: it has no choices", body)
     message = choices[0].get("message") if isinstance(choices[0], dict) else None
     if not isinstance(message, dict):
-        raise malformed_fault(f"is {NOT_A_COMPLETION}: its choice has no message", body)
+        raise malformed_response(f"is {NOT_A_COMPLETION}: its choice has no message", body)
     try:
         return Completion(
             _text(message),
@@ -51,22 +53,22 @@ def parse_completion(body: bytes) -> Completion:
             choices[0].get("finish_reason") == "length",
         )
     except TypeError as error:
-        raise malformed_fault(f"is {NOT_A_COMPLETION}: {error}", body) from error
+        raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", body) from error
 
 
 def _document(body: bytes) -> dict[str, Any]:
     if not body.strip():
-        raise malformed_fault(f"is empty, {NOT_A_COMPLETION}")
+        raise malformed_response(f"is empty, {NOT_A_COMPLETION}")
     if body.lstrip()[:1] == b"<":
-        raise malformed_fault(f"is HTML, {NOT_A_COMPLETION}", body)
+        raise malformed_response(f"is HTML, {NOT_A_COMPLETION}", body)
     try:
         document = json.loads(body)
     except RecursionError as error:
-        raise malformed_fault("is JSON that is nested too deep", body) from error
+        raise malformed_response("is JSON that is nested too deep", body) from error
     except ValueError as error:
-        raise malformed_fault(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
+        raise malformed_response(f"is not JSON, and {NOT_A_COMPLETION}", body) from error
     if not isinstance(document, dict):
-        raise malformed_fault(f"is {NOT_A_COMPLETION}", body)
+        raise malformed_response(f"is {NOT_A_COMPLETION}", body)
     return document
 
 

@@ -1,60 +1,67 @@
-"""Connections to one server: opened when needed, used again while they are good."""
+"""HTTP client for our own requests: pooled HTTP/1.1 connections to one server."""
 
 import asyncio
 import base64
 import ssl
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
 from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
+from weakref import WeakKeyDictionary
 
+from holodeck.lib.chat.faults import (
+    MAX_MESSAGE,
+    ChatFault,
+    malformed_response,
+    no_connection_message,
+    unreachable_reason,
+)
 from holodeck.lib.chat.http import MalformedHttp, Response, ResponseParser, TooLarge
+from holodeck.lib.text import one_line
 
-LONGEST_IDLE_S = 30.0
-"""Balancers forget quiet connections without a word."""
+MAX_IDLE_S = 30.0
+"""Load balancers drop idle connections without closing them."""
 
 
 class ProxyRefused(ConnectionError):
-    """The proxy does not let us through."""
+    """The proxy refuses to connect to the server."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """Where requests go."""
+    """The URL that requests go to, and the proxy on the way."""
 
     url: str
     proxy: str | None = None
 
     @cached_property
     def parts(self) -> SplitResult:
-        """The URL in its parts."""
         return urlsplit(self.url)
 
     @property
     def host(self) -> str:
-        """The name to connect to."""
         return self.parts.hostname or ""
 
     @property
     def port(self) -> int:
-        """The port to connect to."""
         return self.parts.port or (443 if self.is_secure else 80)
 
     @property
     def is_secure(self) -> bool:
-        """Whether it speaks TLS."""
         return self.parts.scheme == "https"
 
     @property
     def authority(self) -> str:
-        """Host and port, as the Host header has them."""
+        """Host and port, as in the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.parts.port}" if self.parts.port else host
 
     @property
     def contact(self) -> str:
-        """The URL to connect to, without path and secrets: the proxy's, where there is one."""
+        """The address to connect to, the proxy's if there is one, without path and secrets."""
         if self.proxy is None:
             return f"{self.parts.scheme}://{self.authority}"
         parts = urlsplit(self.proxy)
@@ -62,39 +69,37 @@ class Server:
 
     @property
     def target(self) -> str:
-        """What the first line of a request names: a proxy wants to know the server, too."""
+        """The target in the first line of a request: for a plain proxy, the whole URL."""
         path = self.parts.path or "/"
         path += f"?{self.parts.query}" if self.parts.query else ""
         return f"http://{self.authority}{path}" if self.proxy and not self.is_secure else path
 
 
 class Connection(asyncio.Protocol):
-    """One connection, for one exchange after the other."""
+    """One connection, for one request after the other."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._reading: ResponseParser | None = None
-        self._waiting: asyncio.Future[Response] | None = None
+        self._parser: ResponseParser | None = None
+        self._response: asyncio.Future[Response] | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it may be used."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, reading: ResponseParser) -> Response:
-        """The answer to a request. Raises OSError, MalformedHttp, TooLarge."""
+    async def exchange(self, request: bytes, parser: ResponseParser) -> Response:
+        """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
         assert self._transport is not None  # noqa: S101 - set when it was opened
-        self._reading = reading
-        self._waiting = asyncio.get_running_loop().create_future()
+        self._parser = parser
+        self._response = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         try:
-            return await self._waiting
+            return await self._response
         finally:
-            self._waiting = None
+            self._response = None
 
-    async def secure(self, context: ssl.SSLContext, host: str) -> None:
-        """Speak TLS from now on."""
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         assert self._transport is not None  # noqa: S101 - set when it was opened
         loop = asyncio.get_running_loop()
         self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
@@ -108,54 +113,54 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        waiting, reading = self._waiting, self._reading
-        if waiting is None or waiting.done() or reading is None:
-            self.close()  # an answer that nobody asked for must not become the next one's
+        response, parser = self._response, self._parser
+        if response is None or response.done() or parser is None:
+            self.close()  # data without a request must not become the response to the next one
             return
         try:
-            is_complete = reading.feed(data)
+            is_complete = parser.feed(data)
         except (MalformedHttp, TooLarge) as error:
             self._fail(error)
             return
-        if is_complete and reading.response is not None:
-            waiting.set_result(reading.response)
+        if is_complete and parser.response is not None:
+            response.set_result(parser.response)
 
     def eof_received(self) -> None:
-        self._ended(None)
+        self._end(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._ended(exc)
+        self._end(exc)
 
-    def _ended(self, error: Exception | None) -> None:
-        waiting, reading = self._waiting, self._reading
-        if waiting is None or waiting.done() or reading is None:
+    def _end(self, error: Exception | None) -> None:
+        response, parser = self._response, self._parser
+        if response is None or response.done() or parser is None:
             return
-        if error is None and reading.end() and reading.response is not None:
-            waiting.set_result(reading.response)
+        if error is None and parser.end() and parser.response is not None:
+            response.set_result(parser.response)
             return
-        when = "in the middle of the answer" if reading.has_begun else "before an answer came"
+        when = "in the middle of the answer" if parser.has_begun else "before an answer came"
         self._fail(error or ConnectionResetError(f"the connection was closed {when}"))
 
     def _fail(self, error: Exception) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_exception(error)
+        if self._response is not None and not self._response.done():
+            self._response.set_exception(error)
         self.close()
 
 
 class Connections:
-    """The connections to a server on one event loop."""
+    """The pool of connections to a server on one event loop."""
 
-    def __init__(self, server: Server, most_bytes: int) -> None:
+    def __init__(self, server: Server, max_bytes: int) -> None:
         self._server = server
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
         self._idle: list[Connection] = []
         self._context: ssl.SSLContext | None = None
 
     async def exchange(self, request: bytes) -> Response:
-        """The answer to a request. Raises OSError, MalformedHttp, TooLarge."""
-        connection = self._idle_one() or await self._opened()
+        """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
+        connection = self._take_idle() or await self._open()
         try:
-            response = await connection.exchange(request, ResponseParser(self._most_bytes))
+            response = await connection.exchange(request, ResponseParser(self._max_bytes))
         except BaseException:
             connection.close()
             raise
@@ -167,36 +172,36 @@ class Connections:
         return response
 
     async def close(self) -> None:
-        """Close those that are idle; one in use closes when its exchange is cancelled."""
+        """Close idle connections; one in use closes when its request is cancelled."""
         while self._idle:
             self._idle.pop().close()
-        await asyncio.sleep(0)  # transports close with the next turn of the loop
+        await asyncio.sleep(0)  # transports close in the next iteration of the loop
 
-    def _idle_one(self) -> Connection | None:
-        """The one used last, if it is still good."""
+    def _take_idle(self) -> Connection | None:
+        """Return the connection used last that is still usable."""
         now = asyncio.get_running_loop().time()
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open and now - connection.idle_since < LONGEST_IDLE_S:
+            if connection.is_open and now - connection.idle_since < MAX_IDLE_S:
                 return connection
             connection.close()
         return None
 
-    async def _opened(self) -> Connection:
+    async def _open(self) -> Connection:
         server = self._server
         if server.proxy is not None:
-            return await self._through_proxy(server, server.proxy)
+            return await self._open_through_proxy(server, server.proxy)
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
             server.host,
             server.port,
             ssl=self._tls() if server.is_secure else None,
-            # Racing one address against none costs time, and loses a socket if it is cancelled.
+            # With a single address, racing costs time, and leaks a socket when cancelled.
             happy_eyeballs_delay=None if _is_address(server.host) else 0.25,
         )
         return connection
 
-    async def _through_proxy(self, server: Server, proxy: str) -> Connection:
+    async def _open_through_proxy(self, server: Server, proxy: str) -> Connection:
         parts = urlsplit(proxy)
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection, parts.hostname or "", parts.port or 80
@@ -211,35 +216,111 @@ class Connections:
         return connection
 
     async def _tunnel(self, connection: Connection, server: Server, proxy: str) -> None:
-        where = f"{server.host}:{server.port}"
-        head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n{proxy_header(proxy)}\r\n"
-        answer = await connection.exchange(
-            head.encode(), ResponseParser(self._most_bytes, has_body=False)
+        target = f"{server.host}:{server.port}"
+        head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{proxy_header(proxy)}\r\n"
+        response = await connection.exchange(
+            head.encode(), ResponseParser(self._max_bytes, has_body=False)
         )
-        if answer.status != 200:
-            raise ProxyRefused(f"the proxy answered HTTP {answer.status}")
-        await connection.secure(self._tls(), server.host)
+        if response.status != 200:
+            raise ProxyRefused(f"the proxy answered HTTP {response.status}")
+        await connection.start_tls(self._tls(), server.host)
 
     def _tls(self) -> ssl.SSLContext:
-        """Made once: reading the certificates takes a while."""
+        """Return the pool's TLS context; loading the certificates is slow."""
         if self._context is None:
             self._context = ssl.create_default_context()
         return self._context
 
 
 def proxy_header(proxy: str) -> str:
-    """The header line with the name and password that a proxy's URL holds, "" if it has none."""
+    """Return the header line with the credentials in a proxy's URL, "" without any."""
     parts = urlsplit(proxy)
     if parts.username is None:
         return ""
-    words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Proxy-Authorization: Basic {base64.b64encode(words.encode()).decode()}\r\n"
+    credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}\r\n"
 
 
 def _is_address(host: str) -> bool:
-    """Whether the host is written as the one address that it has."""
+    """Whether the host is an IP address and not a name."""
     try:
         ip_address(host)
     except ValueError:
         return False
     return True
+
+
+class HttpClient:
+    """POSTs JSON to one server, over a pool of connections per event loop.
+
+    Args:
+        server: The URL and the proxy.
+        headers: Headers of every request, besides those that every HTTP client sends.
+        max_bytes: The largest response body; reading ends there.
+        timeout: Seconds for one request; None for no limit.
+    """
+
+    def __init__(
+        self, server: Server, headers: Mapping[str, str], max_bytes: int, timeout: float | None
+    ) -> None:
+        self._server = server
+        self._max_bytes = max_bytes
+        self._timeout = timeout
+        self._head = _request_head(server, headers)
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
+
+    def encode(self, body: bytes) -> bytes:
+        """Return the whole request with that body."""
+        return self._head + b"Content-Length: %d\r\n\r\n" % len(body) + body
+
+    async def send(self, request: bytes) -> Response:
+        """Send a request and return the response, whatever its status. Raises ChatFault."""
+        # Each asyncio.timeout costs a little, even one without a limit.
+        limit = nullcontext() if self._timeout is None else asyncio.timeout(self._timeout)
+        try:
+            async with limit:
+                return await self._pool().exchange(request)
+        except TooLarge as error:
+            raise ChatFault(str(error)) from error
+        except MalformedHttp as error:
+            raise malformed_response(f"is no HTTP answer: {error}") from error
+        except TimeoutError as error:
+            raise ChatFault("no answer in time", is_transient=True) from error
+        except OSError as error:
+            raise connection_error(error, self._server) from error
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop; a later request opens new ones."""
+        pool = self._pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+
+    def _pool(self) -> Connections:
+        loop = asyncio.get_running_loop()
+        if loop not in self._pools:
+            self._pools[loop] = Connections(self._server, self._max_bytes)
+        return self._pools[loop]
+
+
+def _request_head(server: Server, headers: Mapping[str, str]) -> bytes:
+    """Return the request line and the headers that all requests have in common."""
+    defaults = {"Host": server.authority, "Content-Type": "application/json"}
+    defaults |= {"Accept-Encoding": "identity", "User-Agent": "holodeck", **headers}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in defaults.items())
+    if server.proxy is not None and not server.is_secure:
+        lines += proxy_header(server.proxy)
+    return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
+
+
+def connection_error(error: OSError, server: Server) -> ChatFault:
+    """Return the error for a connection that could not be made or was lost."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        problem = f"its certificate is not trusted: {error.verify_message}"
+        return ChatFault(f"{server.authority}: {problem}")
+    unreachable = unreachable_reason(error)
+    reason = unreachable or one_line(str(error), MAX_MESSAGE) or type(error).__name__
+    return ChatFault(
+        no_connection_message(server.contact, reason),
+        is_transient=True,
+        is_unreachable=unreachable is not None,
+    )

@@ -68,7 +68,7 @@ class Judges:
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
         # Imported here because most runs ask no judge.
-        from holodeck.lib.chat.http_model import HttpChatModel  # noqa: PLC0415
+        from holodeck.lib.chat.client import HttpChatModel  # noqa: PLC0415
 
         return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for)
 

@@ -17,7 +17,7 @@ from holodeck.lib.backends.call_limits import current_call_limit
 from holodeck.lib.chat.limits import call_limits, limiters_for
 from holodeck.lib.limiter import time_limit
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig
+from holodeck.lib.retry import RetryConfig, with_attempts
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.download import DownloadProgress
 from holodeck.models.agent import Agent
@@ -202,7 +202,6 @@ class AgentThreadRun:
         from holodeck.lib.backends.semantic_kernel.faults import describe, refusal_in
         from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
 
-        tries = len(call.attempts)
         seen = ExecutionResult(
             response="",
             tool_calls=tool_calls(call),
@@ -213,12 +212,11 @@ class AgentThreadRun:
         message = (
             f"timeout after {current_call_limit(self.timeout):g}s" if expired else describe(error)
         )
-        message += f" (after {tries} tries)" if tries > 1 else ""
         return AgentFactoryError(
-            f"Agent invocation failed: {message}",
+            with_attempts(f"Agent invocation failed: {message}", len(call.attempts)),
             call.attempts,
             seen,
-            refusal="unreachable" if call.found_no_server else refusal_in(error),
+            refusal=refusal_in(error),
         )
 
     def _result(self, call: "AgentCall", response: str) -> AgentExecutionResult:

@@ -93,7 +93,7 @@ class ProgressIndicator(SpinnerMixin):
 
     def note_wait(self, wait: Wait) -> None:
         """A request waits before it is sent again; shown until then."""
-        self._wait = (f"{wait.next_try}: {wait.reason}", time.monotonic() + wait.seconds)
+        self._wait = (f"{wait.next_retry}: {wait.reason}", time.monotonic() + wait.seconds)
 
     def start_test(self, test_name: str) -> None:
         """A test begins; several may run at a time."""

@@ -276,7 +276,7 @@ async def test_tries_end_and_the_error_counts_them(build, fake_openai):
     fake_openai.otherwise(status=503)
     factory = build(execution={"max_retries": 2})
 
-    with pytest.raises(AgentFactoryError, match=r"503.*after 3 tries"):
+    with pytest.raises(AgentFactoryError, match=r"503.*after 3 attempts"):
         await factory.invoke_once("hi")
     await factory.shutdown()
 
@@ -417,7 +417,7 @@ async def test_a_run_made_by_hand_keeps_its_own_limits(build, fake_openai):
         retry_delay=0.01,
     )
 
-    with pytest.raises(AgentFactoryError, match="after 2 tries"):
+    with pytest.raises(AgentFactoryError, match="after 2 attempts"):
         await run.invoke("hi")
     await factory.shutdown()
 

@@ -58,8 +58,8 @@ def build_kernel(
 ) -> Kernel:
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
-    chat = ResilientChat.around(service_maker(llm, limits, weights))
-    kernel.add_service(chat.limited_by(limiters, endpoint_key(llm)))
+    maker = service_maker(llm, limits, weights)
+    kernel.add_service(ResilientChat.wrap(maker, limiters, endpoint_key(llm)))
     add_tools(kernel, tools)
     return kernel
 
@@ -95,5 +95,5 @@ def resilient(kernel: Kernel) -> Kernel:
         return kernel
     copy = kernel.clone()
     for chat in plain:
-        copy.add_service(ResilientChat.over(chat), overwrite=True)
+        copy.add_service(ResilientChat.wrap_existing(chat), overwrite=True)
     return copy

@@ -1,4 +1,4 @@
-"""What went wrong at a provider, whether it may pass by itself, and how long to wait."""
+"""Errors of Semantic Kernel and the provider libraries, as request errors of our own."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,67 +8,99 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from holodeck.errors import BackendSessionError, ConfigError, HoloDeckError, Refusal
-from holodeck.lib.chat.faults import causes, no_connection, refusal_of, why_unreachable
+from holodeck.errors import BackendError, BackendSessionError, ConfigError, HoloDeckError, Refusal
+from holodeck.lib.chat.faults import (
+    ChatFault,
+    classify_refusal,
+    error_chain,
+    is_transient_status,
+    no_connection_message,
+    unreachable_reason,
+)
 from holodeck.lib.chat.http import MalformedHttp, TooLarge
 from holodeck.lib.retry import parse_retry_after
 
-TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
-OVERLOAD_STATUS = frozenset({429, 503, 529})
-
-STUMBLES = (AttributeError, TypeError, LookupError, RecursionError)
+PYTHON_ERRORS = (AttributeError, TypeError, LookupError, RecursionError)
+"""Errors of a library that reads a response of an unexpected shape."""
 SK_WRAPPER = "ServiceResponseException"
 NOT_A_COMPLETION = "the provider's answer is not a chat completion"
 
 
 class MalformedAnswer(BackendSessionError):
-    """The provider answered with something that is not a chat completion."""
+    """The provider's response is not a chat completion."""
 
 
 @contextmanager
 def malformed_on_error() -> Iterator[None]:
-    """Python errors in the block are those of a library that met an answer of another shape."""
+    """Turn Python errors of a library that reads a response into MalformedAnswer."""
     try:
         yield
-    except (*STUMBLES, AssertionError, ValidationError) as error:
+    except (*PYTHON_ERRORS, AssertionError, ValidationError) as error:
         raise MalformedAnswer(NOT_A_COMPLETION) from error
 
 
+def request_error(error: Exception) -> ChatFault:
+    """Return the error of a request that raised `error` inside of a library."""
+    status = status_of(error)
+    return ChatFault(
+        describe(error),
+        is_transient=_is_transient(error),
+        is_unreachable=status is None and unreachable_reason(error) is not None,
+        retry_after=_retry_after(error),
+        refusal=refusal_in(error),
+        status=status,
+    )
+
+
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status behind an error; None if there was no response."""
-    for cause in causes(error):
+    """Return the HTTP status of the response behind an error; None if there was none."""
+    for cause in error_chain(error):
         status = getattr(cause, "status_code", None)
         if isinstance(status, int) and status > 0:
             return status
     return None
 
 
-def is_transient(error: Exception) -> bool:
-    """Whether the same request may well succeed a little later."""
-    chain = list(causes(error))
+def refusal_in(error: Exception) -> Refusal | None:
+    """Return what the provider refuses, where it may refuse every other request, too."""
+    if isinstance(error, BackendError) and error.refusal is not None:
+        return error.refusal
+    codes = {getattr(cause, "code", None) for cause in error_chain(error)}
+    return classify_refusal(status_of(error), codes)
+
+
+def describe(error: BaseException) -> str:
+    """Return one line that says what happened, without the wrappers of the libraries."""
+    if isinstance(error, HoloDeckError):
+        return str(error)
+    status = status_of(error)
+    if status is None:
+        if _is_malformed(list(error_chain(error))):
+            return NOT_A_COMPLETION
+        reason = unreachable_reason(error)
+        if reason is not None:
+            return no_connection_message(_server_of(error), reason)
+    own = (one for one in error_chain(error) if isinstance(one, TooLarge | MalformedHttp))
+    cause = next(own, None) or _most_specific(error)
+    text = " ".join(str(cause).split()) or type(cause).__name__
+    if isinstance(cause, TimeoutError):
+        text = "no answer in time"
+    prefix = f"HTTP {status}: " if status is not None and str(status) not in text else ""
+    return f"{prefix}{text}"[:500]
+
+
+def _is_transient(error: Exception) -> bool:
+    chain = list(error_chain(error))
     if any(isinstance(cause, ConfigError | TooLarge) for cause in chain):
         return False
     status = status_of(error)
     if status is not None and status != 200:
-        may_pass = status in TRANSIENT_STATUS or status >= 500
-        return may_pass and refusal_in(error) != "quota"
-    return _is_malformed(chain) or any(_is_connection_fault(cause) for cause in chain)
+        return is_transient_status(status, refusal_in(error))
+    return _is_malformed(chain) or any(_is_connection_error(cause) for cause in chain)
 
 
-def is_overload(error: Exception) -> bool:
-    """Whether the provider says that it gets more than it takes."""
-    return status_of(error) in OVERLOAD_STATUS
-
-
-def refusal_in(error: Exception) -> Refusal | None:
-    """Return what the provider objects to, where every other request may be refused, too."""
-    codes = {getattr(cause, "code", None) for cause in causes(error)}
-    return refusal_of(status_of(error), codes)
-
-
-def _is_connection_fault(cause: BaseException) -> bool:
-    """Whether the way to the provider failed; client libraries are told by their names, so that
-    none has to be imported to ask."""
+def _is_connection_error(cause: BaseException) -> bool:
+    """Whether the connection failed; the names of client libraries' errors save importing them."""
     names = {klass.__name__ for klass in type(cause).__mro__}
     return isinstance(cause, OSError) or bool(
         names & {"APIConnectionError", "TransportError", "HTTPError"}
@@ -78,75 +110,56 @@ def _is_connection_fault(cause: BaseException) -> bool:
 def _is_malformed(chain: Sequence[BaseException]) -> bool:
     """Whether a 200 held something else than a completion: HTML, half a body, no choices.
 
-    Semantic Kernel stumbles over some of these with an error of Python itself, which it wraps.
+    Semantic Kernel raises Python errors over some of these, and wraps them.
     """
     for outer, inner in pairwise([*chain, None]):
         names = {klass.__name__ for klass in type(outer).__mro__}
         if isinstance(outer, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError):
             return True
-        stumbled = isinstance(inner, STUMBLES)
-        if "APIResponseValidationError" in names or (SK_WRAPPER in names and stumbled):
+        if "APIResponseValidationError" in names:
+            return True
+        if SK_WRAPPER in names and isinstance(inner, PYTHON_ERRORS):
             return True
     return False
 
 
-def retry_after(error: BaseException) -> float | None:
-    """Seconds that the provider asked to wait; None if it did not say."""
-    for cause in causes(error):
+def _retry_after(error: BaseException) -> float | None:
+    for cause in error_chain(error):
         headers = getattr(getattr(cause, "response", None), "headers", None)
         if isinstance(headers, Mapping):
             return parse_retry_after(headers)
     return None
 
 
-def describe(error: BaseException) -> str:
-    """One line that says what happened, without the wrappers that say nothing."""
-    if isinstance(error, HoloDeckError):
-        return str(error)
-    if status_of(error) is None and _is_malformed(list(causes(error))):
-        return NOT_A_COMPLETION
-    unreachable = why_unreachable(error) if status_of(error) is None else None
-    if unreachable is not None:
-        return no_connection(_server_in(error), unreachable)
-    refused = [one for one in causes(error) if isinstance(one, TooLarge | MalformedHttp)]
-    innermost = refused[0] if refused else _most_telling(error)
-    status = status_of(error)
-    text = " ".join(str(innermost).split()) or type(innermost).__name__
-    if isinstance(innermost, TimeoutError):
-        text = "no answer in time"
-    prefix = f"HTTP {status}: " if status is not None and str(status) not in text else ""
-    return f"{prefix}{text}"[:500]
-
-
-def _most_telling(error: BaseException) -> BaseException:
-    """The provider library's own error where there is one, else the outermost."""
-    chain = list(causes(error))
+def _most_specific(error: BaseException) -> BaseException:
+    """Return the provider library's own error if there is one, else the outermost."""
+    chain = list(error_chain(error))
     for cause in chain:
         if type(cause).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}:
             return _with_transport_detail(cause)
-    telling = [cause for cause in chain if type(cause).__name__ != SK_WRAPPER]
-    return telling[0] if telling else error
+    return next((cause for cause in chain if type(cause).__name__ != SK_WRAPPER), error)
 
 
 def _with_transport_detail(cause: BaseException) -> BaseException:
-    """For "Connection error." the error below it, which says what kind.
+    """For "Connection error.", return an error with the details of the one below it.
 
-    OpenAI's library calls any lost connection a timeout, so its own words are left out then.
+    OpenAI's library reports any lost connection as a timeout, so its own text is left out then.
     """
     below = cause.__cause__
     if status_of(cause) is not None or below is None or not str(below):
         return cause
-    is_timeout = any(isinstance(one, TimeoutError) for one in causes(cause))
-    if any(isinstance(one, OSError) for one in causes(cause)) and not is_timeout:
-        return ConnectionError(no_connection(_server_in(cause), str(below)))
-    return ConnectionError(f"{cause} ({below}; {_server_in(cause)})")
+    server = _server_of(cause)
+    is_timeout = any(isinstance(one, TimeoutError) for one in error_chain(cause))
+    if any(isinstance(one, OSError) for one in error_chain(cause)) and not is_timeout:
+        return ConnectionError(no_connection_message(server, str(below)))
+    return ConnectionError(f"{cause} ({below}; {server})")
 
 
-def _server_in(error: BaseException) -> str:
-    """Which server was asked, without the parts of its URL that may hold a secret."""
-    for cause in causes(error):
+def _server_of(error: BaseException) -> str:
+    """Return the server of the request, without the parts of its URL that may hold a secret."""
+    for cause in error_chain(error):
         url: Any = None
-        with suppress(RuntimeError):  # httpx raises where the error has no request
+        with suppress(RuntimeError):  # httpx raises if the error has no request
             url = getattr(getattr(cause, "request", None), "url", None)
         host, port = getattr(url, "host", None), getattr(url, "port", None)
         if host:

@@ -10,7 +10,7 @@ from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterM
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.arguments import parse_arguments
-from holodeck.lib.backends.semantic_kernel.calls import current_call
+from holodeck.lib.backends.semantic_kernel.calls import PLUGIN, current_call
 from holodeck.lib.tools.base import Tool, run_tool
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
-
-PLUGIN = "tools"
 
 
 def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:

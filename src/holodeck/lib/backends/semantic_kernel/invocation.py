@@ -14,8 +14,7 @@ from semantic_kernel.contents import (
 )
 
 from holodeck.lib.backends.base import Message
-from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
-from holodeck.lib.backends.semantic_kernel.functions import PLUGIN
+from holodeck.lib.backends.semantic_kernel.calls import PLUGIN, AgentCall, current_call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +65,7 @@ async def invoke(
     call: AgentCall,
 ) -> str:
     """The agent's answer to the history; the history gets every message that is new."""
-    call.runs_are_kept = set(kernel.plugins) <= {PLUGIN}
+    call.runs_every_tool = set(kernel.plugins) <= {PLUGIN}
     thread = ChatHistoryAgentThread(chat_history=history)
     token = current_call.set(call)
     try:

@@ -56,7 +56,7 @@ def _tool_result(call: AgentCall, name: str, item: FunctionResultContent) -> Too
     result = ToolResult(name=name, call_id=item.id or "", result=item.result)
     run = call.tool_runs.get(item.id or "")
     if run is None:
-        result["is_error"] = result["refused"] = call.runs_are_kept
+        result["is_error"] = result["refused"] = call.runs_every_tool
         return result
     result["is_error"] = run.error is not None
     result["duration_ms"] = run.duration_ms

@@ -192,7 +192,7 @@ async def test_a_request_that_fails_after_a_tool_ran_does_not_run_the_tool_again
 async def test_tries_end_and_the_error_counts_them(build, fake_openai):
     fake_openai.otherwise(status=503)
 
-    with pytest.raises(BackendError, match=r"503.*after 3 tries") as raised:
+    with pytest.raises(BackendError, match=r"503.*after 3 attempts") as raised:
         await build(execution={"max_retries": 2}).invoke_once("hi")
 
     assert [tried.number for tried in raised.value.attempts] == [1, 2, 3]
