@@ -11,9 +11,9 @@ import sys
 import httpx
 
 from holodeck.cli.main import main
-from holodeck.lib.chat import client
-from holodeck.lib.chat.connection import Server
-from holodeck.lib.chat.http import Response
+from holodeck.lib.llm import client
+from holodeck.lib.llm.http_client import Server
+from holodeck.lib.llm.http_parser import Response
 
 SLOW = "0.28."
 SKIPPED = {"host", "content-length"}

@@ -17,7 +17,7 @@ HEAVY = (
 SELDOM = (
     "holodeck.config.cases.external", "holodeck.config.cases.files", "holodeck.config.history",
     "holodeck.config.cases.parameters", "holodeck.config.check_history", "holodeck.models.suite",
-    "holodeck.lib.chat.client", "holodeck.lib.conversation.engine",
+    "holodeck.lib.llm.client", "holodeck.lib.conversation.engine",
     "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",
     "holodeck.lib.evaluators.semantic_similarity", "holodeck.lib.selection.choose",
     "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",

@@ -14,9 +14,14 @@ import pytest
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends.base import AcceptsHistory, AgentBackend, AgentSession, ExecutionResult
+from holodeck.lib.backends.base import (
+    AcceptsHistory,
+    AgentBackend,
+    AgentSession,
+    ExecutionResult,
+    history_problem,
+)
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.history_support import why_no_history
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -147,7 +152,7 @@ def semantic_kernel(execution) -> Iterator[Reached]:
 
 @contextmanager
 def chat(execution) -> Iterator[Reached]:
-    from holodeck.lib.backends.chat.backend import ChatBackend
+    from holodeck.lib.backends.chat_backend import ChatBackend
     from holodeck.models.llm import LLMProvider
 
     with FakeOpenAI(lambda request: f"OK: {request.prompt}") as server:
@@ -238,7 +243,7 @@ async def test_a_session_that_begins_in_the_middle_remembers_what_was_said_befor
         await session.send(message)
 
     assert reached.heard() == [["one", "two"], ["one", "two", "three"]]
-    assert why_no_history(reached.backend, "create_session") is None
+    assert history_problem(reached.backend, "create_session") is None
     await session.close()
 
 
@@ -268,7 +273,7 @@ async def test_earlier_tool_calls_and_their_results_reach_the_model(reached):
 @pytest.mark.parametrize("reached", [klass], indirect=True, ids=["klass"])
 @pytest.mark.parametrize("method", ["invoke_once", "create_session"])
 async def test_an_agent_that_cannot_be_told_says_why(reached, method):
-    assert "'context'" in why_no_history(reached.backend, method)
+    assert "'context'" in history_problem(reached.backend, method)
 
 
 @every_way

@@ -8,7 +8,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.limiter import QUIET_S, Limiter, Limiters
+from holodeck.lib.llm.limiter import GROWTH_INTERVAL_S, Limiter, Limiters
 from support.clock import simulated
 
 REQUESTS = st.lists(
@@ -55,7 +55,12 @@ class _Seen:
             raise RuntimeError
 
 
-@given(REQUESTS, st.integers(1, 40), st.integers(1, 40), st.sampled_from([None, QUIET_S, 1.0]))
+@given(
+    REQUESTS,
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.sampled_from([None, GROWTH_INTERVAL_S, 1.0]),
+)
 def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, quiet):
     async def run(clock):
         limiter = Limiter("test", most=most, first=first, quiet_s=quiet, clock=clock)

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 
 from fakes import FakeOpenAI, Reply
-from holodeck.lib.chat.faults import unreachable_reason
-from holodeck.lib.retry import Wait, on_wait, retry
+from holodeck.lib.llm.errors import unreachable_reason
+from holodeck.lib.llm.retry import Wait, on_wait, retry
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
 from support.cli import start_in_pty

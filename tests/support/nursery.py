@@ -44,7 +44,7 @@ _COMMAND = """
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 import_openai_connectors()
 import holodeck.lib.backends.semantic_kernel.agent
-import holodeck.lib.backends.semantic_kernel.services
+import holodeck.lib.backends.semantic_kernel.agent
 from holodeck.__main__ import main
 """
 

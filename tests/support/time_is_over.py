@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holodeck.lib import limiter
+from holodeck.lib.llm import limiter
 
 
 def end_the_case() -> None:

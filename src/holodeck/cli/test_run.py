@@ -17,8 +17,8 @@ from holodeck.errors import ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
     from holodeck.cli.resume import ResumedRun
+    from holodeck.lib.llm.retry import Wait
     from holodeck.lib.records.recorder import Recorder
-    from holodeck.lib.retry import Wait
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
@@ -113,8 +113,8 @@ class TestRun:
         """Run the tests, each result recorded and then shown as it comes."""
         from holodeck.cli.interruptible_run import run_to_report
         from holodeck.cli.streams import streams_kept
+        from holodeck.lib.llm.retry import on_wait
         from holodeck.lib.observability import initialize_observability, shutdown_observability
-        from holodeck.lib.retry import on_wait
         from holodeck.lib.ui.live import LiveLine
         from holodeck.models.observability import ObservabilityConfig
 

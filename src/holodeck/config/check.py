@@ -138,7 +138,7 @@ def _check_named_backend(backend: str, agent: Agent, findings: Findings) -> None
     from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
     from holodeck.lib.backends.user_agents import (  # noqa: PLC0415
         SEMANTIC_KERNEL,
-        wrap_semantic_kernel,
+        semantic_kernel_hint,
     )
 
     check_name(backend)
@@ -147,7 +147,7 @@ def _check_named_backend(backend: str, agent: Agent, findings: Findings) -> None
     _check_target(backend, agent, ("backend",), findings)
     module, _, kind = (class_of(backend, agent.base_dir) or "").rpartition(".")
     if f"{module}.".startswith(f"{SEMANTIC_KERNEL}.agents."):
-        findings.error(("backend",), wrap_semantic_kernel(kind))
+        findings.error(("backend",), semantic_kernel_hint(kind))
 
 
 def _check_target(target: str, agent: Agent, path: Path_, findings: Findings) -> None:

@@ -10,7 +10,7 @@ from holodeck.config.history import history_of
 from holodeck.config.python_files import definition
 from holodeck.config.source import Path_
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.history_support import NO_MEMORY, NO_MESSAGES
+from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.backends.user_agents import METHODS, argument_passing
 from holodeck.models.agent import Agent, HttpBackendConfig
@@ -80,9 +80,9 @@ def _why_deaf(agent: Agent) -> str | None:
     """Why the agent cannot be told what was said; None where it can, or nothing is known of it."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
-        return None if has_placeholder(backend.request, "messages") else NO_MESSAGES
+        return None if has_placeholder(backend.request, "messages") else NO_MESSAGES_PLACEHOLDER
     answers = _answering(_defined(agent))
-    return NO_MEMORY if answers is not None and _is_deaf(answers) else None
+    return NO_CONTEXT_PARAMETER if answers is not None and _is_deaf(answers) else None
 
 
 def _defined(agent: Agent) -> ast.AST | None:

@@ -14,13 +14,13 @@ from holodeck.lib.exceptions import describe
 
 T = TypeVar("T")
 
-PARTING_S = 0.5
+EXIT_WAIT_S = 0.5
 """How long the end of the program waits for threads that are about to end."""
 _leaving: set[threading.Thread] = set()
 _lock = threading.Lock()
 
 
-async def in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
+async def run_in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
     """What `call` gives, computed in a thread of its own with the caller's context variables.
 
     A call that is cancelled (a time limit) is left behind and holds up nobody: unlike a thread of a
@@ -51,7 +51,7 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     """
     if is_async(function):
         return await call()
-    value = await in_thread(call, "holodeck-user-code")
+    value = await run_in_thread(call, "holodeck-user-code")
     return await value if inspect.isawaitable(value) else value
 
 
@@ -86,7 +86,7 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
     return fail
 
 
-def join_daemon(thread: threading.Thread) -> None:
+def join_at_exit(thread: threading.Thread) -> None:
     """Let a daemon thread that is about to end do so before Python ends, but not for long.
 
     Python ends with the daemon threads in the middle of what they do, and crashes if that is inside
@@ -100,7 +100,7 @@ def join_daemon(thread: threading.Thread) -> None:
 
 
 def _wait_for_leaving() -> None:
-    ends = time.monotonic() + PARTING_S
+    ends = time.monotonic() + EXIT_WAIT_S
     for thread in [*_leaving]:
         thread.join(max(0.0, ends - time.monotonic()))
 

@@ -9,7 +9,7 @@ from holodeck.lib.conversation.participants import TimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.types import ScenarioResult
-from holodeck.lib.threads import join_daemon
+from holodeck.lib.threads import join_at_exit
 
 GRACE_S = 0.1
 """So much later than a limit, a run is left behind that its own loop could not stop."""
@@ -64,7 +64,7 @@ class _Beside:
         self._is_left = True
         if not self._outcome.done():
             self._outcome.cancel()
-            join_daemon(self._thread)
+            join_at_exit(self._thread)
         if self._loop is not None and self._task is not None:
             with suppress(RuntimeError):  # the loop is closed: the run is over
                 self._loop.call_soon_threadsafe(self._task.cancel)

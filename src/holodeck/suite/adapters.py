@@ -9,10 +9,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError, ConfigError
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
-from holodeck.lib.backends.call_limits import call_with_limit
-from holodeck.lib.backends.returned_values import parse_result
-from holodeck.lib.backends.user_agents import Entry, find_entry
+from holodeck.lib.backends.parsing import parse_result
+from holodeck.lib.backends.user_agents import AgentFunction, find_agent_function
 from holodeck.lib.exceptions import describe
+from holodeck.lib.llm.limits import call_with_limit
 from holodeck.lib.test_runner.tool_checks import pair_tool_calls
 from holodeck.lib.threads import call_user_function
 from holodeck.suite.results import AgentResult, TokenUsage, ToolCall
@@ -72,7 +72,7 @@ class Agent:
         if self._backend is not None:
             await self._backend.initialize()
             return _read(await self._backend.invoke_once(message))
-        entry = cast(Entry, self._entry)
+        entry = cast(AgentFunction, self._entry)
         return _read(await call_user_function(_call(entry, message, context), entry.function))
 
 
@@ -85,7 +85,7 @@ def in_words(error: BackendError) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _call(entry: Entry, message: str, context: Context | None) -> Callable[[], Any]:
+def _call(entry: AgentFunction, message: str, context: Context | None) -> Callable[[], Any]:
     if entry.case_context is not None:
         return partial(entry.function, message, **{entry.case_context: context})
     if entry.context == "left out":
@@ -95,13 +95,13 @@ def _call(entry: Entry, message: str, context: Context | None) -> Callable[[], A
     return partial(entry.function, message, context=context)
 
 
-def _takes_none(entry: Entry) -> bool:
+def _takes_none(entry: AgentFunction) -> bool:
     return entry.context == "left out" and entry.case_context is None
 
 
-def _entry_of(adapter: object) -> Entry:
+def _entry_of(adapter: object) -> AgentFunction:
     """How it is asked; one that takes any keyword gets the context by name."""
-    entry = find_entry(adapter, WHERE)
+    entry = find_agent_function(adapter, WHERE)
     kinds = {one.kind for one in inspect.signature(entry.function).parameters.values()}
     takes_all = _takes_none(entry) and inspect.Parameter.VAR_KEYWORD in kinds
     return replace(entry, context="by name") if takes_all else entry

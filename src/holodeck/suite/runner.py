@@ -7,9 +7,9 @@ from functools import partial
 
 from holodeck.errors import BackendError, ConfigError
 from holodeck.lib.exceptions import raised_by
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, span
 from holodeck.lib.process_exit import process_exit_forbidden
-from holodeck.lib.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.test_result import Outcome
 from holodeck.suite.adapters import Agent, Context, in_words
 from holodeck.suite.attempts import Attempts, ms_since

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from holodeck.lib.limiter import Limiter, Limiters, time_limit
+from holodeck.lib.llm.limiter import Limiter, Limiters, time_limit
 from support.clock import simulated
 
 

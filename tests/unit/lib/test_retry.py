@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holodeck.lib.retry import RetryConfig, backoff_delay, parse_retry_after, retry
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay, parse_retry_after, retry
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

@@ -1,9 +1,12 @@
 """The one protocol through which an agent is reached, whatever stands behind it."""
 
-from collections.abc import AsyncIterator, Sequence
+import inspect
+from collections.abc import AsyncIterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypedDict, runtime_checkable
+from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
+from holodeck.errors import ConfigError
 from holodeck.models.evidence import Source
 from holodeck.models.outcome import Attempt, RaisedError
 from holodeck.models.token_usage import TokenUsage
@@ -132,3 +135,81 @@ class AgentBackend(Protocol):
     async def teardown(self) -> None:
         """Let go of everything; may be called twice, and without `initialize`."""
         ...
+
+
+Method = Literal["invoke_once", "create_session"]
+"""How an agent is reached: by one message, or for a conversation."""
+
+NO_CONTEXT_PARAMETER = (
+    "the agent cannot be told what was said before: what answers has no parameter 'context';"
+    " write 'def agent(message, context)', say"
+)
+
+NO_MESSAGES_PLACEHOLDER = (
+    "the request has no place for earlier messages; write '{messages}' in backend.request"
+)
+
+
+@runtime_checkable
+class ReportsHistorySupport(Protocol):
+    """A backend that may be unable to pass on earlier messages."""
+
+    def why_forgetful(self, method: Method) -> str | None:
+        """Why it cannot be told what was said before; None if it can. Known when it is ready."""
+        ...
+
+
+def history_problem(backend: AgentBackend, method: Method) -> str | None:
+    """Why a conversation cannot begin with earlier messages; None if it can."""
+    if isinstance(backend, ReportsHistorySupport):
+        return backend.why_forgetful(method)
+    reached = backend.invoke_once if method == "invoke_once" else backend.create_session
+    if "context" in inspect.signature(reached).parameters:
+        return None
+    return (
+        f"the agent cannot be told what was said before: {method} of"
+        f" {type(backend).__name__} has no parameter 'context'"
+    )
+
+
+async def open_session(
+    backend: AgentBackend, context: Sequence[Message] | None = None
+) -> AgentSession:
+    """A new conversation, after the earlier messages if there are some."""
+    if context:
+        return await backend.create_session(context=context)
+    return await backend.create_session()
+
+
+CaseContext = Mapping[str, Any]
+
+NO_CASE_CONTEXT_PARAMETER = (
+    "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
+    " that is annotated as a dict"
+)
+
+
+@runtime_checkable
+class AcceptsContext(Protocol):
+    """A backend that can tell its agent the context of a case."""
+
+    def in_context(self, context: CaseContext) -> AgentBackend:
+        """The backend for one case with that context. Raises ConfigError if it goes nowhere."""
+        ...
+
+
+def backend_in_context(
+    backend: AgentBackend, context: CaseContext | None, where: str
+) -> AgentBackend:
+    """The backend for a case, told a copy of its context; `where` opens the messages.
+
+    Raises ConfigError for a context that would not reach the agent.
+    """
+    if context is None:
+        return backend
+    if not isinstance(backend, AcceptsContext):
+        raise ConfigError(where, "the backend passes no context to its agent; remove it")
+    try:
+        return backend.in_context(deepcopy(dict(context)))
+    except ConfigError as error:
+        raise ConfigError(where, error.message) from error

@@ -8,23 +8,28 @@ from typing import Any
 
 from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
+    NO_CASE_CONTEXT_PARAMETER,
+    NO_CONTEXT_PARAMETER,
+    AcceptsContext,
     AcceptsHistory,
     AgentBackend,
     AgentSession,
+    CaseContext,
     ExecutionResult,
     Message,
-)
-from holodeck.lib.backends.call_limits import call_with_limit
-from holodeck.lib.backends.case_context import (
-    NO_PLACE,
-    CaseContext,
-    TakesContext,
+    Method,
     backend_in_context,
+    history_problem,
+    open_session,
 )
-from holodeck.lib.backends.history_support import NO_MEMORY, Method, open_session, why_no_history
-from holodeck.lib.backends.user_agents import Entry, find_entry, is_factory, release
-from holodeck.lib.chat.limits import call_limits
+from holodeck.lib.backends.user_agents import (
+    AgentFunction,
+    close_agent,
+    find_agent_function,
+    is_factory,
+)
 from holodeck.lib.exceptions import with_place
+from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.registry import load_attribute
 from holodeck.lib.threads import call_user_function, is_async
 from holodeck.models.config import ExecutionConfig
@@ -58,7 +63,7 @@ class CallableBackend:
         self._agent: Any = None
         self._backend: AgentBackend | None = None
         """The agent, if it is one that keeps the protocol."""
-        self._entry: Entry | None = None
+        self._entry: AgentFunction | None = None
         """How an agent is asked that all cases share; found out once."""
         self._spare: Any = None
         self.shares_nothing = False
@@ -92,12 +97,14 @@ class CallableBackend:
         """The same for a case with a context. Raises ConfigError for an agent that takes none."""
         agent = self._agent
         if self._backend is not None:
-            takes_it = isinstance(self._backend, TakesContext)
+            takes_it = isinstance(self._backend, AcceptsContext)
         else:
             made = agent if self._spare is None else self._spare
-            takes_it = inspect.isclass(made) or find_entry(made, WHERE).case_context is not None
+            takes_it = (
+                inspect.isclass(made) or find_agent_function(made, WHERE).case_context is not None
+            )
         if self._is_ready and not takes_it:
-            raise ConfigError(WHERE, NO_PLACE)
+            raise ConfigError(WHERE, NO_CASE_CONTEXT_PARAMETER)
         return _InContext(self, context)
 
     async def ask(
@@ -135,10 +142,10 @@ class CallableBackend:
         Known once it is initialized.
         """
         if self._backend is not None:
-            return why_no_history(self._backend, method)
+            return history_problem(self._backend, method)
         agent = self._spare if inspect.isclass(self._agent) else self._agent
-        if agent is not None and find_entry(agent, WHERE).context == "left out":
-            return NO_MEMORY
+        if agent is not None and find_agent_function(agent, WHERE).context == "left out":
+            return NO_CONTEXT_PARAMETER
         return None
 
     async def teardown(self) -> None:
@@ -152,9 +159,9 @@ class CallableBackend:
         if backend is not None:
             await backend.teardown()
         elif inspect.isclass(agent):
-            await release(spare)
+            await close_agent(spare)
         else:
-            await release(agent)
+            await close_agent(agent)
 
     async def _load(self) -> None:
         value = self._target
@@ -167,7 +174,7 @@ class CallableBackend:
             await made.initialize()
             self._agent = self._backend = made
             return
-        entry = find_entry(made, WHERE)
+        entry = find_agent_function(made, WHERE)
         self._agent = value
         if inspect.isclass(value):
             self._spare = made
@@ -188,11 +195,11 @@ class CallableBackend:
     ) -> ExecutionResult:
         agent = await self._opened()
         try:
-            entry = self._entry or find_entry(agent, WHERE)
+            entry = self._entry or find_agent_function(agent, WHERE)
             return await entry.answer(message, context, of_case)
         finally:
             if inspect.isclass(self._agent):
-                await release(agent)
+                await close_agent(agent)
 
 
 def _told(agent: AgentBackend, context: CaseContext | None) -> AgentBackend:
@@ -238,7 +245,7 @@ class CallableSession:
     ) -> None:
         self._agent = agent
         self._of_case = of_case
-        self._entry: Entry = find_entry(agent, WHERE)
+        self._entry: AgentFunction = find_agent_function(agent, WHERE)
         self._timeout = timeout
         self._owns_agent = owns_agent
         self._history: list[Message] = list(context)
@@ -259,7 +266,7 @@ class CallableSession:
     def remember(self, messages: Sequence[Message]) -> None:
         """Take the messages for said. Raises ConfigError for an agent that is told of none."""
         if self._entry.context == "left out":
-            raise ConfigError(WHERE, NO_MEMORY)
+            raise ConfigError(WHERE, NO_CONTEXT_PARAMETER)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
@@ -270,7 +277,7 @@ class CallableSession:
         """Close the agent, if it was made for this conversation; may be called twice."""
         was_closed, self._is_closed = self._is_closed, True
         if self._owns_agent and not was_closed:
-            await release(self._agent)
+            await close_agent(self._agent)
 
 
 class LimitedSession:

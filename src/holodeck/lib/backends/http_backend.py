@@ -12,10 +12,13 @@ from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary
 
 from holodeck.errors import BackendSessionError, ConfigError
-from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.call_limits import call_with_limit
-from holodeck.lib.backends.case_context import CaseContext
-from holodeck.lib.backends.history_support import NO_MESSAGES, Method
+from holodeck.lib.backends.base import (
+    NO_MESSAGES_PLACEHOLDER,
+    CaseContext,
+    ExecutionResult,
+    Message,
+    Method,
+)
 from holodeck.lib.backends.json_paths import (
     Step,
     fill_template,
@@ -23,21 +26,20 @@ from holodeck.lib.backends.json_paths import (
     parse_path,
     value_at,
 )
-from holodeck.lib.backends.returned_values import parse_tool_calls, parse_usage, text_of
-from holodeck.lib.chat.client import RequestSender, RequestStats
-from holodeck.lib.chat.faults import (
-    ChatFault,
+from holodeck.lib.backends.parsing import as_text, parse_tool_calls, parse_usage
+from holodeck.lib.llm.client import RequestSender, RequestStats
+from holodeck.lib.llm.errors import (
+    RequestError,
     classify_refusal,
     excerpt,
     is_transient_status,
     no_connection_message,
     unreachable_reason,
 )
-from holodeck.lib.chat.http import MalformedHttp, TooLarge, decode_body, too_large
-from holodeck.lib.chat.limits import call_limits, limiters_for
-from holodeck.lib.chat.rate_limits import apply_rate_limits
-from holodeck.lib.limiter import Limiter
-from holodeck.lib.retry import RetryConfig, parse_retry_after, with_attempts
+from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body, too_large
+from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
+from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
+from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
 from holodeck.lib.text import one_line
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -81,7 +83,7 @@ class HttpBackend:
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._url = config.url
         self._http = _JsonPoster(config.url, headers, limits.answer_bytes)
-        self._limiters = limiters_for(execution)
+        self._limiters = build_limiters(execution)
         self._sender = RequestSender(config.url, self._limiters, jitter=0)
         self._context: CaseContext = {}
 
@@ -112,7 +114,7 @@ class HttpBackend:
 
     def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
         """Return why the agent cannot be given earlier messages; None if it can."""
-        return None if self._has("messages") else NO_MESSAGES
+        return None if self._has("messages") else NO_MESSAGES_PLACEHOLDER
 
     async def teardown(self) -> None:
         """Close the connections of the running event loop."""
@@ -158,7 +160,7 @@ class HttpBackend:
 
         try:
             return await self._sender.send(post, self._retry, stats)
-        except ChatFault as error:
+        except RequestError as error:
             message = with_attempts(str(error), len(stats.attempts))
             raise BackendSessionError(message, stats.attempts, refusal=error.refusal) from error
 
@@ -172,7 +174,7 @@ class HttpBackend:
         calls, results = parse_tool_calls(tool_calls)
         usage = {key: self._value(key, response) for key in ("prompt_tokens", "completion_tokens")}
         return ExecutionResult(
-            response=text_of(text),
+            response=as_text(text),
             structured_output=None if isinstance(text, str) else text,
             tool_calls=calls,
             tool_results=results,
@@ -261,14 +263,14 @@ class _JsonPoster:
                     data = await self._read(response)
                 return self._parse(response, data)
         except TimeoutError as error:
-            raise ChatFault(f"no answer within {limit_s:g} s", is_transient=True) from error
+            raise RequestError(f"no answer within {limit_s:g} s", is_transient=True) from error
         except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
-            raise ChatFault(f"{self._shown_url}: {error}") from error
+            raise RequestError(f"{self._shown_url}: {error}") from error
         except httpx2.TransportError as error:
             raise self._connection_error(error) from error
         except httpx2.HTTPError as error:
             reason = one_line(str(error), MAX_EXCERPT)
-            raise ChatFault(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
+            raise RequestError(f"{self._shown_url}: {type(error).__name__}: {reason}") from error
 
     async def close(self) -> None:
         """Close the client of the running event loop; a later call opens a new one."""
@@ -281,14 +283,14 @@ class _JsonPoster:
         async for piece in response.aiter_raw():  # httpx2 would decode without a limit
             data += piece
             if len(data) > self._max_bytes:
-                raise ChatFault(f"{self._shown_url}: {too_large(self._max_bytes)}")
+                raise RequestError(f"{self._shown_url}: {too_large(self._max_bytes)}")
         coding = response.headers.get("content-encoding")
         try:
             return decode_body(bytes(data), coding, self._max_bytes)
         except TooLarge as error:
-            raise ChatFault(f"{self._shown_url}: {error}") from error
+            raise RequestError(f"{self._shown_url}: {error}") from error
         except MalformedHttp as error:
-            raise ChatFault(f"the answer of {self._shown_url}: {error}") from error
+            raise RequestError(f"the answer of {self._shown_url}: {error}") from error
 
     def _parse(self, response: "Response", data: bytes) -> Any:
         if not response.is_success:
@@ -298,17 +300,17 @@ class _JsonPoster:
         except (ValueError, RecursionError) as error:
             kind = response.headers.get("content-type", "no content type")
             shown = excerpt(data, MAX_EXCERPT) or "nothing"
-            raise ChatFault(f"{self._shown_url} answered no JSON ({kind}): {shown}") from error
+            raise RequestError(f"{self._shown_url} answered no JSON ({kind}): {shown}") from error
 
-    def _status_error(self, response: "Response", data: bytes) -> ChatFault:
+    def _status_error(self, response: "Response", data: bytes) -> RequestError:
         status = response.status_code
         message = f"HTTP {status} from {self._shown_url}"
         if response.is_redirect:
-            return ChatFault(f"{message}: it redirects; write the URL that answers")
+            return RequestError(f"{message}: it redirects; write the URL that answers")
         shown = excerpt(data, MAX_EXCERPT)
         # A 404 may be about what the case asks for, and not about the URL.
         refusal = "request" if status == 404 else classify_refusal(status, set())
-        return ChatFault(
+        return RequestError(
             f"{message}: {shown}" if shown else message,
             is_transient=is_transient_status(status, refusal),
             retry_after=parse_retry_after(response.headers),
@@ -316,14 +318,14 @@ class _JsonPoster:
             status=status,
         )
 
-    def _connection_error(self, error: Exception) -> ChatFault:
+    def _connection_error(self, error: Exception) -> RequestError:
         reason = unreachable_reason(error)
         if reason is not None:
             message = no_connection_message(self._shown_url, reason)
-            return ChatFault(message, is_transient=True, is_unreachable=True)
+            return RequestError(message, is_transient=True, is_unreachable=True)
         shown = one_line(str(error), MAX_EXCERPT) or "the connection broke"
         message = f"{self._shown_url}: {type(error).__name__}: {shown}"
-        return ChatFault(message, is_transient=True)
+        return RequestError(message, is_transient=True)
 
     def _client(self) -> "AsyncClient":
         import httpx2

@@ -33,12 +33,12 @@ def value_at(document: Any, steps: list[Step]) -> Any:
             value = _child(value, step)
         except LookupError as error:
             raise BackendSessionError(
-                f"the answer has no {path_of(steps)!r}: {_place(steps[:i])} {_found(value)}"
+                f"the answer has no {format_path(steps)!r}: {_place(steps[:i])} {_found(value)}"
             ) from error
     return value
 
 
-def path_of(steps: list[Step]) -> str:
+def format_path(steps: list[Step]) -> str:
     """The steps as they are written."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps]
     return "".join(parts).removeprefix(".")
@@ -86,7 +86,7 @@ def _child(value: Any, step: Step) -> Any:
 
 
 def _place(steps: list[Step]) -> str:
-    return f"at {path_of(steps)!r} is" if steps else "it is"
+    return f"at {format_path(steps)!r} is" if steps else "it is"
 
 
 def _found(value: Any) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.returned_values import parse_result
+from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import describe
 from holodeck.lib.threads import call_user_function
 
@@ -27,16 +27,16 @@ SHAPES = (
 SEMANTIC_KERNEL = "semantic_kernel"
 _BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _MAPPINGS = r"(dict|Dict|Mapping|MutableMapping)\b"
-Way = Literal["left out", "second", "by name"]
+ContextPassing = Literal["left out", "second", "by name"]
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
-class Entry:
+class AgentFunction:
     """The function or method that answers."""
 
     function: Callable[..., Any]
-    context: Way
+    context: ContextPassing
     """How the earlier messages are passed."""
     case_context: str | None = None
     """The parameter that gets the context of the case; None if there is none."""
@@ -58,7 +58,7 @@ class Entry:
         return parse_result(await call_user_function(call, self.function))
 
 
-def find_entry(agent: Any, where: str) -> Entry:
+def find_agent_function(agent: Any, where: str) -> AgentFunction:
     """How an agent is asked. Raises ConfigError if it has no shape that is known."""
     function = agent if inspect.isroutine(agent) else _method(agent, where)
     try:
@@ -66,12 +66,12 @@ def find_entry(agent: Any, where: str) -> Entry:
     except (TypeError, ValueError) as error:
         raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
     way, own = argument_passing(parameters, _name(function), where)
-    return Entry(function, way, own)
+    return AgentFunction(function, way, own)
 
 
 def argument_passing(
     parameters: Sequence[Parameter], name: str, where: str
-) -> tuple[Way, str | None]:
+) -> tuple[ContextPassing, str | None]:
     """How a function so called is passed the earlier messages, and which parameter gets the context
     of the case. Raises ConfigError if it cannot be called at all.
     """
@@ -86,7 +86,7 @@ def is_factory(value: Any) -> bool:
     return is_function and not inspect.signature(value).parameters
 
 
-async def release(agent: Any) -> None:
+async def close_agent(agent: Any) -> None:
     """Call the agent's `aclose` or `close`, if it has one; what that raises is only logged."""
     methods = [getattr(agent, name, None) for name in ("aclose", "close")]
     method = next(filter(callable, methods), None)
@@ -107,11 +107,11 @@ def _method(agent: Any, where: str) -> Callable[..., Any]:
             return found
     kind = type(agent)
     if any(one.__module__.partition(".")[0] == SEMANTIC_KERNEL for one in kind.__mro__):
-        raise ConfigError(where, wrap_semantic_kernel(kind.__name__))
+        raise ConfigError(where, semantic_kernel_hint(kind.__name__))
     raise ConfigError(where, f"a {kind.__name__} is no agent; name {SHAPES}")
 
 
-def wrap_semantic_kernel(kind: str) -> str:
+def semantic_kernel_hint(kind: str) -> str:
     """What to write in place of a bare agent of Semantic Kernel; `kind` is the name of its class.
 
     Only a chat agent has a kernel and a history that a thread run can keep.
@@ -150,7 +150,7 @@ def _is_union(annotation: Any) -> bool:
     return typing.get_origin(annotation) in (typing.Union, types.UnionType)
 
 
-def _way_of_context(parameters: Sequence[Parameter], name: str, where: str) -> Way:
+def _way_of_context(parameters: Sequence[Parameter], name: str, where: str) -> ContextPassing:
     positional = [p for p in parameters if p.kind in _POSITIONAL]
     takes_rest = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
     if not positional and not takes_rest:

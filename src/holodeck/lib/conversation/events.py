@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult
-from holodeck.lib.threads import in_thread, join_daemon
+from holodeck.lib.threads import join_at_exit, run_in_thread
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class EventDispatcher:
         self._relays = ()
         for mailer in self._mailers:
             mailer.events.put(None)
-            join_daemon(mailer.thread)
+            join_at_exit(mailer.thread)
 
     async def delivered(self) -> None:
         """Let no more events follow, and let the listeners hear all of them, but not for ever."""
@@ -171,7 +171,7 @@ async def _each(waits: Sequence[Callable[[float], object]]) -> None:
         for one in waits:
             one(max(0.0, ends - monotonic()))
 
-    await in_thread(wait)
+    await run_in_thread(wait)
 
 
 class ListenerThread:

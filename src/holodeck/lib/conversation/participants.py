@@ -9,7 +9,7 @@ from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import AgentInput, Participant, ScenarioUsageError
 from holodeck.lib.conversation.usage import UsageMeter, count_usage
-from holodeck.lib.limiter import time_limit
+from holodeck.lib.llm.limiter import time_limit
 
 
 class Turns:

@@ -39,7 +39,7 @@ from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, EndConversation
 from holodeck.lib.conversation.usage import record_cache_hit
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 
 Json = Any
@@ -202,11 +202,11 @@ class CachedCall:
 
     async def answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
         """The answer. Raises NotRecorded where none is to be asked for."""
-        for kept in await in_thread(self._kept):
+        for kept in await run_in_thread(self._kept):
             record_cache_hit()
             return kept
         answer = await ask()
-        await in_thread(partial(self.recordings.keep, self.key, answer))
+        await run_in_thread(partial(self.recordings.keep, self.key, answer))
         return answer
 
     def answer_now(self, ask: Callable[[], Any]) -> Any:

@@ -4,9 +4,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holodeck.lib.chat.json_answer import parse_json_answer, without_reasoning
-from holodeck.lib.chat.model import ChatModel, ChatRequest, ChatResponse
-from holodeck.lib.chat.request_counting import ask_model
 from holodeck.lib.conversation.messages import (
     EARLIER,
     AgentRole,
@@ -17,6 +14,8 @@ from holodeck.lib.conversation.messages import (
 )
 from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.conversation.usage import record_usage
+from holodeck.lib.llm.json_answer import parse_json_answer, without_reasoning
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.text import replace_surrogates
 from holodeck.models.token_usage import TokenUsage
 

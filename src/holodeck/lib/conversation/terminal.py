@@ -34,7 +34,7 @@ from holodeck.lib.conversation.types import (
     ScenarioResult,
     ScenarioUsageError,
 )
-from holodeck.lib.limiter import pause_time_limits
+from holodeck.lib.llm.limiter import pause_time_limits
 from holodeck.lib.redact import Redactor
 from holodeck.lib.ui.colors import ANSIColors
 from holodeck.lib.ui.conversation import DisplayedMessage, show

@@ -17,7 +17,7 @@ from holodeck.lib.evaluators.azure.verdict import Scale, parse_verdict
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.judged import JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 
 _RESPONSE, _QUERY = EvalParam.RESPONSE, EvalParam.QUERY
@@ -42,7 +42,7 @@ class AzureEvaluator(JudgedEvaluator):
         """Import the library and read the prompt."""
         if self._grader is None:
             build = partial(load_evaluator, self.library_class, self._ask)
-            self._grader = await in_thread(build, "holodeck-azure")
+            self._grader = await run_in_thread(build, "holodeck-azure")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if _RESPONSE in self.required_params() and not kwargs[_RESPONSE].strip():
@@ -97,7 +97,7 @@ class GroundednessEvaluator(AzureEvaluator):
         await super().prepare()
         if self._with_query is None:
             build = partial(load_evaluator, self.library_class, self._ask, with_query=True)
-            self._with_query = await in_thread(build, "holodeck-azure")
+            self._with_query = await run_in_thread(build, "holodeck-azure")
 
     def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:
         with_query = self._with_query if kwargs.get(_QUERY) else None

@@ -12,7 +12,7 @@ from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.evaluators.scored import EvaluatorOptions
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.models.azure_metrics import AzureProject
 
 SEVERITY = Scale(worst=7, best=0)
@@ -60,7 +60,7 @@ class SafetyEvaluator(BaseEvaluator):
     async def prepare(self) -> None:
         """Import the library."""
         if not self._services:
-            self._services = await in_thread(self._built, "holodeck-azure")
+            self._services = await run_in_thread(self._built, "holodeck-azure")
 
     def _built(self) -> dict[str, Service]:
         asking = self._credential or credential()
@@ -72,7 +72,7 @@ class SafetyEvaluator(BaseEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         text = {"query": kwargs.get("query") or "", "response": kwargs["response"]}
         calls = [partial(one, **text) for one in self._services.values()]
-        results = await asyncio.gather(*(in_thread(call, "holodeck-azure") for call in calls))
+        results = await asyncio.gather(*(run_in_thread(call, "holodeck-azure") for call in calls))
         found = {harm: _severity(harm, one) for harm, one in zip(self.harms, results, strict=True)}
         worst = max(severity for severity, _ in found.values())
         score = SEVERITY.score(worst)

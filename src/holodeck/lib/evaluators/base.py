@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
-from holodeck.lib.limiter import time_limit
-from holodeck.lib.retry import RetryConfig, backoff_delay, retry
+from holodeck.lib.llm.limiter import time_limit
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation

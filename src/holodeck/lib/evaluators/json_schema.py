@@ -10,7 +10,7 @@ from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator, quote
 from holodeck.lib.json_schemas import check_keywords
 from holodeck.lib.patterns import compiled, find
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 _PATTERN_SECONDS = 1.0
 
@@ -39,7 +39,7 @@ class JsonSchemaEvaluator(ScoredEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        return self._row(await in_thread(lambda: self._grade(response)))
+        return self._row(await run_in_thread(lambda: self._grade(response)))
 
     def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self._allow_fenced else response

@@ -14,7 +14,7 @@ from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.scored import ComparingEvaluator, ComparisonOptions, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
 from holodeck.lib.text import plural
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 Variant = Literal["rouge1", "rouge2", "rougeL"]
 
@@ -43,7 +43,7 @@ class OverlapEvaluator(ComparingEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response, references = self._response(kwargs), self._references(kwargs)
-        return await in_thread(lambda: self._best(response, references))
+        return await run_in_thread(lambda: self._best(response, references))
 
     def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
         said = unicodedata.normalize("NFC", response)
@@ -87,7 +87,7 @@ class BLEUEvaluator(OverlapEvaluator):
     metric = "bleu"
 
     async def prepare(self) -> None:
-        await in_thread(_sacrebleu)
+        await run_in_thread(_sacrebleu)
 
     def _compare(self, response: str, reference: str) -> Overlap:
         bleu = _sacrebleu().sentence_bleu(response, [reference], smooth_method="exp")
@@ -116,7 +116,7 @@ class ROUGEEvaluator(OverlapEvaluator):
         self.variant = variant
 
     async def prepare(self) -> None:
-        await in_thread(_rouge)
+        await run_in_thread(_rouge)
 
     def _compare(self, response: str, reference: str) -> Overlap:
         scorer = _rouge()(list(self.variants), tokenizer=_StemmedWords())
@@ -145,7 +145,7 @@ class METEOREvaluator(OverlapEvaluator):
     metric = "meteor"
 
     async def prepare(self) -> None:
-        await in_thread(_meteor)
+        await run_in_thread(_meteor)
 
     def _compare(self, response: str, reference: str) -> Overlap:
         meteor_score, tokenizer = _meteor()

@@ -6,7 +6,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Score
 from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator, quote
 from holodeck.lib.patterns import compiled, find
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 
 class RegexEvaluator(ScoredEvaluator):
@@ -39,7 +39,7 @@ class RegexEvaluator(ScoredEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
         try:
-            found = await in_thread(
+            found = await run_in_thread(
                 lambda: find(self._pattern, response, self._seconds, whole=self._fullmatch)
             )
         except TimeoutError as error:

@@ -7,7 +7,7 @@ from typing import Protocol, Unpack
 from holodeck.lib.evaluators.nlp_metrics import Overlap, OverlapEvaluator
 from holodeck.lib.evaluators.scored import ComparisonOptions
 from holodeck.lib.judging.judges import embedding_model
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 THRESHOLD = 0.7
 """What most paraphrases reach and no text about something else."""
@@ -48,7 +48,7 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         return self._embeddings()
 
     async def prepare(self) -> None:
-        await in_thread(lambda: self._model)
+        await run_in_thread(lambda: self._model)
 
     def _compare(self, response: str, reference: str) -> Overlap:
         score = self._model.likeness(response, reference)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.chat.faults import ChatFault
 from holodeck.lib.evaluators.short_judge_prompt import (
     Example,
     Texts,
@@ -13,6 +12,7 @@ from holodeck.lib.evaluators.short_judge_prompt import (
     word_prompt,
 )
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.text import one_line
 from holodeck.models.judge_metric import Criterion
 
@@ -75,7 +75,7 @@ class CriterionAsker:
             said = await judge.say(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
         except EvaluationError as error:
             fault = error.__cause__
-            if not isinstance(fault, ChatFault) or fault.status not in _REFUSED:
+            if not isinstance(fault, RequestError) or fault.status not in _REFUSED:
                 raise
             # Some models want room to think, and refuse to answer in one token.
             self._tells_chances = False

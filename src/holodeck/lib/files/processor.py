@@ -10,7 +10,7 @@ from holodeck.errors import ConfigError, MissingExtra, NotSupportedYet
 from holodeck.lib.files.documents import as_markdown
 from holodeck.lib.files.text import decoded
 from holodeck.lib.safe_paths import file_inside
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
@@ -83,7 +83,7 @@ class FileProcessor:
 
     async def process_file_async(self, file_input: FileInput) -> ProcessedFileInput:
         """`process_file` beside the event loop."""
-        return await in_thread(partial(self.process_file, file_input), name="holodeck-file")
+        return await run_in_thread(partial(self.process_file, file_input), name="holodeck-file")
 
 
 class _Reading(threading.Thread):

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, HoloDeckError
-from holodeck.lib.chat.json_answer import parse_json_answer
-from holodeck.lib.chat.model import ChatModel, ChatRequest, ChatResponse
-from holodeck.lib.chat.request_counting import Note, ask_model
+from holodeck.lib.llm.json_answer import parse_json_answer
+from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, RequestListener, ask_model
 from holodeck.lib.text import one_line
 from holodeck.models.token_usage import TokenUsage
 
@@ -143,7 +142,7 @@ class Judge:
         self._refusals, self._has_answered = 0, True
         return said
 
-    def _noting(self) -> Note:
+    def _noting(self) -> RequestListener:
         """Counts a question that is put now, for whoever counts."""
         spent, started = _spent.get(), time.perf_counter()
 

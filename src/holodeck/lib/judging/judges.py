@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import ModelStoreError
-from holodeck.lib.chat.limits import call_limits, limiters_for
-from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.judging.judge import Judge
+from holodeck.lib.llm.limits import build_limiters, call_limits
+from holodeck.lib.llm.model import ChatModel
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -39,7 +39,7 @@ class Judges:
     ) -> None:
         self._base_dir = base_dir or Path.cwd()
         self._limits = call_limits(execution)
-        self._limiters = limiters_for(execution)
+        self._limiters = build_limiters(execution)
         self._is_offline = is_offline or bool(execution and execution.offline)
         self._judges: dict[str, Judge] = {}
         self._no_embeddings: str | None = None
@@ -68,7 +68,7 @@ class Judges:
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
         # Imported here because most runs ask no judge.
-        from holodeck.lib.chat.client import HttpChatModel  # noqa: PLC0415
+        from holodeck.lib.llm.client import HttpChatModel  # noqa: PLC0415
 
         return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for)
 

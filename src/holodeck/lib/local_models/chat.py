@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from holodeck.lib.chat.completion import token_probabilities
-from holodeck.lib.chat.model import ChatRequest, ChatResponse
-from holodeck.lib.chat.request_counting import note_request
-from holodeck.lib.limiter import Limiters
+from holodeck.lib.llm.completion import token_probabilities
+from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.local_models.chat_request import (
     Answer,
     ChatSettings,
@@ -21,7 +20,7 @@ from holodeck.lib.local_models.chat_request import (
     parse_choice,
 )
 from holodeck.lib.local_models.runtime import LocalModel
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
@@ -125,7 +124,7 @@ class LocalChatModel:
 
     async def answer(self, question: ChatRequest) -> ChatResponse:
         """The model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
-        model = await in_thread(self._load, name="holodeck-model")
+        model = await run_in_thread(self._load, name="holodeck-model")
         # The model answers one after the other; waiting for one's turn is nobody's slowness.
         async with self._turns.of(self.name).slot() as slot:
             note_request()

@@ -13,11 +13,10 @@ from holodeck.config.instructions import instructions_text
 from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
-from holodeck.lib.backends.call_limits import current_call_limit
-from holodeck.lib.chat.limits import call_limits, limiters_for
-from holodeck.lib.limiter import time_limit
+from holodeck.lib.llm.limiter import time_limit
+from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
+from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig, with_attempts
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.lib.ui.download import DownloadProgress
 from holodeck.models.agent import Agent
@@ -31,8 +30,8 @@ if TYPE_CHECKING:
     from semantic_kernel.contents import ChatHistory
     from semantic_kernel.functions import KernelArguments
 
-    from holodeck.lib.backends.chat.backend import ChatBackend
-    from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+    from holodeck.lib.backends.chat_backend import ChatBackend
+    from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
 
@@ -100,13 +99,13 @@ class AgentThreadRun:
         observability_enabled: bool = False,
         tool_filter_manager: object | None = None,
     ) -> None:
-        from holodeck.lib.backends.semantic_kernel.agent import resilient
+        from holodeck.lib.backends.semantic_kernel.agent import with_retries
         from holodeck.lib.backends.semantic_kernel.invocation import new_history
 
         if tool_filter_manager is not None:
             raise ConfigError("tool_filter_manager", "tool filtering is not supported yet")
         self.agent = agent
-        self.kernel = resilient(kernel)
+        self.kernel = with_retries(kernel)
         self.kernel_arguments = kernel_arguments
         self.timeout = timeout
         self.max_retries = max_retries
@@ -170,8 +169,8 @@ class AgentThreadRun:
     async def close(self) -> None:
         """Nothing to let go of: the client belongs to the factory."""
 
-    def _new_call(self) -> "AgentCall":
-        from holodeck.lib.backends.semantic_kernel.calls import AgentCall
+    def _new_call(self) -> "KernelTurn":
+        from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
 
         retry = RetryConfig(
             max_retries=self.max_retries,
@@ -179,9 +178,9 @@ class AgentThreadRun:
             max_delay=LONGEST_DELAY_SECONDS,
             exponential_base=self.retry_exponential_base,
         )
-        return AgentCall(retry=retry, attempt_timeout=self.attempt_timeout)
+        return KernelTurn(retry=retry, attempt_timeout=self.attempt_timeout)
 
-    async def _answer(self, user_input: str, call: "AgentCall") -> str:
+    async def _answer(self, user_input: str, call: "KernelTurn") -> str:
         from holodeck.lib.backends.semantic_kernel.invocation import invoke
 
         before = len(self.chat_history.messages)
@@ -198,9 +197,9 @@ class AgentThreadRun:
                 error, call, expired=limit is not None and limit.expired()
             ) from error
 
-    def _failure(self, error: Exception, call: "AgentCall", *, expired: bool) -> AgentFactoryError:
+    def _failure(self, error: Exception, call: "KernelTurn", *, expired: bool) -> AgentFactoryError:
         from holodeck.lib.backends.semantic_kernel.faults import describe, refusal_in
-        from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
+        from holodeck.lib.backends.semantic_kernel.invocation import tool_calls, tool_results
 
         seen = ExecutionResult(
             response="",
@@ -219,11 +218,14 @@ class AgentThreadRun:
             refusal=refusal_in(error),
         )
 
-    def _result(self, call: "AgentCall", response: str) -> AgentExecutionResult:
-        from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
-        from holodeck.lib.backends.semantic_kernel.transcript import tool_calls, tool_results
+    def _result(self, call: "KernelTurn", response: str) -> AgentExecutionResult:
+        from holodeck.lib.backends.semantic_kernel.invocation import (
+            MAX_TOOL_ROUNDS,
+            tool_calls,
+            tool_results,
+        )
 
-        endless = call.tool_rounds >= MOST_TOOL_ROUNDS
+        endless = call.tool_rounds >= MAX_TOOL_ROUNDS
         return AgentExecutionResult(
             tool_calls=tool_calls(call),
             tool_results=tool_results(call),
@@ -232,7 +234,7 @@ class AgentThreadRun:
             response=response,
             attempts=tuple(call.attempts),
             waited_ms=round(call.waited_s * 1000),
-            stopped_early=f"stopped after {MOST_TOOL_ROUNDS} rounds of tool calls"
+            stopped_early=f"stopped after {MAX_TOOL_ROUNDS} rounds of tool calls"
             if endless
             else None,
         )
@@ -278,7 +280,7 @@ class AgentFactory:
         self.force_ingest = force_ingest
         self._offline = bool(limits.offline)
         self._limits = call_limits(limits)
-        self._limiters = limiters_for(limits)
+        self._limiters = build_limiters(limits)
         self._wants_structure = False
         try:
             self._build()
@@ -345,7 +347,7 @@ class AgentFactory:
 
     async def initialize(self) -> None:
         """Make the model ready: a local one is fetched and loaded, others need nothing."""
-        from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
+        from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self.kernel.get_service(type=ResilientChat).prepare()
 
@@ -368,7 +370,7 @@ class AgentFactory:
 
     async def shutdown(self) -> None:
         """Close the client of the running event loop; the factory may be used again afterwards."""
-        from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
+        from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self.kernel.get_service(type=ResilientChat).close()
 
@@ -391,7 +393,7 @@ def _parsed(text: str) -> object | None:
 def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "ChatBackend":
     """Return `backend: chat` with the agent's model, instructions, tools and response format."""
     # Imported here because agents on Semantic Kernel do without the chat client.
-    from holodeck.lib.backends.chat.backend import ChatBackend  # noqa: PLC0415
+    from holodeck.lib.backends.chat_backend import ChatBackend  # noqa: PLC0415
 
     if agent.model is None:
         raise ConfigError("model", "is missing, and 'backend: chat' needs one")

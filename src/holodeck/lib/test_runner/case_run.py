@@ -13,12 +13,11 @@ from operator import and_
 from typing import TYPE_CHECKING, TypeVar
 
 from holodeck.errors import Refusal
-from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult
-from holodeck.lib.backends.call_limits import case_call_limit
-from holodeck.lib.backends.history_support import open_session
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.files.processor import FileProcessor
-from holodeck.lib.limiter import time_limit
+from holodeck.lib.llm.limiter import time_limit
+from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.conversation_grading import (
     finished_turn,
@@ -133,7 +132,7 @@ class CaseRun:
         with span(names.CASE, {names.CASE_NAME: self.case.name}) as current:
             try:
                 async with time_limit(self.time_limit_s) as limit:
-                    with case_call_limit(self.case.timeout):
+                    with override_call_limit(self.case.timeout):
                         await self._steps()
                     self._is_done = True
             except asyncio.CancelledError:

@@ -10,7 +10,6 @@ from typing import Any
 from holodeck.config.check_cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
-from holodeck.lib.chat.model import ChatModel
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedUser, ResponseCache
 from holodeck.lib.conversation.script import judge as final_judgement
@@ -19,6 +18,7 @@ from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult, ScriptStep
 from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.registry import load_callable
 from holodeck.lib.test_runner.conversation_display import OnConversation
 from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome

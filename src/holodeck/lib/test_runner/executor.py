@@ -17,16 +17,15 @@ from holodeck.config.loader import ConfigLoader
 from holodeck.config.places import location
 from holodeck.config.prices import refuse_unpriced
 from holodeck.errors import BackendInitError, HoloDeckError
-from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.case_context import backend_in_context
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_place
 from holodeck.lib.files.processor import FileProcessor
 from holodeck.lib.judging.judges import Judges
-from holodeck.lib.limiter import MOST_SLOTS
+from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_caches import CaseCaches
@@ -310,7 +309,7 @@ class TestExecutor:
             return wanted
         if isinstance(backend, CallableBackend):
             return ASYNC_SLOTS if backend.shares_nothing else 1
-        return 1 if self._is_injected else MOST_SLOTS
+        return 1 if self._is_injected else MAX_SLOTS
 
     def _tell_of_start(self, case: TestCaseModel) -> None:
         if self.on_test_start is not None:

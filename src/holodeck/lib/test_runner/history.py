@@ -6,9 +6,8 @@ from itertools import islice, takewhile
 
 from holodeck.config.places import location
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.arguments import parse_arguments
-from holodeck.lib.backends.base import AgentBackend, Message
-from holodeck.lib.backends.history_support import Method, why_no_history
+from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
+from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.conversation.messages import EARLIER
 from holodeck.lib.conversation.messages import Message as Heard
 from holodeck.lib.evaluators.base import Turn
@@ -34,7 +33,7 @@ def histories_of(agent: Agent) -> dict[int, History]:
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:
     """Raise ConfigError if a case has earlier messages and the agent cannot be told them."""
     for index, case in enumerate(agent.test_cases or []):
-        why = None if case.history is None else why_no_history(backend, method_for(case))
+        why = None if case.history is None else history_problem(backend, method_for(case))
         if why is not None:
             raise ConfigError(location(agent, "test_cases", index, "history"), why)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from holodeck.lib.retry import Wait
+from holodeck.lib.llm.retry import Wait
 from holodeck.lib.test_runner.costs import describe_cost
 from holodeck.lib.test_runner.summary import summarize, unmetered
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural

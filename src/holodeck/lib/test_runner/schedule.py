@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from holodeck.errors import ConfigError
-from holodeck.lib.retry import RetryConfig
+from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason

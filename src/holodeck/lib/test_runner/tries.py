@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from holodeck.errors import Refusal
-from holodeck.lib.retry import RetryConfig, backoff_delay
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay
 from holodeck.models.test_case import RetryKind, TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
 

@@ -5,7 +5,7 @@ import os
 import sys
 
 from holodeck.lib.text import columns_of
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 from holodeck.lib.ui.conversation import hold_terminal
 from holodeck.lib.ui.live import put
 from holodeck.lib.ui.terminal import can_redraw, is_tty, width
@@ -43,7 +43,7 @@ def _way_back(shown: str) -> str:
 
 async def _line() -> str | None:
     if sys.platform == "win32":  # whose loops cannot watch a terminal
-        return _without_end((await in_thread(sys.stdin.readline)).encode())
+        return _without_end((await run_in_thread(sys.stdin.readline)).encode())
     loop, file = asyncio.get_running_loop(), sys.stdin.fileno()
     read = b""
     while not read.endswith(b"\n"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.backends.arguments import parse_arguments
+from holodeck.lib.backends.parsing import parse_arguments
 
 
 @pytest.mark.parametrize(

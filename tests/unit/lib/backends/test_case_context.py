@@ -6,9 +6,8 @@ import pytest
 
 from fakes import FakeOpenAI
 from holodeck.errors import ConfigError
-from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.backends.base import ExecutionResult, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.case_context import backend_in_context
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.models.agent import HttpBackendConfig
 

@@ -176,7 +176,9 @@ async def test_the_server_says_how_long_to_wait(server, ask):
 async def test_a_wait_that_is_too_long_ends_the_tries(server, ask):
     server.reply(status=429, headers={"Retry-After": "3600"})
 
-    with pytest.raises(BackendSessionError, match="the server asks to wait 3600 s, longer than the maximum"):
+    with pytest.raises(
+        BackendSessionError, match="the server asks to wait 3600 s, longer than the maximum"
+    ):
         await ask(execution=TWICE)
     assert len(server.requests) == 1
 

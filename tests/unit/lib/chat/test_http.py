@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from holodeck.lib.chat.http import MalformedHttp, ResponseParser, TooLarge
+from holodeck.lib.llm.http_parser import MalformedHttp, ResponseParser, TooLarge
 
 PLAIN = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (

@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holodeck.lib.chat.rate_limits import apply_rate_limits, seconds_until
-from holodeck.lib.limiter import Limiter
+from holodeck.lib.llm.limiter import Limiter, apply_rate_limits, seconds_until
 
 
 def noon():
@@ -58,7 +57,7 @@ def test_a_reset_that_makes_no_sense_is_none(reset):
     ids=lambda headers: next(iter(headers)),
 )
 async def test_nothing_starts_while_none_is_left(headers, caplog):
-    caplog.set_level(logging.INFO, "holodeck.lib.limiter")
+    caplog.set_level(logging.INFO, "holodeck.lib.llm.limiter")
     limiter, loop = Limiter("agent somewhere"), asyncio.get_running_loop()
     started = loop.time()
 
@@ -94,7 +93,7 @@ async def test_anything_else_holds_up_nobody(headers):
 
 
 async def test_the_same_pause_is_logged_once(caplog):
-    caplog.set_level(logging.INFO, "holodeck.lib.limiter")
+    caplog.set_level(logging.INFO, "holodeck.lib.llm.limiter")
     limiter = Limiter("agent somewhere")
     headers = {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"}
 

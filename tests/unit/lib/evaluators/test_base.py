@@ -7,7 +7,7 @@ from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators import base
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 QUICK = RetryConfig(base_delay=0.001)
 
@@ -121,7 +121,7 @@ async def test_a_metric_that_takes_too_long_is_an_error_with_its_limit():
 
 async def test_a_blocked_thread_does_not_hold_up_the_limit(hang):
     async def block() -> dict[str, Any]:
-        return await in_thread(lambda: hang() or {})
+        return await run_in_thread(lambda: hang() or {})
 
     with pytest.raises(EvaluationError, match="timed out"):
         await evaluate(Scripted(block, timeout=0.1))

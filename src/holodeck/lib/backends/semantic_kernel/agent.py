@@ -1,7 +1,8 @@
 """A Semantic Kernel agent for a configuration."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
@@ -9,20 +10,200 @@ from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
-from semantic_kernel.functions import KernelArguments
+from semantic_kernel.filters.filter_types import FilterTypes
+from semantic_kernel.functions import (
+    FunctionResult,
+    KernelArguments,
+    KernelFunctionFromMethod,
+    kernel_function,
+)
+from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterMetadata
 
-from holodeck.lib.backends.semantic_kernel.calls import MOST_TOOL_ROUNDS
-from holodeck.lib.backends.semantic_kernel.functions import add_tools
-from holodeck.lib.backends.semantic_kernel.resilient import ResilientChat
-from holodeck.lib.backends.semantic_kernel.services import request_settings, service_maker
-from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.settings import endpoint_key
-from holodeck.lib.limiter import Limiters
-from holodeck.lib.tools.base import Tool
-from holodeck.models.llm import LLMProvider
+from holodeck.errors import ConfigError
+from holodeck.lib.backends.parsing import parse_arguments
+from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat, client_options
+from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
+from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
+from holodeck.lib.llm.endpoint import drop_none, endpoint_key, sampling
+from holodeck.lib.llm.limiter import Limiters
+from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.tools.base import Tool, run_tool
+from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from semantic_kernel import Kernel
+    from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
+    from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
+        AutoFunctionInvocationContext,
+    )
+
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+
+
+NO_KEY = "none"
+"""Servers without keys still want the header; the client libraries insist on some text."""
+
+
+def service_factory(
+    llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
+) -> "Callable[[], ChatCompletionClientBase]":
+    """Makes a new service with a client of its own at each call. Raises ConfigError."""
+    makers: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
+        ProviderEnum.OPENAI: lambda: _openai(llm, limits),
+        ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, limits),
+        ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, limits),
+        ProviderEnum.OLLAMA: lambda: _ollama(llm, limits),
+        ProviderEnum.LOCAL: lambda: _local(llm, weights),
+    }
+    return makers[llm.provider]
+
+
+def _key(llm: LLMProvider, variable: str) -> str:
+    if llm.api_key is not None:
+        return llm.api_key.get_secret_value()
+    if llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
+        return NO_KEY
+    raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+
+
+def _openai(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+    import_openai_connectors()
+    from openai import AsyncOpenAI, DefaultAioHttpClient
+    from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
+        OpenAIChatCompletion,
+    )
+
+    client = AsyncOpenAI(
+        api_key=_key(llm, "OPENAI_API_KEY"),
+        base_url=llm.endpoint,
+        max_retries=0,
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAioHttpClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
+    )
+    return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
+
+
+def _azure(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+    import_openai_connectors()
+    from openai import AsyncAzureOpenAI, DefaultAioHttpClient
+    from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
+
+    client = AsyncAzureOpenAI(
+        api_key=_key(llm, "AZURE_OPENAI_API_KEY"),
+        azure_endpoint=llm.endpoint or "",
+        azure_deployment=llm.name,
+        api_version=llm.api_version or "2024-10-21",
+        max_retries=0,
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAioHttpClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
+    )
+    return AzureChatCompletion(deployment_name=llm.name, async_client=client)
+
+
+def _anthropic(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+    from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
+
+    key = _key(llm, "ANTHROPIC_API_KEY")
+    client = AsyncAnthropic(
+        api_key=key,
+        base_url=llm.endpoint,
+        max_retries=0,
+        timeout=limits.attempt_timeout,
+        http_client=DefaultAsyncHttpxClient(
+            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
+        ),
+    )
+    return AnthropicChatCompletion(ai_model_id=llm.name, api_key=key, async_client=client)
+
+
+def _ollama(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+    from ollama import AsyncClient
+    from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
+
+    options = client_options(limits.answer_bytes)
+    client = AsyncClient(host=llm.endpoint, timeout=limits.attempt_timeout, **options)
+    return OllamaChatCompletion(ai_model_id=llm.name, client=client)
+
+
+def _local(llm: LLMProvider, weights: "LocalWeights") -> "ChatCompletionClientBase":
+    from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
+
+    return LocalChatCompletion.of(llm.name, weights)
+
+
+def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
+    """The provider's own names and values for sampling and the format of the answer."""
+    if llm.provider is ProviderEnum.OLLAMA:
+        options = {
+            "temperature": llm.temperature,
+            "top_p": llm.top_p,
+            "num_predict": llm.max_tokens,
+        }
+        return drop_none({"options": drop_none(options), "format": schema})
+    if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
+        raise ConfigError("response_format", "anthropic has none; ask for the format in words")
+    return sampling(llm, schema)
+
+
+def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
+    """Let the kernel's model call the tools under their plain names."""
+    if not tools:
+        return
+    by_name = {tool.name: tool for tool in tools}
+    for tool in tools:
+        kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+        added = kernel.get_function(PLUGIN, tool.name)
+        added.metadata.plugin_name = None  # else the model reads "tools-<name>"
+
+    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
+    async def run(
+        context: "AutoFunctionInvocationContext",
+        next: "Callable[[Any], Awaitable[None]]",  # noqa: A002, ARG001 - SK passes it by this name
+    ) -> None:
+        """Runs the tool with the very arguments of the call, and keeps what became of it."""
+        tool = by_name[context.function.name]
+        wanted = context.function_call_content
+        assert wanted is not None  # noqa: S101 - set by every invocation of a model's
+        arguments, error = parse_arguments(wanted.arguments)
+        if error is None:
+            call = current_turn.get()
+            async with call.tool_slots if call is not None else nullcontext():
+                run = await run_tool(tool, arguments, call_id=wanted.id)
+            if call is not None and wanted.id is not None:
+                call.tool_runs[wanted.id] = run
+        told = run.result_text if error is None else f"Error: {error}"
+        context.function_result = FunctionResult(function=context.function.metadata, value=told)
+
+
+def _as_function(tool: Tool) -> KernelFunctionFromMethod:
+    @kernel_function(name=tool.name, description=tool.description)
+    async def call(**arguments: Any) -> str:
+        return (await run_tool(tool, arguments)).result_text
+
+    return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=_parameters(tool))
+
+
+def _parameters(tool: Tool) -> list[KernelParameterMetadata]:
+    required = set(tool.parameters.get("required", []))
+    return [
+        _parameter(tool, name, schema, is_required=name in required)
+        for name, schema in tool.parameters.get("properties", {}).items()
+    ]
+
+
+def _parameter(
+    tool: Tool, name: str, schema: dict[str, Any], *, is_required: bool
+) -> KernelParameterMetadata:
+    if name == "settings":  # Semantic Kernel takes an argument of this name for its own
+        raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
+    return KernelParameterMetadata(name=name, schema_data=schema, is_required=is_required)
 
 
 class VerbatimAgent(ChatCompletionAgent):
@@ -58,7 +239,7 @@ def build_kernel(
 ) -> Kernel:
     """A kernel with the model's service and the tools."""
     kernel = Kernel()
-    maker = service_maker(llm, limits, weights)
+    maker = service_factory(llm, limits, weights)
     kernel.add_service(ResilientChat.wrap(maker, limiters, endpoint_key(llm)))
     add_tools(kernel, tools)
     return kernel
@@ -71,7 +252,7 @@ def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionA
         kernel=kernel,
         name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
         function_choice_behavior=FunctionChoiceBehavior.Auto(
-            maximum_auto_invoke_attempts=MOST_TOOL_ROUNDS
+            maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS
         ),
     )
 
@@ -87,7 +268,7 @@ def build_arguments(
     return KernelArguments(settings=settings)
 
 
-def resilient(kernel: Kernel) -> Kernel:
+def with_retries(kernel: Kernel) -> Kernel:
     """The kernel itself if its services keep their nerve, else a copy whose services do."""
     chats = [one for one in kernel.services.values() if isinstance(one, ChatCompletionClientBase)]
     plain = [chat for chat in chats if not isinstance(chat, ResilientChat)]

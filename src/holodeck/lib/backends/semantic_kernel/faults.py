@@ -9,16 +9,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from holodeck.errors import BackendError, BackendSessionError, ConfigError, HoloDeckError, Refusal
-from holodeck.lib.chat.faults import (
-    ChatFault,
+from holodeck.lib.llm.errors import (
+    RequestError,
     classify_refusal,
     error_chain,
     is_transient_status,
     no_connection_message,
     unreachable_reason,
 )
-from holodeck.lib.chat.http import MalformedHttp, TooLarge
-from holodeck.lib.retry import parse_retry_after
+from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge
+from holodeck.lib.llm.retry import parse_retry_after
 
 PYTHON_ERRORS = (AttributeError, TypeError, LookupError, RecursionError)
 """Errors of a library that reads a response of an unexpected shape."""
@@ -26,7 +26,7 @@ SK_WRAPPER = "ServiceResponseException"
 NOT_A_COMPLETION = "the provider's answer is not a chat completion"
 
 
-class MalformedAnswer(BackendSessionError):
+class MalformedResponse(BackendSessionError):
     """The provider's response is not a chat completion."""
 
 
@@ -36,13 +36,13 @@ def malformed_on_error() -> Iterator[None]:
     try:
         yield
     except (*PYTHON_ERRORS, AssertionError, ValidationError) as error:
-        raise MalformedAnswer(NOT_A_COMPLETION) from error
+        raise MalformedResponse(NOT_A_COMPLETION) from error
 
 
-def request_error(error: Exception) -> ChatFault:
+def request_error(error: Exception) -> RequestError:
     """Return the error of a request that raised `error` inside of a library."""
     status = status_of(error)
-    return ChatFault(
+    return RequestError(
         describe(error),
         is_transient=_is_transient(error),
         is_unreachable=status is None and unreachable_reason(error) is not None,
@@ -114,7 +114,7 @@ def _is_malformed(chain: Sequence[BaseException]) -> bool:
     """
     for outer, inner in pairwise([*chain, None]):
         names = {klass.__name__ for klass in type(outer).__mro__}
-        if isinstance(outer, MalformedAnswer | json.JSONDecodeError | UnicodeDecodeError):
+        if isinstance(outer, MalformedResponse | json.JSONDecodeError | UnicodeDecodeError):
             return True
         if "APIResponseValidationError" in names:
             return True

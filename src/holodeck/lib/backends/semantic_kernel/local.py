@@ -22,7 +22,7 @@ from semantic_kernel.contents import (
     TextContent,
 )
 
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -77,7 +77,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
     async def load(self) -> "LocalModel":
         """The model, its weights fetched and loaded. Raises ModelStoreError and MissingExtra."""
         if self._model is None:
-            self._model = await in_thread(self._load, name="holodeck-model")
+            self._model = await run_in_thread(self._load, name="holodeck-model")
         return self._model
 
     def _load(self) -> "LocalModel":

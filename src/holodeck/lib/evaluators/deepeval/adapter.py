@@ -12,7 +12,7 @@ from holodeck.config.environment import cache_dir, put
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.deepeval.judge_model import Check, JudgeRequests, judge_model_class
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.threads import in_thread
+from holodeck.lib.threads import run_in_thread
 
 _QUIET = {
     "DEEPEVAL_TELEMETRY_OPT_OUT": "1",
@@ -53,7 +53,7 @@ def require_deepeval(needed_by: str) -> None:
 async def load() -> None:
     """Import DeepEval beside the event loop; takes a second or two, once."""
     if not _loaded:
-        await in_thread(library)
+        await run_in_thread(library)
 
 
 def library() -> Library:

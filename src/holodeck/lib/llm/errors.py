@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from holodeck.errors import BackendSessionError, Refusal
-from holodeck.lib.retry import parse_retry_after
+from holodeck.lib.llm.retry import parse_retry_after
 from holodeck.lib.text import one_line
 
 TRANSIENT_STATUS = frozenset({408, 409, 425, 429})
@@ -35,7 +35,7 @@ MAX_EXCERPT = 80
 MAX_MESSAGE = 400
 
 
-class ChatFault(BackendSessionError):
+class RequestError(BackendSessionError):
     """A request without a usable response."""
 
     def __init__(
@@ -83,13 +83,13 @@ def is_transient_status(status: int, refusal: Refusal | None) -> bool:
     return (status in TRANSIENT_STATUS or status >= 500) and refusal != "quota"
 
 
-def status_error(status: int, headers: Mapping[str, str], body: bytes) -> ChatFault:
+def status_error(status: int, headers: Mapping[str, str], body: bytes) -> RequestError:
     """Return the error for a provider's response that is not a 200."""
     if 300 <= status < 400:
-        return ChatFault(f"HTTP {status}: it redirects; write the endpoint that answers")
+        return RequestError(f"HTTP {status}: it redirects; write the endpoint that answers")
     message, codes = _provider_error(body)
     refusal = classify_refusal(status, codes)
-    return ChatFault(
+    return RequestError(
         f"HTTP {status}: {message}" if message else f"HTTP {status}",
         is_transient=is_transient_status(status, refusal),
         retry_after=parse_retry_after(headers),
@@ -113,10 +113,10 @@ def _provider_error(body: bytes) -> tuple[str, set[str]]:
     return one_line(error["message"], MAX_MESSAGE), codes
 
 
-def malformed_response(problem: str, body: bytes = b"") -> ChatFault:
+def malformed_response(problem: str, body: bytes = b"") -> RequestError:
     """Return the error for a response in another format than expected."""
     shown = f": '{excerpt(body, MAX_EXCERPT)}'" if body.strip() else ""
-    return ChatFault(f"the provider's answer {problem}{shown}", is_transient=True)
+    return RequestError(f"the provider's answer {problem}{shown}", is_transient=True)
 
 
 def no_connection_message(url: str, reason: str) -> str:

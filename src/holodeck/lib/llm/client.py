@@ -9,20 +9,21 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from holodeck.lib.chat.anthropic import anthropic_body, anthropic_completion
-from holodeck.lib.chat.completion import Completion, parse_completion
-from holodeck.lib.chat.connection import HttpClient
-from holodeck.lib.chat.endpoint import Endpoint, ProxyFor
-from holodeck.lib.chat.faults import ChatFault, status_error
-from holodeck.lib.chat.limits import CallLimits
-from holodeck.lib.chat.model import ChatRequest, ChatResponse
-from holodeck.lib.chat.rate_limits import apply_rate_limits
-from holodeck.lib.chat.request_counting import note_request
-from holodeck.lib.chat.settings import drop_none, sampling
-from holodeck.lib.chat.strict import strict_format
-from holodeck.lib.limiter import Limiter, Limiters
+from holodeck.lib.llm.completion import (
+    Completion,
+    anthropic_body,
+    anthropic_completion,
+    parse_completion,
+    strict_format,
+)
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none, sampling
+from holodeck.lib.llm.errors import RequestError, status_error
+from holodeck.lib.llm.http_client import HttpClient
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
+from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
+from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay, retry
 from holodeck.lib.observability import names, span
-from holodeck.lib.retry import RetryConfig, backoff_delay, connection_delay, retry
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import UsageMeter
@@ -65,7 +66,7 @@ class RequestSender:
         endpoint: str,
         limiters: Limiters,
         kind: str = "agent",
-        classify: Callable[[Exception], ChatFault | None] = lambda _: None,
+        classify: Callable[[Exception], RequestError | None] = lambda _: None,
         jitter: float = 0.1,
     ) -> None:
         self._endpoint = endpoint
@@ -88,13 +89,13 @@ class RequestSender:
             return await retry(
                 partial(self._attempt, request, stats, count(1)),
                 attempts=config.max_retries + 1,
-                is_transient=lambda error: isinstance(error, ChatFault) and error.is_transient,
+                is_transient=lambda error: isinstance(error, RequestError) and error.is_transient,
                 delay_for=partial(self._delay, config),
                 on_retry=partial(_note_wait, stats),
                 is_down=self._is_down,
                 describe=str,
             )
-        except ChatFault as error:
+        except RequestError as error:
             if self._is_down(error):
                 error.give_up()
             raise
@@ -113,7 +114,7 @@ class RequestSender:
             try:
                 return await request(limiter)
             except Exception as error:
-                fault = error if isinstance(error, ChatFault) else self._classify(error)
+                fault = error if isinstance(error, RequestError) else self._classify(error)
                 if fault is None:
                     raise
                 stats.attempts.append(Attempt(number=number, error=str(fault)))
@@ -125,18 +126,18 @@ class RequestSender:
 
     def _is_down(self, error: Exception) -> bool:
         """Whether no connection could be made to a server that has not answered in this run."""
-        is_unreachable = isinstance(error, ChatFault) and error.is_unreachable
+        is_unreachable = isinstance(error, RequestError) and error.is_unreachable
         return is_unreachable and not self._limiters.was_reached(self._endpoint)
 
     def _delay(self, config: RetryConfig, error: Exception, attempt: int) -> float:
         """Seconds until the next attempt: what the server asks for, else growing backoff."""
         if self._is_down(error):
             return connection_delay(attempt, config)
-        wait = error.retry_after if isinstance(error, ChatFault) else None
+        wait = error.retry_after if isinstance(error, RequestError) else None
         if wait is None:
             return backoff_delay(attempt, config)
         if wait > config.max_delay:
-            raise ChatFault(
+            raise RequestError(
                 f"{error}; the server asks to wait {wait:.0f} s, longer than the maximum of"
                 f" {config.max_delay:.0f} s"
             ) from error
@@ -266,7 +267,7 @@ class HttpChatModel:
             sent = {key: value for key, value in body.items() if key not in self._refused_parts}
             try:
                 completion = await self._client.complete(json.dumps(sent), stats)
-            except ChatFault as error:
+            except RequestError as error:
                 if not self._note_refused_part(error, sent):
                     raise
             else:
@@ -282,7 +283,7 @@ class HttpChatModel:
         """Close the connections of the running event loop."""
         await self._client.close()
 
-    def _note_refused_part(self, error: ChatFault, sent: Mapping[str, Any]) -> bool:
+    def _note_refused_part(self, error: RequestError, sent: Mapping[str, Any]) -> bool:
         """Remember the part of a request that the endpoint's refusal names, if it names one."""
         if error.status not in REFUSED_STATUS:
             return False

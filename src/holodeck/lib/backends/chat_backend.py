@@ -1,17 +1,22 @@
-"""The tool loop of one agent turn: request a completion, run its tool calls, until it has none."""
+"""`backend: chat`: an agent on any OpenAI-compatible endpoint, Azure included."""
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from holodeck.lib.backends.arguments import parse_arguments, unique_call_id
-from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
-from holodeck.lib.chat.client import ChatClient, RequestStats
-from holodeck.lib.chat.completion import Completion, WireCall
-from holodeck.lib.chat.settings import sampling
+from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
+from holodeck.lib.llm.client import ChatClient, RequestStats
+from holodeck.lib.llm.completion import Completion, RawToolCall
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
+from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
+from holodeck.lib.llm.retry import with_attempts
 from holodeck.lib.tools.base import MOST_AT_ONCE, Tool, run_tool
+from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
 MAX_TOOL_ROUNDS = 20
@@ -81,11 +86,13 @@ class ChatLoop:
         turn.messages.append(assistant_message(completion))
         return completion
 
-    async def _run_tools(self, calls: Sequence[WireCall], turn: ChatTurn) -> None:
+    async def _run_tools(self, calls: Sequence[RawToolCall], turn: ChatTurn) -> None:
         """Run the calls of one round concurrently; results keep the order of the calls."""
         slots = asyncio.Semaphore(MOST_AT_ONCE)
 
-        async def run(call: WireCall, arguments: dict[str, Any], error: str | None) -> "_ToolReply":
+        async def run(
+            call: RawToolCall, arguments: dict[str, Any], error: str | None
+        ) -> "_ToolReply":
             async with slots:
                 return await self._run_tool(call, arguments, error)
 
@@ -98,7 +105,7 @@ class ChatLoop:
             )
 
     async def _run_tool(
-        self, call: WireCall, arguments: dict[str, Any], error: str | None
+        self, call: RawToolCall, arguments: dict[str, Any], error: str | None
     ) -> "_ToolReply":
         tool = self._tools.get(call.name)
         if tool is None:
@@ -124,7 +131,7 @@ _ToolReply = tuple[ToolResult, str]
 """The result for the report, and the text for the model."""
 
 
-def _tool_call(call: WireCall, arguments: dict[str, Any], error: str | None) -> ToolCall:
+def _tool_call(call: RawToolCall, arguments: dict[str, Any], error: str | None) -> ToolCall:
     tool_call = ToolCall(name=call.name, arguments=arguments, call_id=call.id)
     if error is not None:
         tool_call["error"] = error
@@ -164,3 +171,115 @@ def request_template(
             for tool in tools
         ]
     return body
+
+
+class ChatBackend:
+    """Sends requests to the endpoint itself, without an agent library.
+
+    Args:
+        llm: The model; its provider is `openai` or `azure_openai`.
+        instructions: Sent unchanged as the system message; none if empty.
+        tools: The tools that the model may call.
+        schema: JSON schema of the response; any text if not given.
+        execution: Time limits and retries; their defaults if not given.
+        proxy_for: Returns the proxy for a URL.
+
+    Raises:
+        ConfigError: The provider, the key or the endpoint is unusable. Nothing is sent.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        instructions: str,
+        tools: Sequence[Tool] = (),
+        schema: dict[str, Any] | None = None,
+        execution: ExecutionConfig | None = None,
+        proxy_for: ProxyFor | None = None,
+    ) -> None:
+        self._limits = call_limits(execution)
+        endpoint = Endpoint.of(llm, proxy_for)
+        self._client = ChatClient(endpoint, llm.name, self._limits, build_limiters(execution))
+        self._loop = ChatLoop(self._client, request_template(llm, tools, schema), tools)
+        self._instructions = instructions
+        self._has_schema = schema is not None
+
+    async def initialize(self) -> None:
+        """Do nothing: the first request shows whether the endpoint answers."""
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        """Return the response to one message, in a conversation of its own. Raises BackendError."""
+        return (await self.answer(message, self._opening(context)))[0]
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> "ChatSession":
+        return ChatSession(self, self._opening(context))
+
+    async def teardown(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._client.close()
+
+    async def answer(
+        self, message: str, history: Sequence[ChatMessage]
+    ) -> tuple[ExecutionResult, list[ChatMessage]]:
+        """Return the result of one turn, and the history with all its messages.
+
+        Raises BackendError.
+        """
+        turn = ChatTurn(messages=[*history, {"role": "user", "content": message}])
+        try:
+            run = partial(self._loop.run, turn)
+            result = await call_with_limit(run, self._limits.timeout, turn.attempts)
+        except BackendError as error:
+            timed_out = isinstance(error, BackendTimeoutError)
+            kind = BackendTimeoutError if timed_out else BackendSessionError
+            shown = with_attempts(str(error), len(turn.attempts))
+            raise kind(shown, turn.attempts, turn.result(), refusal=error.refusal) from error
+        if self._has_schema:
+            result.structured_output = _parsed(result.response)
+        return result, turn.messages
+
+    def _opening(self, context: Sequence[Message] | None) -> list[ChatMessage]:
+        """Return the first messages of a conversation: the instructions and the context."""
+        earlier: list[ChatMessage] = [dict(one) for one in context or ()]
+        if not self._instructions:
+            return earlier
+        return [{"role": "system", "content": self._instructions}, *earlier]
+
+
+class ChatSession:
+    """One conversation; each request sends the whole history."""
+
+    def __init__(self, backend: ChatBackend, history: list[ChatMessage]) -> None:
+        self._backend = backend
+        self._history = history
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        """Return the agent's response; a failed turn leaves the history unchanged.
+
+        Raises BackendError.
+        """
+        if self._is_closed:
+            raise BackendSessionError("the conversation is closed")
+        result, self._history = await self._backend.answer(message, self._history)
+        return result
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        self._history = [*self._history, *(dict(one) for one in messages)]
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in one piece. Raises BackendError."""
+        yield (await self.send(message)).response
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+
+def _parsed(text: str) -> object | None:
+    """Return the JSON in a response; None if it is no JSON."""
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        return None

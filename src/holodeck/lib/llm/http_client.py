@@ -12,14 +12,14 @@ from typing import cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
-from holodeck.lib.chat.faults import (
+from holodeck.lib.llm.errors import (
     MAX_MESSAGE,
-    ChatFault,
+    RequestError,
     malformed_response,
     no_connection_message,
     unreachable_reason,
 )
-from holodeck.lib.chat.http import MalformedHttp, Response, ResponseParser, TooLarge
+from holodeck.lib.llm.http_parser import MalformedHttp, Response, ResponseParser, TooLarge
 from holodeck.lib.text import one_line
 
 MAX_IDLE_S = 30.0
@@ -281,11 +281,11 @@ class HttpClient:
             async with limit:
                 return await self._pool().exchange(request)
         except TooLarge as error:
-            raise ChatFault(str(error)) from error
+            raise RequestError(str(error)) from error
         except MalformedHttp as error:
             raise malformed_response(f"is no HTTP answer: {error}") from error
         except TimeoutError as error:
-            raise ChatFault("no answer in time", is_transient=True) from error
+            raise RequestError("no answer in time", is_transient=True) from error
         except OSError as error:
             raise connection_error(error, self._server) from error
 
@@ -312,14 +312,14 @@ def _request_head(server: Server, headers: Mapping[str, str]) -> bytes:
     return f"POST {server.target} HTTP/1.1\r\n{lines}".encode()
 
 
-def connection_error(error: OSError, server: Server) -> ChatFault:
+def connection_error(error: OSError, server: Server) -> RequestError:
     """Return the error for a connection that could not be made or was lost."""
     if isinstance(error, ssl.SSLCertVerificationError):
         problem = f"its certificate is not trusted: {error.verify_message}"
-        return ChatFault(f"{server.authority}: {problem}")
+        return RequestError(f"{server.authority}: {problem}")
     unreachable = unreachable_reason(error)
     reason = unreachable or one_line(str(error), MAX_MESSAGE) or type(error).__name__
-    return ChatFault(
+    return RequestError(
         no_connection_message(server.contact, reason),
         is_transient=True,
         is_unreachable=unreachable is not None,

@@ -1,7 +1,9 @@
 """A Semantic Kernel chat service with one client per event loop, retries and rate limits."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+import functools
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -10,20 +12,19 @@ from pydantic import PrivateAttr
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
-from holodeck.lib.backends.arguments import parse_arguments, unique_call_id
-from holodeck.lib.backends.semantic_kernel.bounds import current_limiter
-from holodeck.lib.backends.semantic_kernel.calls import AgentCall, current_call
+from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.semantic_kernel.faults import (
     NOT_A_COMPLETION,
-    MalformedAnswer,
+    MalformedResponse,
     malformed_on_error,
     request_error,
     status_of,
 )
+from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn, usage_of
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
-from holodeck.lib.backends.semantic_kernel.usage import usage_of
-from holodeck.lib.chat.client import RequestSender
-from holodeck.lib.limiter import Limiter, Limiters
+from holodeck.lib.llm.client import RequestSender
+from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.observability import names, span
 
 if TYPE_CHECKING:
@@ -33,6 +34,64 @@ if TYPE_CHECKING:
     from semantic_kernel.contents.streaming_chat_message_content import (
         StreamingChatMessageContent,
     )
+
+
+current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)
+"""Whose slot the running request has."""
+
+HEADERS = {"Accept-Encoding": "identity"}
+"""A small compressed answer can be a huge one; one that is compressed all the same is decoded here,
+where it is bounded, and not by the library."""
+
+
+def client_options(most_bytes: int) -> dict[str, Any]:
+    """What any client is to be made with, so that reading an answer ends at so many bytes."""
+
+    async def bound(response: Any) -> None:
+        limiter = current_limiter.get()
+        if limiter is not None:
+            apply_rate_limits(limiter, response.headers)
+        coding = response.headers.pop("content-encoding", "identity").lower()
+        decoder = None if coding == "identity" else Decoder(coding, most_bytes)
+        length = response.headers.get("content-length", "")
+        if length.isdigit() and int(length[:16]) > most_bytes:
+            raise TooLarge(too_large(most_bytes))
+        response.stream = _bounded(response.stream, most_bytes, decoder)
+
+    return {"headers": HEADERS, "event_hooks": {"response": [bound]}}
+
+
+def _bounded(stream: Any, most_bytes: int, decoder: Decoder | None) -> Any:
+    """The stream, decoded; it raises TooLarge once more than so many bytes came."""
+    own = next(kind for kind in type(stream).__mro__ if kind.__name__ == "AsyncByteStream")
+    return _bounded_kind(own)(stream, most_bytes, decoder)
+
+
+@functools.cache
+def _bounded_kind(own: type) -> Any:
+    """A bounded stream on top of a library's own class, which the library insists on."""
+
+    class Bounded(own):  # type: ignore[misc]  # only known when it is there
+        def __init__(self, stream: Any, most_bytes: int, decoder: Decoder | None) -> None:
+            self._stream = stream
+            self._most_bytes = most_bytes
+            self._decoder = decoder
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = self._most_bytes
+            async for piece in self._stream:
+                left -= len(piece)
+                if left < 0:
+                    raise TooLarge(too_large(self._most_bytes))
+                yield piece if self._decoder is None else self._decoder.feed(piece)
+            if self._decoder is not None:
+                self._decoder.end()
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return Bounded
+
 
 ServiceMaker = Callable[[], ChatCompletionClientBase]
 
@@ -124,7 +183,7 @@ class ResilientChat(ChatCompletionClientBase):
         self,
         chat_history: "ChatHistory",
         settings: "PromptExecutionSettings",
-        call: AgentCall,
+        call: KernelTurn,
         limiter: Limiter,
     ) -> "list[ChatMessageContent]":
         """Send the request once."""
@@ -152,7 +211,7 @@ class ResilientChat(ChatCompletionClientBase):
                         chat_history, settings
                     )
             if not messages:
-                raise MalformedAnswer(NOT_A_COMPLETION)
+                raise MalformedResponse(NOT_A_COMPLETION)
             usage = usage_of(messages[0].metadata)
             current.set({names.INPUT_TOKENS: usage.prompt_tokens})
             current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
@@ -177,15 +236,15 @@ class ResilientChat(ChatCompletionClientBase):
             yield pieces
 
 
-def _current_call(history: "ChatHistory") -> AgentCall:
+def _current_call(history: "ChatHistory") -> KernelTurn:
     """Return the running turn; a new one for a kernel that is used directly."""
-    call = current_call.get() or AgentCall()
+    call = current_turn.get() or KernelTurn()
     if call.history is not history:
         call.history, call.first_new = history, len(history.messages)
     return call
 
 
-def _note_response(call: AgentCall, message: "ChatMessageContent", model: str) -> None:
+def _note_response(call: KernelTurn, message: "ChatMessageContent", model: str) -> None:
     """Count the tokens, and give each tool call a unique id and readable arguments.
 
     Arguments that cannot be parsed are replaced by the reason, for the model to read; Semantic

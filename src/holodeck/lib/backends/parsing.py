@@ -1,8 +1,9 @@
 """What an agent of the user's gave, read as one ExecutionResult."""
 
 import json
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import pydantic
 
@@ -10,7 +11,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.base import jsonable
+from holodeck.lib.tools.base import MOST_DEPTH, is_deep, jsonable
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
@@ -45,7 +46,7 @@ def parse_result(value: Any) -> ExecutionResult:
             "the agent returned 'tool_results' without 'tool_calls'; return both"
         )
     return ExecutionResult(
-        response=text_of(text),
+        response=as_text(text),
         structured_output=None if isinstance(text, str) else jsonable(text),
         tool_calls=calls,
         tool_results=results,
@@ -67,7 +68,7 @@ def _refuse_unknown_keys(answer: Mapping[Any, Any]) -> None:
     )
 
 
-def text_of(answer: Any) -> str:
+def as_text(answer: Any) -> str:
     """The answer as text; whatever is not text as JSON."""
     plain = jsonable(answer)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
@@ -147,7 +148,7 @@ def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
         read = None
     if isinstance(read, dict):
         return read, None
-    shown = given if isinstance(given, str) else text_of(given)
+    shown = given if isinstance(given, str) else as_text(given)
     return {}, f"the arguments are no JSON object: {one_line(shown, 200)}"
 
 
@@ -187,4 +188,78 @@ def _described(value: Any) -> str:
         return "None"
     if isinstance(value, Mapping):
         return f"a mapping with {', '.join(map(repr, value)) or 'nothing in it'}"
-    return f"a {type(value).__name__} ({one_line(text_of(value), 100)})"
+    return f"a {type(value).__name__} ({one_line(as_text(value), 100)})"
+
+
+MOST_DIGITS = 4_000
+"""Of a number; the time it takes to read one grows with the square of its digits."""
+
+
+def parse_arguments(written: str | Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None]:
+    """The arguments as a mapping, and why they could not be read if they could not.
+
+    What could not be read stands under `raw`, as text.
+    """
+    try:
+        return (_parsed(written) if isinstance(written, str) else _kept(written or {})), None
+    except RecursionError:
+        why = _DEEP
+    except _Unusable as error:
+        why = str(error)
+    except ValueError as error:
+        why = f"malformed arguments: {error}"
+    raw = written if isinstance(written, str) else jsonable(written)
+    return {"raw": raw}, f"the model wrote {why}"
+
+
+_DEEP = f"arguments nested more than {MOST_DEPTH} levels deep, which are kept as text"
+
+
+def unique_call_id(call_id: str, known: set[str]) -> str:
+    """Return the id, changed if it is empty or known already, and add it to the known ids."""
+    number, unique = len(known) + 1, call_id
+    while not unique or unique in known:
+        unique, number = f"{call_id or 'call'}_{number}", number + 1
+    known.add(unique)
+    return unique
+
+
+class _Unusable(Exception):
+    """JSON that is no arguments."""
+
+
+def _parsed(written: str) -> dict[str, Any]:
+    if not written.strip():
+        return {}
+    parsed = json.loads(written, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
+    if parsed is None:  # what some write for a tool without parameters
+        return {}
+    if not isinstance(parsed, dict):
+        raise _Unusable("arguments that are not a JSON object")
+    if is_deep(parsed, written):
+        raise _Unusable(_DEEP)
+    return parsed
+
+
+def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
+    plain = jsonable(given)
+    if not isinstance(plain, dict):
+        raise _Unusable(_DEEP)
+    return plain
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits; at most {MOST_DIGITS:,} are read")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {one_line(digits, 20)} is too large")
+    return number

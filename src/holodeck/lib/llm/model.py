@@ -1,6 +1,7 @@
 """A model that answers messages: what judges and simulated users talk to."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -52,3 +53,38 @@ class ChatModel(Protocol):
     async def close(self) -> None:
         """Let go of what belongs to the running event loop; may be used again."""
         ...
+
+
+RequestListener = Callable[[int, ChatResponse | None], None]
+"""Told how many requests were sent, and the answer; None where there is none."""
+
+
+@dataclass
+class _Requests:
+    sent: int = 0
+
+
+_requests: ContextVar[_Requests | None] = ContextVar("holodeck_requests", default=None)
+
+
+def note_request() -> None:
+    """Count a request that goes to a model now; for models."""
+    requests = _requests.get()
+    if requests is not None:
+        requests.sent += 1
+
+
+async def ask_model(model: ChatModel, question: ChatRequest, note: RequestListener) -> ChatResponse:
+    """The model's answer. Raises BackendError.
+
+    `note` is told of the requests in any case, also where the answer is not waited for any more.
+    """
+    requests, said = _Requests(), None
+    token = _requests.set(requests)
+    try:
+        said = await model.answer(question)
+        return said
+    finally:
+        _requests.reset(token)
+        # A model that answers was asked, whether or not it counts.
+        note(max(requests.sent, int(said is not None)), said)

@@ -6,14 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.chat.faults import malformed_response
+from holodeck.lib.llm.endpoint import drop_none
+from holodeck.lib.llm.errors import malformed_response
+from holodeck.lib.llm.model import ChatRequest
+from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
 NOT_A_COMPLETION = "not a chat completion"
 
 
 @dataclass(frozen=True)
-class WireCall:
+class RawToolCall:
     """A tool call as the model wrote it."""
 
     id: str
@@ -27,7 +30,7 @@ class Completion:
     """One answer of a model."""
 
     text: str | None
-    calls: Sequence[WireCall]
+    calls: Sequence[RawToolCall]
     usage: TokenUsage
     token_probabilities: Mapping[str, float] | None = None
     """How likely each first token was, 0 to 1, where the endpoint says so."""
@@ -86,7 +89,7 @@ def _text(message: dict[str, Any]) -> str | None:
     return "".join(map(str, texts))
 
 
-def _calls(message: dict[str, Any]) -> list[WireCall]:
+def _calls(message: dict[str, Any]) -> list[RawToolCall]:
     calls = message.get("tool_calls")
     if calls is None:
         return []
@@ -95,7 +98,7 @@ def _calls(message: dict[str, Any]) -> list[WireCall]:
     return [_call(one) for one in calls]
 
 
-def _call(one: Any) -> WireCall:
+def _call(one: Any) -> RawToolCall:
     function = one.get("function") if isinstance(one, dict) else None
     function = {} if function is None and isinstance(one, dict) else function
     if not isinstance(function, dict):
@@ -107,7 +110,7 @@ def _call(one: Any) -> WireCall:
     if not all(value is None or isinstance(value, str) for value in values):
         raise TypeError("a tool call of it holds something else than text")
     call_id, name, written = (value or "" for value in values)
-    return WireCall(call_id, name, written)
+    return RawToolCall(call_id, name, written)
 
 
 def _usage(usage: Any) -> TokenUsage:
@@ -138,3 +141,99 @@ def token_probabilities(logprobs: Any) -> Mapping[str, float] | None:
         if isinstance(token, str) and isinstance(logprob, int | float) and logprob <= 0:
             found.setdefault(token, math.exp(logprob))
     return found or None
+
+
+MOST_TOKENS = 4096
+"""The API wants a limit; this one where the configuration has none."""
+
+
+def anthropic_body(llm: LLMProvider, question: ChatRequest) -> dict[str, Any]:
+    """A question as a request; the format of the answer is asked for in words."""
+    system = [one["content"] for one in question.messages if one["role"] == "system"]
+    if question.schema is not None:
+        system.append(f"Answer with JSON only, by this schema: {json.dumps(question.schema)}")
+    return drop_none(
+        {
+            "model": llm.name,
+            "messages": [dict(one) for one in question.messages if one["role"] != "system"],
+            "system": "\n\n".join(system) or None,
+            "max_tokens": question.max_tokens or llm.max_tokens or MOST_TOKENS,
+            "temperature": llm.temperature,
+            "top_p": llm.top_p,
+        }
+    )
+
+
+def anthropic_completion(body: bytes) -> Completion:
+    """The completion that an answer holds. Raises ChatFault."""
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise malformed_response("is not JSON, and not a message", body) from error
+    content = document.get("content") if isinstance(document, dict) else None
+    if not isinstance(content, list):
+        raise malformed_response("is not a message: it has no content", body)
+    said = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
+    texts = [text for text in said if isinstance(text, str)]
+    if len(texts) < len(said):
+        raise malformed_response("is not a message: its content is no text", body)
+    usage = document.get("usage")
+    return Completion(
+        "".join(texts),
+        (),
+        TokenUsage.of(_token_count(usage, "input_tokens"), _token_count(usage, "output_tokens")),
+        is_cut=document.get("stop_reason") == "max_tokens",
+    )
+
+
+def _token_count(usage: Any, name: str) -> int:
+    value = usage.get(name) if isinstance(usage, Mapping) else None
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+JsonObject = dict[str, Any]
+
+_UNSPOKEN = frozenset({"title", "default", "examples", "$schema"})
+
+
+def strict_format(schema: Mapping[str, Any]) -> JsonObject:
+    """The `response_format` that asks for a schema: strict where it leaves no key open.
+
+    Strict means that every object names all its keys and requires them; an object that may hold
+    any key cannot be asked for so, and the schema goes along as it is.
+    """
+    strict = _strict(schema)
+    wanted = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
+    return {"type": "json_schema", "json_schema": wanted}
+
+
+def _strict(schema: Any) -> JsonObject | None:
+    """The schema with every object closed; None where an object is open."""
+    try:
+        closed = _closed(schema)
+    except _OpenObjectError:
+        return None
+    return closed if isinstance(closed, dict) and closed.get("type") == "object" else None
+
+
+class _OpenObjectError(Exception):
+    """An object that may hold any key."""
+
+
+def _closed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_closed(one) for one in value]
+    if not isinstance(value, Mapping):
+        return value
+    found = {key: _closed_part(key, one) for key, one in value.items() if key not in _UNSPOKEN}
+    if value.get("type") != "object":
+        return found
+    if "properties" not in found or value.get("additionalProperties") not in (None, False):
+        raise _OpenObjectError
+    return {**found, "additionalProperties": False, "required": list(found["properties"])}
+
+
+def _closed_part(key: str, value: Any) -> Any:
+    if key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
+        return {name: _closed(one) for name, one in value.items()}  # names, not keywords
+    return value if key in {"enum", "const", "required"} else _closed(value)

@@ -10,27 +10,30 @@ seconds they waited.
 
 import asyncio
 import logging
+import math
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
 logger = logging.getLogger(__name__)
 
-FIRST_SLOTS = 32
-MOST_SLOTS = 100
-QUIET_S = 0.05
+INITIAL_SLOTS = 32
+MAX_SLOTS = 100
+GROWTH_INTERVAL_S = 0.05
 """Where somebody asked for so many at once, a start without a complaint for so long is clean."""
 _PARTS = 10
 PATIENCE = 8
 """Clean rounds just below what was too much, before that is tried again; doubles each time."""
-MOST_PATIENCE = 1024
-LONGEST_PAUSE_S = 60.0
+MAX_PATIENCE = 1024
+MAX_PAUSE_S = 60.0
 """Whoever is asked to wait longer fails instead; the others may find out for themselves."""
 
 
@@ -61,8 +64,8 @@ class Limiter:
     def __init__(
         self,
         name: str,
-        most: int = MOST_SLOTS,
-        first: int = FIRST_SLOTS,
+        most: int = MAX_SLOTS,
+        first: int = INITIAL_SLOTS,
         quiet_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -128,7 +131,7 @@ class Limiter:
 
     def _begin_wave(self) -> None:
         tried_again = self.slots == self._ceiling + 1
-        self._patience = min(MOST_PATIENCE, self._patience * 2) if tried_again else PATIENCE
+        self._patience = min(MAX_PATIENCE, self._patience * 2) if tried_again else PATIENCE
         self._wave, self._refused = min(self.slots, self.under_way), 1
         self._era += 1
         self._clean = 0
@@ -136,7 +139,7 @@ class Limiter:
     def hold(self, pause_s: float, reason: str) -> None:
         """Let nothing start for so many seconds; a pause that is too long is left to chance."""
         until = self._clock() + pause_s
-        if pause_s > LONGEST_PAUSE_S or until <= self._not_before:
+        if pause_s > MAX_PAUSE_S or until <= self._not_before:
             return
         if until > self._not_before + 1 or self._not_before <= self._clock():  # else said already
             logger.info("%s: nothing new for %.2f s: %s", self.name, pause_s, reason)
@@ -290,7 +293,7 @@ class Limiters:
     """The limiters of a run, one for each endpoint, key and kind of work, on each event loop."""
 
     def __init__(
-        self, most: int = MOST_SLOTS, first: int = FIRST_SLOTS, quiet_s: float | None = None
+        self, most: int = MAX_SLOTS, first: int = INITIAL_SLOTS, quiet_s: float | None = None
     ) -> None:
         self.most = most
         self._first = first
@@ -315,3 +318,50 @@ class Limiters:
         if name not in known:
             known[name] = Limiter(name, self.most, self._first, self._quiet_s)
         return known[name]
+
+
+_OPENAI = [
+    (f"x-ratelimit-remaining-{of}", f"x-ratelimit-reset-{of}") for of in ("requests", "tokens")
+]
+_ANTHROPIC = [
+    (f"anthropic-ratelimit-{of}-remaining", f"anthropic-ratelimit-{of}-reset")
+    for of in ("requests", "tokens", "input-tokens", "output-tokens")
+]
+HEADERS = (*_OPENAI, *_ANTHROPIC, ("ratelimit-remaining", "ratelimit-reset"))
+"""What is left of a limit, and when it is there again."""
+
+_UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
+_DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|[dhms]))+|[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_PART = re.compile(r"([0-9.]+)(ms|[dhms]?)")
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def apply_rate_limits(
+    limiter: Limiter, headers: Mapping[str, str], now: Callable[[], datetime] = _now
+) -> None:
+    """Let no new request start while the headers of an answer say that none is left.
+
+    The names of the headers are in lower case, or their case does not matter.
+    """
+    for remaining, reset in HEADERS:
+        left = headers.get(remaining)
+        if left is not None and left.strip() == "0":
+            seconds = seconds_until(headers.get(reset, ""), now)
+            if seconds is not None:
+                limiter.hold(seconds, f"{remaining} is 0")
+
+
+def seconds_until(reset: str, now: Callable[[], datetime] = _now) -> float | None:
+    """Seconds that `20ms`, `6m0s`, `1.5` or a date stands for; None if it makes no sense."""
+    text = reset.strip().lower()
+    if _DURATION.fullmatch(text):
+        return math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    try:
+        date = datetime.fromisoformat(text.upper())
+    except ValueError:
+        return None
+    aware = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (aware - now()).total_seconds())

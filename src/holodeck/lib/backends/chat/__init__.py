@@ -1,1 +1,0 @@
-"""Agents on any OpenAI-compatible endpoint: a plain loop over one thin HTTP client."""
