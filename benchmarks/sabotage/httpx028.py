@@ -11,7 +11,7 @@ import sys
 import httpx
 
 from holodeck.cli.main import main
-from holodeck.lib.llm import client
+from holodeck.lib.llm import http_client
 from holodeck.lib.llm.http_client import Server
 from holodeck.lib.llm.http_parser import Response
 
@@ -22,8 +22,8 @@ SKIPPED = {"host", "content-length"}
 class Pool:
     """Takes the place of our connections."""
 
-    def __init__(self, server: Server, most_bytes: int = 0) -> None:
-        del most_bytes
+    def __init__(self, server: Server, max_bytes: int = 0) -> None:
+        del max_bytes
         self._server = server
         self._client: httpx.AsyncClient | None = None
 
@@ -50,7 +50,7 @@ class Pool:
 if __name__ == "__main__":
     if not httpx.__version__.startswith(SLOW):
         sys.exit(f"httpx {httpx.__version__} is not the slow one: pip install httpx==0.28.1")
-    if "Connections" not in vars(client):
+    if "Connections" not in vars(http_client):
         sys.exit("the client has its connections from elsewhere; swap them there")
-    vars(client)["Connections"] = Pool
+    vars(http_client)["Connections"] = Pool
     main()

@@ -1,1 +1,1 @@
-"""Ways to reach an agent, all behind one protocol."""
+"""Backends: ways to reach an agent, all behind one protocol."""

@@ -1,4 +1,4 @@
-"""The one protocol through which an agent is reached, whatever stands behind it."""
+"""The protocols of backends, through which every agent is reached."""
 
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Agents that are Python code of the user's: `backend: "module:attribute"`."""
+"""Agents that are the user's Python code: `backend: "module:attribute"`."""
 
 import inspect
 from collections.abc import AsyncIterator, Sequence

@@ -1,4 +1,4 @@
-"""Places in a JSON document, written as `a.b[0].c`, and texts with places to fill."""
+"""Paths into JSON documents, written as `a.b[0].c`, and templates with placeholders."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What an agent of the user's gave, read as one ExecutionResult."""
+"""Parsers for what agents return: responses, tool calls and their arguments."""
 
 import json
 import math

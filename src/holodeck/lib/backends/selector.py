@@ -1,4 +1,4 @@
-"""Which way leads to an agent."""
+"""Selects the backend of an agent."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""The shapes in which a user's own agent may come, and how each is called."""
+"""Shapes of the user's own agents: functions, objects and classes, and how each is called."""
 
 import inspect
 import logging

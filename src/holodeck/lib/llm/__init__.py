@@ -1,1 +1,1 @@
-"""The one thin client for chat completions, which agents, judges and simulated users share."""
+"""Clients of language models, for agents, judges and simulated users."""

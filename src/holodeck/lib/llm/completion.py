@@ -1,4 +1,4 @@
-"""What came back from a chat completion: text, tool calls, usage."""
+"""Wire formats of chat completions: request bodies, and the responses of OpenAI and Anthropic."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Where each provider takes chat completions, and with which headers."""
+"""The table of providers: the endpoint, key and request settings of each."""
 
 import hashlib
 from collections.abc import Callable, Mapping

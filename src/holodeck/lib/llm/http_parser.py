@@ -1,4 +1,4 @@
-"""What comes back over a connection, read as HTTP/1.1; nothing in it is trusted."""
+"""Incremental parser for HTTP/1.1 responses; it trusts nothing in them."""
 
 import re
 import zlib

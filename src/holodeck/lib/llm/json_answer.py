@@ -1,4 +1,4 @@
-"""The JSON in a model's answer: bare, in a Markdown fence, after reasoning, or beside a remark."""
+"""Parser for the JSON in a model's response: bare, in a Markdown fence, or after reasoning."""
 
 import json
 import re

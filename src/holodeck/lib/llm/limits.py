@@ -1,4 +1,4 @@
-"""What a call to a model may take: how long, how often it is tried, how many at once."""
+"""Time limits and retries of calls to models and agents."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence

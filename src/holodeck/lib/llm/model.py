@@ -1,4 +1,4 @@
-"""A model that answers messages: what judges and simulated users talk to."""
+"""The interface of a chat model: what judges and simulated users talk to."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar

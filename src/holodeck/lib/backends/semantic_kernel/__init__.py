@@ -1,4 +1,4 @@
-"""The one door to Semantic Kernel: services, resilience, tools, and reading what was said.
+"""The one adapter for Semantic Kernel: services, retries, tools, and reading the history.
 
 Importing it imports Semantic Kernel, so everybody else imports it inside functions.
 """

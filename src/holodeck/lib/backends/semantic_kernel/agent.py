@@ -1,4 +1,4 @@
-"""A Semantic Kernel agent for a configuration."""
+"""Builds a Semantic Kernel agent: its kernel, the provider's chat service and the tools."""
 
 import re
 from collections.abc import Callable, Sequence

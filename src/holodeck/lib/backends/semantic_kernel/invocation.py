@@ -1,4 +1,4 @@
-"""One invocation of an agent: what it said, and what was seen on the way."""
+"""Invokes a Semantic Kernel agent, and reads its tool calls and results from the history."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
