@@ -32,7 +32,7 @@ test_cases_file: {file}
 """
 SCRIPT = """\
 import json, time
-from holodeck.cli.preview import listing
+from holodeck.cli.selection import case_list
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.lib.selection.choose import choose
@@ -56,8 +56,8 @@ def work(name):
     took["checked"] = lap()
     request = Request(keyword=parse("case and not (12 or 13)"), tags=("smoke", "full"), seed=1)
     part = choose(agent.test_cases, request)
-    listing(agent.keeping(part.places), None, as_json=False)
-    listing(agent, None, as_json=True)
+    case_list(agent.keeping(part.places), None, as_json=False)
+    case_list(agent, None, as_json=True)
     took["listed"] = lap()
     tenth = ConfigLoader().load_agent_yaml(f"{name}-tenth.yaml")
     took["tenth"] = lap()

@@ -1,19 +1,15 @@
-"""`holodeck config`: which settings hold, and where each comes from."""
+"""`holodeck config`: the settings in effect, and the source of each."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.cli_context import CliContext
-
-if TYPE_CHECKING:
-    from holodeck.config.in_use import SettingInUse
+from holodeck.cli.context import CliContext
 
 
 @click.group()
 def config() -> None:
-    """Show which settings hold, and where each comes from."""
+    """Show the settings in effect, and the source of each."""
 
 
 @config.command("show")
@@ -24,48 +20,39 @@ def config() -> None:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="A table for people, or a list for programs.",
+    help="A table, or a JSON list.",
 )
 @click.pass_context
 def show(context: click.Context, agent_config: str | None, report_format: str) -> None:
     """List every setting of a run of AGENT_CONFIG, and every key of its model.
 
-    Without AGENT_CONFIG, the agent.yaml of the working folder is meant, if there is one. Secrets
-    are not shown. The first place that says something wins: flag, agent.yaml, the project's
-    config.yaml, the user's config.yaml, variable, default.
+    The default is the agent.yaml in the current folder, if there is one. Secrets are masked. The
+    first source that sets a value wins: flag, agent.yaml, the project's config.yaml, the user's
+    config.yaml, environment variable, default.
     """
     from holodeck.cli.agent_paths import find_target
+    from holodeck.config.flags import shown
     from holodeck.config.loader import ConfigLoader
     from holodeck.config.owners import DEFAULT_AGENT_FILE
     from holodeck.config.secrets import collect
+    from holodeck.lib.ui.terminal import format_table
 
     loader, agent = ConfigLoader(), None
     if agent_config is not None or Path(DEFAULT_AGENT_FILE).is_file():
-        subject = find_target(agent_config or DEFAULT_AGENT_FILE)
-        agent = loader.load_agent_yaml(subject.path, subject.suites)
-    rows = loader.in_use(agent)
-    invocation = context.ensure_object(CliContext)
-    invocation.protect(collect(agent, loader.environment(agent.base_dir if agent else None)))
-    text = _as_json(rows) if report_format == "json" else _as_text(rows)
-    click.echo(invocation.clean(text))
+        target = find_target(agent_config or DEFAULT_AGENT_FILE)
+        agent = loader.load_agent_yaml(target.path, target.suites)
+    settings = loader.in_use(agent)
+    cli_context = context.ensure_object(CliContext)
+    cli_context.protect(collect(agent, loader.environment(agent.base_dir if agent else None)))
+    if report_format == "json":
+        import json
+        from dataclasses import asdict
 
-
-def _as_text(rows: "list[SettingInUse]") -> str:
-    from holodeck.config.flags import shown
-
-    table = [("KEY", "VALUE", "SOURCE")]
-    for one in rows:
-        over = f" (overrules {one.overrules})" if one.overrules else ""
-        table.append((one.key, shown(one.value), f"{one.source}{over}"))
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in table
-    )
-
-
-def _as_json(rows: "list[SettingInUse]") -> str:
-    import json
-    from dataclasses import asdict
-
-    return json.dumps([asdict(one) for one in rows], indent=2, ensure_ascii=False)
+        text = json.dumps([asdict(one) for one in settings], indent=2, ensure_ascii=False)
+    else:
+        rows = [("KEY", "VALUE", "SOURCE")]
+        for one in settings:
+            overrides = f" (overrides {one.overrules})" if one.overrules else ""
+            rows.append((one.key, shown(one.value), f"{one.source}{overrides}"))
+        text = format_table(rows)
+    click.echo(cli_context.clean(text))

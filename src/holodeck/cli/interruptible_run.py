@@ -1,9 +1,11 @@
-"""Runs an executor to its end or to the first Ctrl-C, with something to look at meanwhile."""
+"""Runs an executor so that signals, and code under test that closes streams, lose no results."""
 
 import _thread
 import asyncio
 import atexit
 import gc
+import io
+import os
 import signal
 import sys
 import threading
@@ -11,7 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
 
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
@@ -21,82 +25,78 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.models.test_result import TestReport
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_USUAL: dict[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
+_DEFAULT_HANDLERS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int] = {
     signal.SIGINT: signal.default_int_handler,
     signal.SIGTERM: signal.SIG_DFL,
 }
-_PATIENCE_SECONDS = 0.4
-"""How long the loop may take to hear of a signal."""
+_LOOP_TIMEOUT_S = 0.4
+"""How long the event loop may take to handle a signal."""
 
 
 @dataclass
-class _Stop:
-    """The first signal of a run, and who is to hear of it."""
+class _Interruption:
+    """The first signal of a run."""
 
-    on_interrupt: Callable[[signal.Signals], None]
+    callback: Callable[[signal.Signals], None]
     received: signal.Signals = signal.SIGINT
-    told: bool = False
+    is_reported: bool = False
 
-    @property
-    def code(self) -> ExitCode:
-        if self.received == signal.SIGTERM:
-            return ExitCode.TERMINATED
-        return ExitCode.INTERRUPTED
-
-    def tell(self) -> None:
-        if not self.told:
-            self.told = True
-            self.on_interrupt(self.received)
+    def report(self) -> None:
+        if not self.is_reported:
+            self.is_reported = True
+            self.callback(self.received)
 
 
 def run_to_report(
     executor: "TestExecutor", on_interrupt: Callable[[signal.Signals], None]
 ) -> "TestReport":
-    """The report of all tests; of those that had finished if the run was interrupted."""
-    gc.freeze()  # what start-up made stays, so no collection has to look at it
+    """Return the report of all tests; after an interruption, of those that had finished."""
+    gc.freeze()  # objects from start-up live on; no collection needs to look at them
     gc.enable()
     runner = asyncio.Runner()
-    stop = _Stop(on_interrupt)
+    interruption = _Interruption(on_interrupt)
     try:
         with process_exit_forbidden():
-            report = runner.run(_until_done(executor, stop))
+            report = runner.run(_run_until_done(executor, interruption))
     except KeyboardInterrupt:
-        stop.tell()
-        atexit.register(_leave, runner, stop)
+        interruption.report()
+        # Passing the runner keeps it alive: tasks may not let themselves be cancelled.
+        atexit.register(_leave, runner, interruption)
         return executor.report(interrupted=True)
     except BaseException as error:
         runner.close()
         if isinstance(error, Exception):
             raise
-        raise ExecutionError(_about_an_end(error)) from error
+        raise ExecutionError(_explain_exit(error)) from error
     runner.close()
     return report
 
 
-def _about_an_end(error: BaseException) -> str:
-    """Explain what the user's code raised that is not an Exception."""
+def _explain_exit(error: BaseException) -> str:
     if isinstance(error, ProcessExit):
         return str(error)
     if isinstance(error, SystemExit):
         return f"the agent's code asked Python to exit (code {error.code}); raise an error instead"
-    return f"the agent's code raised {describe(error)}, which is no Exception; raise one instead"
+    return (
+        f"the agent's code raised {describe(error)}, which is not a subclass of Exception;"
+        " raise an Exception instead"
+    )
 
 
-def _leave(runner: asyncio.Runner, stop: _Stop) -> None:  # noqa: ARG001 - kept, or its tasks would be mourned
-    """End the program without waiting for tasks that do not let themselves be cancelled."""
-    leave(stop.code)
+def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
+    is_terminated = interruption.received == signal.SIGTERM
+    leave(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
 
 
-async def _until_done(executor: "TestExecutor", stop: _Stop) -> "TestReport":
+async def _run_until_done(executor: "TestExecutor", interruption: _Interruption) -> "TestReport":
     tests = asyncio.create_task(executor.execute_tests())
 
     def interrupt() -> None:
-        stop.tell()
+        interruption.report()
         tests.cancel()
 
     try:
-        with _first_signal_calls(interrupt, stop):
+        with _handle_first_signal(interrupt, interruption):
             await asyncio.wait({tests})
         return executor.report(interrupted=True) if tests.cancelled() else tests.result()
     finally:
@@ -104,53 +104,124 @@ async def _until_done(executor: "TestExecutor", stop: _Stop) -> "TestReport":
 
 
 @contextmanager
-def _first_signal_calls(interrupt: Callable[[], None], stop: _Stop) -> Iterator[None]:
-    """SIGINT and SIGTERM call `interrupt` once; a second one does what it always does.
+def _handle_first_signal(
+    interrupt: Callable[[], None], interruption: _Interruption
+) -> Iterator[None]:
+    """Let the first SIGINT or SIGTERM call `interrupt` and a second one act as by default.
 
-    So does the first where the loop does not get to it, since code of the user's blocks it.
+    If user code blocks the event loop, the first one raises KeyboardInterrupt in it.
     """
     loop = asyncio.get_running_loop()
-    # A job started in the background ignores SIGINT, and is right to.
-    heeded = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-    # A signal handler may interrupt code that holds any lock, so all it touches is made before.
-    silence, heard = threading.Lock(), threading.Event()
-    silence.acquire()
-    threading.Thread(target=_insist, args=(silence, heard), daemon=True).start()
+    # A background job ignores SIGINT, and must go on doing so.
+    handled = [one for one in _DEFAULT_HANDLERS if signal.getsignal(one) is not signal.SIG_IGN]
+    # A signal handler may interrupt code that holds any lock, so all it needs is created here.
+    no_signal, loop_responded = threading.Lock(), threading.Event()
+    no_signal.acquire()
+    threading.Thread(
+        target=_interrupt_blocked_loop, args=(no_signal, loop_responded), daemon=True
+    ).start()
 
-    def first(number: int, _: FrameType | None) -> None:
-        forget()
-        stop.received = signal.Signals(number)
-        loop.call_soon_threadsafe(heard.set)
+    def on_first(number: int, _: FrameType | None) -> None:
+        restore()
+        interruption.received = signal.Signals(number)
+        loop.call_soon_threadsafe(loop_responded.set)
         loop.call_soon_threadsafe(interrupt)
-        silence.release()
+        no_signal.release()
 
-    def forget() -> None:
-        for one in heeded:
-            signal.signal(one, _USUAL[one])
+    def restore() -> None:
+        for one in handled:
+            signal.signal(one, _DEFAULT_HANDLERS[one])
 
-    for one in heeded:
+    for one in handled:
         with suppress(NotImplementedError):
-            loop.add_signal_handler(one, _woken)
-        signal.signal(one, first)
+            loop.add_signal_handler(one, lambda: None)  # wakes the loop up
+        signal.signal(one, on_first)
     try:
         yield
     finally:
-        forget()
-        heard.set()
-        if silence.locked():
-            silence.release()
+        restore()
+        loop_responded.set()
+        if no_signal.locked():
+            no_signal.release()
 
 
-def _woken() -> None:
-    """All that a signal makes the loop itself do; else it might sleep through it."""
-
-
-def _insist(silence: threading.Lock, heard: threading.Event) -> None:
-    """Raise KeyboardInterrupt in what keeps the loop from hearing of a signal."""
-    silence.acquire()  # and not let go of: whoever ends the waiting may already have done so
-    if heard.wait(_PATIENCE_SECONDS):
+def _interrupt_blocked_loop(no_signal: threading.Lock, loop_responded: threading.Event) -> None:
+    """Raise KeyboardInterrupt in the main thread if a signal came and the loop is blocked."""
+    no_signal.acquire()  # never released: whoever ends the wait may have done so already
+    if loop_responded.wait(_LOOP_TIMEOUT_S):
         return
     if sys.platform == "win32":
         _thread.interrupt_main()
     else:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+class _StreamCopy(io.TextIOWrapper):
+    """A stream to the same file as another one; it stays open when the other is closed."""
+
+    def __init__(self, original: TextIO) -> None:
+        descriptor = os.dup(original.fileno())
+        file = io.BufferedWriter(io.FileIO(descriptor, "w"))
+        super().__init__(file, encoding=original.encoding, errors=original.errors)
+        self._original = original
+
+    def write(self, text: str, /) -> int:
+        with suppress(OSError, ValueError):
+            self._original.flush()  # keeps the order of what both streams write
+        return super().write(text)
+
+
+@contextmanager
+def protected_streams() -> Iterator[TextIO]:
+    """Yield a stream to stdout that code under test cannot close.
+
+    Afterwards, `sys.stdout` and `sys.stderr` write to where they wrote before. A warning on stderr
+    names those that were closed.
+    """
+    originals = {name: getattr(sys, name) for name in ("stdout", "stderr")}
+    copies = {name: _copy_of(stream) for name, stream in originals.items()}
+    try:
+        yield copies["stdout"] or sys.stdout
+    finally:
+        closed = [name for name, copy in copies.items() if copy and _is_closed(originals, name)]
+        for name, copy in copies.items():
+            if copy is None:
+                continue
+            is_lost = name in closed or getattr(sys, name) is not originals[name]
+            if is_lost or not _flush(copy):  # the last flush of the program writes the rest
+                setattr(sys, name, copy)
+            else:
+                copy.close()
+        for name in closed:
+            click.echo(f"WARNING: code under test closed {name}; holodeck reopened it", err=True)
+
+
+def _copy_of(stream: TextIO | None) -> _StreamCopy | None:
+    """Return a copy; None for a stream without a file descriptor."""
+    if stream is None:
+        return None
+    try:
+        return _StreamCopy(stream)
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def _flush(stream: TextIO) -> bool:
+    """Flush the stream; return whether that worked."""
+    try:
+        stream.flush()
+    except OSError:
+        return False
+    return True
+
+
+def _is_closed(originals: dict[str, TextIO], name: str) -> bool:
+    """Return whether the stream or its file is closed, or was removed from `sys`."""
+    original = originals[name]
+    if original.closed or getattr(sys, name) is None:
+        return True
+    try:
+        os.fstat(original.fileno())
+    except (OSError, ValueError):
+        return True
+    return False

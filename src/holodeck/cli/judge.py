@@ -1,13 +1,14 @@
-"""`holodeck judge`: how far a model that judges can be trusted."""
+"""`holodeck judge`: measures how well a model that judges agrees with people."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from holodeck.cli.cli_context import CliContext
+from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_labels import Label
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def judge() -> None:
-    """Find out how far a model that judges can be trusted."""
+    """Measure how well a model that judges agrees with people."""
 
 
 @judge.command("check")
@@ -28,41 +29,45 @@ def judge() -> None:
     default="agent.yaml",
     show_default=True,
     metavar="FILE",
-    help="Check the model that judges there.",
+    help="Check the judge of this agent.",
 )
 @click.option("--model", "model", metavar="PROVIDER/NAME", help="Check this model instead.")
-@click.option("--endpoint", metavar="URL", help="Where --model is reached.")
-@click.option("--metric", metavar="NAME", help="Ask as the `type: judge` metric of this name does.")
+@click.option("--endpoint", metavar="URL", help="The endpoint of --model.")
+@click.option("--metric", metavar="NAME", help="Use the prompt of this `type: judge` metric.")
 @click.option(
     "--criterion",
     "criteria",
     multiple=True,
     metavar="TEXT",
-    help="Only labels whose criterion contains TEXT. May be given several times.",
+    help="Only labels whose criterion contains TEXT; repeatable.",
 )
 @click.option(
     "--repeats",
     type=click.IntRange(1, 10),
     default=3,
     show_default=True,
-    help="How often each answer is judged, in other words each time.",
+    help="How often to judge each response, in other words each time.",
 )
 @click.option(
     "--quick",
     is_flag=True,
-    help="Only agreement: one call for each answer, and nothing about order, length and repeats.",
+    help="Measure agreement only, with one call per response.",
 )
 @click.option(
     "--min-kappa",
     type=click.FloatRange(-1, 1),
-    help="Exit with 1 if the agreement beyond chance is less than this; needs 20 labels or more,"
-    " 5 of each kind. An inconclusive answer counts as wrong.",
+    help="Exit with 1 if Cohen's kappa is lower. Needs at least 20 labels, 5 of each kind. An"
+    " inconclusive response counts as wrong.",
 )
 @click.option(
-    "--json", "json_file", type=click.Path(path_type=Path), metavar="FILE", help="Write JSON, too."
+    "--json",
+    "json_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also write the result as JSON.",
 )
 @click.pass_context
-def check(  # noqa: PLR0913, PLR0917 - one parameter an option
+def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     context: click.Context,
     labels: Path | None,
     agent_config: str,
@@ -75,11 +80,11 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     min_kappa: float | None,
     json_file: Path | None,
 ) -> None:
-    """Compare a judge with people, on the answers that LABELS holds.
+    """Compare a judge with people, on the labelled responses in LABELS.
 
-    LABELS has a JSON object on each line: input, response, criterion, label (pass or fail) and
-    perhaps ground_truth. Without LABELS, forty answers that come with holodeck are judged. Exit
-    code 4 tells that some answers could not be judged.
+    Each line of LABELS is a JSON object with the keys input, response, criterion, label (pass or
+    fail) and optionally ground_truth. The default is a set of forty labels that comes with
+    holodeck. Exit code 4 means that some responses could not be judged.
     """
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_labels import SHIPPED, read_labels, refuse_too_few
@@ -87,55 +92,48 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter an option
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
     from holodeck.lib.ui.live import put
 
-    invocation = context.ensure_object(CliContext)
-    chosen = _chosen(read_labels(labels or SHIPPED), criteria)
+    cli_context = context.ensure_object(CliContext)
+    selected = _select(read_labels(labels or SHIPPED), criteria)
     if min_kappa is not None:
-        refuse_too_few(chosen, str(labels or "the labels that come with holodeck"))
+        refuse_too_few(selected, str(labels or "the labels that come with holodeck"))
     if json_file is not None:
-        _refuse_unwritable(json_file)
+        _check_writable(json_file)
     if model is None and endpoint is not None:
-        raise click.UsageError("--endpoint says where --model is; add --model PROVIDER/NAME")
+        raise click.UsageError("--endpoint needs --model; add --model PROVIDER/NAME")
     if model is not None and metric is not None:
-        raise click.UsageError("--metric is one of an agent.yaml; leave --model out")
+        raise click.UsageError("--metric belongs to an agent.yaml; remove --metric or --model")
     if model is None:
-        subject = subject_in(agent_config, metric, invocation.protect)
+        subject = subject_in(agent_config, metric, cli_context.protect)
     else:
-        subject = subject_named(model, endpoint, invocation.protect)
-    found = asyncio.run(_checked(subject, chosen, None if quick else repeats))
-    put(sys.stdout, invocation.clean(as_table(found)))
+        subject = subject_named(model, endpoint, cli_context.protect)
+    found = asyncio.run(_check(subject, selected, None if quick else repeats))
+    put(sys.stdout, cli_context.clean(as_table(found)))
     if json_file is not None:
-        _write(json_file, found, invocation)
+        _write_json(json_file, found, cli_context)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
-    if min_kappa is not None and (shortfall := _shortfall(found, min_kappa)) is not None:
-        click.echo(shortfall, err=True)
+    kappa = found.strict_agreement.kappa
+    if min_kappa is not None and (kappa is None or kappa < min_kappa):
+        value = "undefined" if kappa is None else f"{kappa:.2f}"
+        count = found.inconclusive
+        why = f" ({count} inconclusive responses count as wrong)" if count else ""
+        click.echo(f"Cohen's kappa is {value}, which is less than {min_kappa:g}{why}", err=True)
         context.exit(ExitCode.TEST_FAILED)
 
 
-def _shortfall(found: "JudgeCheck", min_kappa: float) -> str | None:
-    """What to say of a judge that agrees too little with people; None if it agrees enough."""
-    kappa = found.strict_agreement.kappa
-    if kappa is not None and kappa >= min_kappa:
-        return None
-    value = "not defined" if kappa is None else f"{kappa:.2f}"
-    unsure = found.inconclusive
-    why = f" ({unsure} inconclusive answers count as wrong)" if unsure else ""
-    return f"Cohen's kappa is {value}, which is less than {min_kappa:g}{why}"
-
-
-def _chosen(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
+def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
     from holodeck.errors import NothingSelected
 
     if not criteria:
         return labels
-    chosen = [one for one in labels if any(text in one.criterion for text in criteria)]
-    if not chosen:
+    selected = [one for one in labels if any(text in one.criterion for text in criteria)]
+    if not selected:
         known = "; ".join(dict.fromkeys(one.criterion for one in labels))
-        raise NothingSelected(f"no label has such a criterion; there are: {known}")
-    return chosen
+        raise NothingSelected(f"--criterion: no label has such a criterion; known: {known}")
+    return selected
 
 
-def _refuse_unwritable(path: Path) -> None:
+def _check_writable(path: Path) -> None:
     from holodeck.errors import ConfigError
     from holodeck.lib.test_runner.reports import check_writable
 
@@ -145,8 +143,8 @@ def _refuse_unwritable(path: Path) -> None:
         raise ConfigError("--json", error.message) from error
 
 
-async def _checked(subject: "Subject", labels: "list[Label]", repeats: int | None) -> "JudgeCheck":
-    """`repeats` None means a quick check."""
+async def _check(subject: "Subject", labels: "list[Label]", repeats: int | None) -> "JudgeCheck":
+    """Run the check; `repeats` None means a quick one."""
     try:
         if repeats is None:
             return await subject.quick_check(labels, _Progress())
@@ -156,31 +154,29 @@ async def _checked(subject: "Subject", labels: "list[Label]", repeats: int | Non
 
 
 class _Progress:
-    """Says on stderr how far the check is: in place on a terminal, else every tenth."""
+    """Prints the progress to stderr: on one line of a terminal, elsewhere every tenth."""
 
     def __init__(self) -> None:
         self._is_live = sys.stderr.isatty()
-        self._said = -1
+        self._last_tenth = -1
 
     def __call__(self, done: int, planned: int) -> None:
         tenth = 10 * done // planned
         if self._is_live:
             end = "\n" if done == planned else ""
             click.echo(f"\rjudged {done} of {planned}{end}", err=True, nl=False)
-        elif tenth > self._said:
+        elif tenth > self._last_tenth:
             click.echo(f"judged {done} of {planned}", err=True)
-        self._said = tenth
+        self._last_tenth = tenth
 
 
-def _write(path: Path, found: "JudgeCheck", invocation: CliContext) -> None:
-    import json
-
+def _write_json(path: Path, found: "JudgeCheck", context: CliContext) -> None:
     from holodeck.errors import ReportError
     from holodeck.lib.judging.check_result import as_document
 
     text = json.dumps(as_document(found), indent=2, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(invocation.redactor.redact(text), "utf-8", "backslashreplace")
+        path.write_text(context.redactor.redact(text), "utf-8", "backslashreplace")
     except OSError as error:
         raise ReportError(f"{path}: {error.strerror}") from error

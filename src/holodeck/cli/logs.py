@@ -1,4 +1,4 @@
-"""Logs on stderr: without secrets, a record a line, never into the middle of the live line."""
+"""Errors and logs on stderr: secrets masked, one record per line, never inside the live line."""
 
 import logging
 import sys
@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from copy import copy
 
-from holodeck.cli.cli_context import MAX_MESSAGE
-from holodeck.errors import ConfigError
+import click
+
+from holodeck.cli.context import MAX_MESSAGE, CliContext
+from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.lib.exceptions import describe
 from holodeck.lib.text import abridged
 from holodeck.lib.ui.live import showing
 
@@ -15,45 +18,57 @@ VARIABLE = "HOLODECK_LOG_LEVEL"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 
-def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str], str]) -> None:
-    """Log what matters: warnings; with -v decisions too, with -vv everything of holodeck's own.
+def print_error(error: Exception, context: CliContext) -> None:
+    """Print one line about the error; with -vv, print its traceback first."""
+    line = describe(error)
+    if isinstance(error, HoloDeckError):
+        line = f"{error.label}: {error}"
+    elif context.verbosity < 2:
+        line = f"Internal Error: {line} (run again with -vv for the traceback)"
+    if context.verbosity >= 2:
+        import traceback
 
-    HOLODECK_LOG_LEVEL says it instead. Libraries are held to warnings, with -vv to information and
-    with the tracebacks of what they log. Raises ConfigError for a level that does not exist.
+        click.echo(context.clean("".join(traceback.format_exception(error)).rstrip()), err=True)
+    click.echo(context.brief(line), err=True)
+
+
+def start_logging(verbosity: int, env: Mapping[str, str], clean: Callable[[str], str]) -> None:
+    """Log warnings; with -v also information, with -vv everything of holodeck.
+
+    HOLODECK_LOG_LEVEL overrides the flags. Libraries log warnings only; with -vv they also log
+    information and tracebacks. Raises ConfigError for an unknown level.
     """
     level = _level(env.get(VARIABLE, "")) or _LEVELS[min(verbosity, 2)]
+    is_debug = level <= logging.DEBUG
     handler = _Handler(sys.stderr)
-    handler.setFormatter(_Formatter(clean, with_source=level <= logging.DEBUG))
+    handler.setFormatter(_Formatter(clean, with_source=is_debug))
     root = logging.getLogger()
     for old in [old for old in root.handlers if isinstance(old, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
-    root.setLevel(logging.INFO if level <= logging.DEBUG else logging.WARNING)
+    root.setLevel(logging.INFO if is_debug else logging.WARNING)
     logging.getLogger("holodeck").setLevel(level)
-    # What a tool call came to stands in its test's result.
+    # Semantic Kernel logs failed tool calls, which the test result already contains.
     logging.getLogger("semantic_kernel").setLevel(
         logging.CRITICAL if level > logging.INFO else logging.NOTSET
     )
-    # Warnings of libraries are for their developers.
+    # Python warnings of libraries are meant for their developers.
     logging.captureWarnings(capture=True)
-    logging.getLogger("py.warnings").setLevel(
-        logging.WARNING if level <= logging.DEBUG else logging.ERROR
-    )
+    logging.getLogger("py.warnings").setLevel(logging.WARNING if is_debug else logging.ERROR)
 
 
 def _level(name: str) -> int | None:
-    """The level of that name; None where none is given."""
     if not name.strip():
         return None
     known = logging.getLevelNamesMapping()
     if name.strip().upper() not in known:
         names = ", ".join(level for level in known if level != "NOTSET")
-        raise ConfigError(VARIABLE, f"{name!r} is not a level; write one of {names}")
+        raise ConfigError(VARIABLE, f"unknown log level {name!r}; use one of {names}")
     return known[name.strip().upper()]
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Takes the live line away while it writes."""
+    """Hides the live line while it writes."""
 
     def emit(self, record: logging.LogRecord) -> None:
         line = showing()
@@ -62,7 +77,7 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class _Formatter(logging.Formatter):
-    """Cleans the whole record, traceback included, and indents its further lines."""
+    """Masks secrets in the whole record, traceback included, and indents its further lines."""
 
     def __init__(self, clean: Callable[[str], str], *, with_source: bool) -> None:
         source = "%(asctime)s %(name)s: " if with_source else ""
@@ -71,14 +86,10 @@ class _Formatter(logging.Formatter):
         self._shows_tracebacks = with_source
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record) if self._shows_tracebacks else self._without_traceback(record)
-        text = self._clean(text)
-        if not self._shows_tracebacks:
-            text = abridged(text, MAX_MESSAGE)
+        if self._shows_tracebacks:
+            text = self._clean(super().format(record))
+        else:
+            plain = copy(record)  # other handlers get the record, too
+            plain.exc_info = plain.exc_text = plain.stack_info = None
+            text = abridged(self._clean(super().format(plain)), MAX_MESSAGE)
         return text.replace("\n", "\n    ")
-
-    def _without_traceback(self, record: logging.LogRecord) -> str:
-        # On a copy, because other handlers get the record, too.
-        plain = copy(record)
-        plain.exc_info = plain.exc_text = plain.stack_info = None
-        return super().format(plain)

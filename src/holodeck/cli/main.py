@@ -1,6 +1,6 @@
-"""The `holodeck` command: finds the command asked for, and makes every error one line and a code.
+"""The `holodeck` command: loads the requested command, and turns every error into an exit code.
 
-Nothing but click is imported until a command is known, so that help and version are quick.
+Only click is imported until the command is known, so that `--help` and `--version` are fast.
 """
 
 import gc
@@ -14,26 +14,25 @@ from typing import TextIO
 import click
 
 from holodeck import __version__
-from holodeck.cli.cli_context import CliContext
+from holodeck.cli.context import CliContext
 from holodeck.errors import ExitCode, HoloDeckError
-from holodeck.lib.suggestions import did_you_mean_or_list
 
 COMMANDS = {
     "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
     "validate": ("holodeck.cli.validate:validate", "Check an agent.yaml without running it."),
     "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),
     "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
-    "report": ("holodeck.cli.report:report", "Report on a recorded run, without running it."),
-    "score": ("holodeck.cli.score:score", "Grade the answers of a recorded run again."),
-    "judge": ("holodeck.cli.judge:judge", "Find out how far a judge can be trusted."),
-    "models": ("holodeck.cli.models:models", "List, fetch and remove local models."),
-    "config": ("holodeck.cli.config:config", "Show every setting with its value and source."),
+    "report": ("holodeck.cli.report:report", "Report on a recorded run."),
+    "score": ("holodeck.cli.score:score", "Grade the responses of a recorded run again."),
+    "judge": ("holodeck.cli.judge:judge", "Measure how well a judge agrees with people."),
+    "models": ("holodeck.cli.models:models", "List, download and remove local models."),
+    "config": ("holodeck.cli.config:config", "Show every setting, its value and its source."),
 }
-"""Command → where it lives, and what the help says about it."""
+"""Command → its location, and its line in the help."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are called."""
+    """A group that imports a command when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(COMMANDS)
@@ -54,72 +53,71 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
-            ctx.fail(f"there is no command {name!r}{_hint(name)}")
+            if name.endswith((".yaml", ".yml")):
+                ctx.fail(f"unknown command {name!r}; did you mean 'holodeck test {name}'?")
+            # Imported here because mistakes are rare.
+            from holodeck.lib.suggestions import did_you_mean_or_list
+
+            ctx.fail(f"unknown command {name!r}{did_you_mean_or_list(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
-
-
-def _hint(name: str) -> str:
-    if name.endswith((".yaml", ".yml")):
-        return f"; did you mean 'holodeck test {name}'?"
-    return did_you_mean_or_list(name, COMMANDS)
 
 
 @click.command(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 passed, 1 a test failed, 2 configuration or usage, 3 the agent could not "
-    "be run, 4 a metric could not be computed, 5 nothing or not everything was tested, "
-    "6 the budget is used up, 130 interrupted, 143 ended by SIGTERM.",
+    epilog="Exit codes: 0 passed, 1 a test failed, 2 invalid configuration or usage, 3 the agent "
+    "could not be run, 4 a metric could not be computed, 5 no tests or not all tests ran, "
+    "6 the budget is used up, 130 interrupted, 143 terminated.",
 )
 @click.version_option(__version__, "--version", "-V", prog_name="holodeck")
 def cli() -> None:
-    """Test AI agents: describe one in agent.yaml, run its test cases, trust the verdict."""
+    """Test AI agents: describe an agent in agent.yaml and run its test cases."""
 
 
 def main() -> None:
     """Run the command line and exit."""
-    gc.disable()  # start-up frees nothing; `cli.interruptible_run` turns it on
+    gc.disable()  # start-up frees nothing; `cli.interruptible_run` enables it again
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # `holodeck … >&-`
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - lives on
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115 - stays open
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):  # replaced by something simpler, or closed
+        with suppress(AttributeError, ValueError):  # replaced by a simpler object, or closed
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     from holodeck.lib.process_exit import forbid_process_exit
 
-    forbid_process_exit()  # of an agent's thread or exit handler, which would forge the exit code
-    sys.exit(_flushed(run(sys.argv[1:])))
+    forbid_process_exit()  # an agent's thread or exit handler could change the exit code
+    sys.exit(_flush_stdout(run(sys.argv[1:])))
 
 
 def run(args: Sequence[str]) -> int:
-    """Run one command; every error becomes a line on stderr and the exit code."""
-    invocation = CliContext.of(args)
+    """Run one command and return its exit code; an error becomes a line on stderr."""
+    context = CliContext.from_args(args)
     try:
-        returned = cli.main(list(args), "holodeck", standalone_mode=False, obj=invocation)
+        returned = cli.main(list(args), "holodeck", standalone_mode=False, obj=context)
     except click.Abort:
         click.echo("Interrupted", err=True)
         return ExitCode.INTERRUPTED
     except click.ClickException as error:
-        error.message = invocation.brief(error.message)
+        error.message = context.brief(error.message)
         error.show()
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the edge of the program
-        from holodeck.cli.error_output import print_error
+        from holodeck.cli.logs import print_error
 
-        print_error(error, invocation)
+        print_error(error, context)
         return error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
     return returned if isinstance(returned, int) else ExitCode.PASSED
 
 
-def _flushed(code: int) -> int:
-    """The exit code once stdout is out; another one if the results did not reach the disk."""
+def _flush_stdout(code: int) -> int:
+    """Flush stdout; return `code`, or an error code if the output could not be written."""
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # `holodeck … | head` has seen enough
-        _abandon(sys.stdout)
+    except BrokenPipeError:  # `holodeck … | head` has read enough
+        _discard(sys.stdout)
     except OSError as error:
         click.echo(f"Execution Error: stdout: {error.strerror}", err=True)
-        _abandon(sys.stdout)
+        _discard(sys.stdout)
         return ExitCode.EXECUTION
     except (AttributeError, ValueError):
         click.echo("Execution Error: stdout is closed", err=True)
@@ -127,7 +125,7 @@ def _flushed(code: int) -> int:
     return code
 
 
-def _abandon(stream: TextIO) -> None:
+def _discard(stream: TextIO) -> None:
     """Let the interpreter's own last flush succeed."""
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device
-        os.dup2(nowhere.fileno(), stream.fileno())
+    with open(os.devnull, "w") as null:  # noqa: PTH123 - a device
+        os.dup2(null.fileno(), stream.fileno())

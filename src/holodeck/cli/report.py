@@ -5,9 +5,15 @@ from pathlib import Path
 
 import click
 
-from holodeck.cli.cli_context import CliContext
-from holodeck.cli.report_output import output_option, report_targets, write_reports
-from holodeck.cli.run_lookup import agent_option, read_with_warnings, run_store_of
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import (
+    agent_option,
+    output_option,
+    read_run,
+    report_targets,
+    run_store_of,
+    write_reports,
+)
 
 
 @click.command()
@@ -16,9 +22,9 @@ from holodeck.cli.run_lookup import agent_option, read_with_warnings, run_store_
     "--format",
     "report_format",
     metavar="FORMAT",
-    help="markdown (the default on stdout) or json.",
+    help="markdown (default on stdout) or json.",
 )
-@output_option("Write the report to FILE, not to stdout. May be given several times.")
+@output_option("Write the report to a file instead; repeatable.")
 @agent_option
 @click.pass_context
 def report(
@@ -30,20 +36,20 @@ def report(
 ) -> None:
     """Report on RUN: an id, the beginning of one, `last`, or the path of a record.
 
-    Nothing is run. Of a run that was killed, what had finished is reported.
+    Nothing is run. The report of an interrupted run contains the results until then.
     """
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.recorded import report_of
     from holodeck.lib.test_runner.reports import FORMATS
     from holodeck.lib.ui.live import put
 
-    invocation = context.ensure_object(CliContext)
+    cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
     render = FORMATS.load(report_format or "markdown", where="--format")
-    made = report_of(read_with_warnings(run_store_of(agent), run, invocation))
-    shown = invocation.redactor.redact_report(made)
+    found = report_of(read_run(run_store_of(agent), run, cli_context))
+    shown = cli_context.redactor.redact_report(found)
     if not targets:
         put(sys.stdout, render(shown))
-    failures = write_reports(shown, targets, invocation)
+    failures = write_reports(shown, targets, cli_context)
     if failures:
         raise ReportError("\n".join(failures))

@@ -1,31 +1,38 @@
-"""`holodeck test` on several agents: all of them read first, then one after the other."""
+"""`holodeck test` on the agents it found: all of them are loaded first, then run one by one."""
 
 import json
+import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from holodeck.cli.agent_paths import FoundAgents
-from holodeck.cli.cli_context import CliContext
-from holodeck.cli.error_output import print_error
-from holodeck.cli.preview import case_rows
-from holodeck.cli.test_options import (
-    LoadedAgent,
-    TestOptions,
-    load_agent,
-    run_with_options,
-    select_cases,
-)
+from holodeck.cli.agent_paths import AgentTarget, FoundAgents
+from holodeck.cli.context import CliContext
+from holodeck.cli.logs import print_error, start_logging
+from holodeck.cli.options import ReportTarget
+from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_run
+from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
+from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.owners import why_left_out
-from holodeck.errors import ExitCode, HoloDeckError, NothingSelected
+from holodeck.config.source import shown
+from holodeck.errors import ConfigError, ExitCode, HoloDeckError, NothingSelected
+from holodeck.lib.selection.request import Request
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.ui.live import put
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.selection import Selection
 
-_MOST_OTHERS = 5
-_BROKEN_OFF = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
+logger = logging.getLogger(__name__)
+
+_MAX_FILES = 5
+_INTERRUPTED = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
 _WORST_FIRST = (
-    *_BROKEN_OFF,
+    *_INTERRUPTED,
     ExitCode.CONFIG,
     ExitCode.EXECUTION,
     ExitCode.EVALUATION,
@@ -36,98 +43,232 @@ _WORST_FIRST = (
 )
 
 
-def run_agents(asked: TestOptions, found: FoundAgents, invocation: CliContext) -> int:
-    """Do what was asked with each agent that was found; the worst exit code of all."""
-    if len(found.subjects) > 1:
-        _refuse_what_is_for_one(asked, len(found.subjects))
-    agents = [load_agent(asked, one, invocation) for one in found.subjects]
-    read = {path for one in agents for path in one.files}
+@dataclass(frozen=True)
+class TestOptions:
+    """The options of the command line."""
+
+    __test__ = False
+
+    request: Request
+    settings: ExecutionConfig
+    targets: Sequence[ReportTarget] = ()
+    preview_mode: Literal["list", "plan"] | None = None
+    """What to show instead of running; None for a run."""
+    as_json: bool = False
+    resume: str | None = None
+    """The run to resume; None for a new one."""
+    retry_errors: bool = False
+    force: bool = False
+    debug: bool = False
+    """Whether a person types the messages of simulated users."""
+
+
+@dataclass(frozen=True)
+class LoadedAgent:
+    """An agent whose configuration was read and, for a run, checked."""
+
+    target: AgentTarget
+    agent: Agent
+    settings: ExecutionConfig
+    request: Request
+    case_files: frozenset[Path]
+    """The files other than its own that contain test cases of it."""
+
+    @property
+    def title(self) -> str:
+        return ", ".join(self.target.args)
+
+    def select(self, context: CliContext) -> tuple[Agent, Selection | None]:
+        """Return the agent with the selected cases. Raises NothingSelected."""
+        return apply_selection(self.agent, self.request, self.target.path, context)
+
+
+def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) -> int:
+    """Run, list or plan each agent; return the worst exit code."""
+    if len(found.targets) > 1:
+        _require_one_agent(options, len(found.targets))
+    agents = [_load(options, target, context) for target in found.targets]
+    read = {path for one in agents for path in one.case_files}
     unread = {one: why_left_out(one) for one in found.others if Path(one).resolve() not in read}
-    foreign = [one for one, reason in unread.items() if reason is None]
-    if foreign:
-        click.echo(invocation.clean(_left_alone(foreign)), err=True)
+    unnamed = [one for one, reason in unread.items() if reason is None]
+    if unnamed:
+        names = ", ".join(unnamed[:_MAX_FILES])
+        more = f" and {len(unnamed) - _MAX_FILES} more" if unnamed[_MAX_FILES:] else ""
+        _echo(f"Ignored, because no agent.yaml names them: {names}{more}", context)
     if len(agents) == 1:
-        code = run_with_options(asked, agents[0], invocation)
+        code = _run_one(options, agents[0], context)
+    elif options.preview_mode == "list" and options.as_json:
+        code = _list_as_json(options, agents, context)
     else:
-        code = _answer_each(asked, agents, invocation)
+        code = _run_each(options, agents, context)
     not_run = [f"Not run: {one}: {reason}" for one, reason in unread.items() if reason is not None]
+    left_out = current_left_out()
+    if left_out is not None:
+        for file, error in left_out.errors.items():
+            not_run.append(f"Left out {file} (--skip-invalid): {error}")
     for line in not_run:
-        click.echo(invocation.clean(line), err=True)
+        _echo(line, context)
     return code or (ExitCode.NOTHING_SELECTED if not_run else ExitCode.PASSED)
 
 
-def _answer_each(asked: TestOptions, agents: Sequence[LoadedAgent], invocation: CliContext) -> int:
-    """Do what was asked with one agent after the other."""
-    if asked.look == "list" and asked.as_json:
-        return _list_as_json(asked, agents, invocation)
-    codes: dict[str, int] = {}
-    for number, one in enumerate(agents, 1):
-        put(sys.stdout, invocation.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
-        code = _code_of(asked, one, invocation)
-        if code is not None:
-            codes[one.title] = code
-        if code in _BROKEN_OFF:
-            break
-    return _told(asked, codes, [one.title for one in agents], invocation)
+def _echo(line: str, context: CliContext) -> None:
+    click.echo(context.clean(line), err=True)
 
 
-def _left_alone(others: Sequence[str]) -> str:
-    more = len(others) - _MOST_OTHERS
-    names = ", ".join(others[:_MOST_OTHERS]) + (f" and {more} more" if more > 0 else "")
-    return f"Run only where an agent.yaml names them: {names}"
-
-
-def _refuse_what_is_for_one(asked: TestOptions, count: int) -> None:
-    """Raise UsageError for options whose result is that of one agent."""
+def _require_one_agent(options: TestOptions, count: int) -> None:
+    """Raise UsageError for options that work with one agent only."""
     for flag, is_given in (
-        ("--output", bool(asked.targets)),
-        ("--resume", asked.resume is not None),
-        ("--debug", asked.debug),
-        ("--dry-run --json", asked.look == "plan" and asked.as_json),
+        ("--output", bool(options.targets)),
+        ("--resume", options.resume is not None),
+        ("--debug", options.debug),
+        ("--dry-run --json", options.preview_mode == "plan" and options.as_json),
     ):
         if is_given:
-            raise click.UsageError(f"{flag} is for one agent, and the paths lead to {count}")
+            raise click.UsageError(f"{flag} works with one agent, and the paths contain {count}")
 
 
-def _code_of(asked: TestOptions, one: LoadedAgent, invocation: CliContext) -> int | None:
-    """What came of an agent; None if none of its cases was chosen."""
-    try:
-        return run_with_options(asked, one, invocation)
-    except NothingSelected as error:
-        click.echo(invocation.brief(f"{one.title}: {error}"), err=True)
-        return None
-    except HoloDeckError as error:  # the others can still be run
-        print_error(error, invocation)
-        return error.exit_code
+def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> LoadedAgent:
+    """Read the agent and, unless its cases are only listed, check it. Raises ConfigError."""
+    from holodeck.config.loader import ConfigLoader, agent_file, load_agent_with_config
+    from holodeck.config.secrets import collect
+
+    if options.debug:
+        _check_debug(options.settings)
+    env = ConfigLoader().environment(agent_file(target.path).parent)
+    context.protect(collect(None, env))
+    start_logging(context.verbosity, env, context.clean)
+    agent, settings, loader = load_agent_with_config(target.path, options.settings, target.suites)
+    context.protect(collect(agent, env))
+    notice = loader.overruled_notice(agent, options.settings)
+    if notice is not None and context.is_new_notice(notice):
+        logger.warning("%s", notice)
+    if options.preview_mode != "list":  # a list helps to fix the rest
+        _check_before_run(agent, settings)
+    request = _request_for(options.request, target)
+    return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read))
 
 
-def _told(
-    asked: TestOptions, codes: dict[str, int], titles: Sequence[str], invocation: CliContext
-) -> int:
-    """The worst code, and with runs a line about each agent."""
-    if asked.look is None:
-        lines = [f"  {_said(codes.get(one), codes)}  {one}" for one in titles]
-        put(sys.stdout, invocation.clean("\n".join(["", "Agents:", *lines])) + "\n")
+def _check_debug(settings: ExecutionConfig) -> None:
+    """Raise UsageError if several cases would ask at once, or if nobody can be asked."""
+    from holodeck.lib.ui.prompt import missing_terminal
+
+    if settings.parallel_test_cases not in {None, "auto", 1}:
+        raise click.UsageError("--debug runs one case at a time; remove --parallel")
+    missing = missing_terminal()
+    if missing is not None:
+        raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
+
+
+def _check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
+    """Raise ConfigError for every error that can be found without a run; log warnings."""
+    from holodeck.config import check
+
+    for name in type(settings).model_fields:
+        source = settings.source_of(name)
+        level = logging.DEBUG if source == "default" else logging.INFO
+        logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
+    check.log_findings(check.check_before_run(agent, settings))
+
+
+def _request_for(request: Request, target: AgentTarget) -> Request:
+    """Return the request, limited to the suites whose files are the target."""
+    if not target.suites:
+        return request
+    from holodeck.config.cases.suites import suite_name
+
+    left_out = current_left_out()
+    errors = left_out.errors if left_out is not None else {}
+    files = [one for one in target.suites if shown(Path(one).absolute()) not in errors]
+    if not files:
+        raise next(iter(errors.values()))
+    suites = tuple(suite_name(Path(one)) for one in files)
+    for name in request.suites:
+        if name not in suites:
+            raise NothingSelected(
+                f"--suite: no file contains the suite {name!r}"
+                f"{did_you_mean_or_list(name, suites)}"
+            )
+    return replace(request, suites=request.suites or suites)
+
+
+def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
+    """Run one agent after the other; after runs, print the exit code of each."""
+    codes: dict[str, int] = {}
+    for number, one in enumerate(agents, 1):
+        put(sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
+        try:
+            codes[one.title] = _run_one(options, one, context)
+        except NothingSelected as error:
+            click.echo(context.brief(f"{one.title}: {error}"), err=True)
+        except HoloDeckError as error:  # the others can still run
+            print_error(error, context)
+            codes[one.title] = error.exit_code
+        if codes.get(one.title) in _INTERRUPTED:
+            break
+    if options.preview_mode is None:
+        is_interrupted = any(code in _INTERRUPTED for code in codes.values())
+        otherwise = "not run" if is_interrupted else "no case selected"
+        ends = {
+            one.title: f"exit {codes[one.title]}" if one.title in codes else otherwise
+            for one in agents
+        }
+        lines = [f"  {end}  {title}" for title, end in ends.items()]
+        put(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
     if not codes:
         return ExitCode.NOTHING_SELECTED
     return min(codes.values(), key=lambda code: _WORST_FIRST.index(ExitCode(code)))
 
 
-def _said(code: int | None, codes: dict[str, int]) -> str:
-    if code is not None:
-        return f"exit {code}"
-    return "not run" if any(one in _BROKEN_OFF for one in codes.values()) else "no case chosen"
-
-
-def _list_as_json(asked: TestOptions, agents: Sequence[LoadedAgent], invocation: CliContext) -> int:
+def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
     rows = []
     for one in agents:
         try:
-            agent, _ = select_cases(one, invocation)
+            agent, _ = one.select(context)
         except NothingSelected as error:
-            click.echo(invocation.brief(f"{one.title}: {error}"), err=True)
+            click.echo(context.brief(f"{one.title}: {error}"), err=True)
         else:
-            rows += [{"agent": one.path, **row} for row in case_rows(agent)]
-    put(sys.stdout, invocation.clean(json.dumps(rows, indent=2)) + "\n")
-    is_fine = bool(rows) or asked.request.allow_empty
-    return ExitCode.PASSED if is_fine else ExitCode.NOTHING_SELECTED
+            rows += [{"agent": one.target.path, **row} for row in case_rows(agent)]
+    put(sys.stdout, context.clean(json.dumps(rows, indent=2)) + "\n")
+    is_ok = bool(rows) or options.request.allow_empty
+    return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
+
+
+def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
+    """Run, list or plan one agent; return the exit code."""
+    if options.preview_mode is None:
+        return _test(options, one, context)
+    agent, selection = one.select(context)
+    if options.preview_mode == "list":
+        text = case_list(agent, selection, as_json=options.as_json)
+    else:
+        text = plan_run(agent, one.target.path, one.settings, selection, as_json=options.as_json)
+    put(sys.stdout, context.clean(text) + "\n")
+    is_ok = bool(agent.test_cases) or options.request.allow_empty
+    return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
+
+
+def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
+    earlier = None if options.resume is None else find_run(options.resume, one.agent.base_dir)
+    # A run of --watch gets the selection again, because cases may have been added since.
+    is_watched = context.read_tracker is not None
+    if earlier is not None and not options.request.args() and not is_watched:
+        agent, selection = repeat_selection(one.agent, earlier)
+    else:
+        agent, selection = one.select(context)
+    if selection is not None:
+        _echo(f"Running {selection}", context)
+    resumed = None
+    if earlier is not None:
+        resumed = resume_run(
+            agent, earlier, context, retry_errors=options.retry_errors, force=options.force
+        )
+    settings = one.settings
+    if options.debug:
+        if not any(case.is_played for case in agent.test_cases or []):
+            raise ConfigError("--debug", "none of the selected cases has a simulated user")
+        settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
+    code = TestRun(
+        one.target, agent, settings, options.targets, context, selection, resumed, options.debug
+    ).run()
+    is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
+    return ExitCode.PASSED if is_empty and options.request.allow_empty else code

@@ -10,12 +10,13 @@ import click
     "--output",
     "-o",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write it to this file instead of stdout.",
+    metavar="FILE",
+    help="Write the schema to a file instead of stdout.",
 )
 def schema(output: Path | None) -> None:
     """Print the JSON Schema of agent.yaml, for editors.
 
-    Name the file in the first line of an agent.yaml and an editor completes and checks its keys:
+    An editor completes and checks the keys of an agent.yaml that begins with this line:
 
     \b
     # yaml-language-server: $schema=agent.schema.json

@@ -1,50 +1,112 @@
-"""`holodeck test`: run the test cases of an agent.yaml, show and report what came out."""
+"""`holodeck test`: its options, and which of them exclude each other."""
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import click
 
-from holodeck.cli.allow_outside import allow_outside_option
-from holodeck.cli.cli_context import CliContext
-from holodeck.cli.debug_option import debug_option
-from holodeck.cli.preview import preview_mode_of, preview_options
-from holodeck.cli.report_output import output_options, report_targets
-from holodeck.cli.selection_options import selection_options, selection_request
-from holodeck.cli.skip_invalid import report_left_out, skip_invalid_option
-from holodeck.cli.watch_options import watch_if_asked, watch_options
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import allow_outside_option, output_options, report_targets
 from holodeck.config.flags import cli_config, cli_options
+from holodeck.lib.ui.help import GroupedCommand, GroupedOption
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_input = partial(click.option, cls=GroupedOption, group="Input")
+_select = partial(click.option, cls=GroupedOption, group="Selection")
+_preview = partial(click.option, cls=GroupedOption, group="Preview")
+_resume = partial(click.option, cls=GroupedOption, group="Resuming")
+_run = partial(click.option, cls=GroupedOption, group="Run")
+_PREVIEWS = {"--list": "only_list", "--dry-run": "dry_run"}
 
 
-@click.command()
+def _skip_invalid(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        from holodeck.config.cases.left_out import skip_invalid_suites
+
+        context.with_resource(skip_invalid_suites())
+
+
+# These options have no YAML key: a file cannot know whether a person watches, and it must not
+# be able to make a run smaller than it looks.
+_OPTIONS = (
+    _input(
+        "--agent", "-a", type=click.Path(), metavar="FILE", help="The agent.yaml for suite files."
+    ),
+    _input(
+        "--skip-invalid",
+        is_flag=True,
+        expose_value=False,
+        callback=_skip_invalid,
+        help="Leave out invalid suite files; exit 5 at best.",
+    ),
+    _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
+    _select(
+        "--tag", "tags", metavar="TAG", multiple=True, help="Run cases with a tag; repeatable."
+    ),
+    _select(
+        "--exclude-tag",
+        "excluded_tags",
+        metavar="TAG",
+        multiple=True,
+        help="Leave out cases with a tag; repeatable.",
+    ),
+    _select(
+        "--suite", "suites", metavar="NAME", multiple=True, help="Run cases of a suite; repeatable."
+    ),
+    _select(
+        "--id", "ids", metavar="ID", multiple=True, help="Run the case with an id; repeatable."
+    ),
+    _select("--last-failed", is_flag=True, help="Run cases that did not pass last time."),
+    _select("--new", is_flag=True, help="Run cases without a recorded result."),
+    _select("--failed-first", is_flag=True, help="Run cases that did not pass last time first."),
+    _select(
+        "--limit",
+        "-n",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Run only the first N selected cases.",
+    ),
+    _select("--shuffle", is_flag=True, help="Run the selected cases in random order."),
+    _select(
+        "--seed",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="With --shuffle: repeat the order of seed N.",
+    ),
+    _select("--shard", metavar="I/N", help="Run part I of N of the selected cases."),
+    _select("--allow-empty", is_flag=True, help="Exit with 0, not 5, if no case is selected."),
+    _preview("--list", "only_list", is_flag=True, help="List the selected cases and exit."),
+    _preview("--dry-run", is_flag=True, help="Validate, estimate calls and time, and exit."),
+    _preview("--json", "as_json", is_flag=True, help="With --list or --dry-run: print JSON."),
+    _resume(
+        "--resume",
+        metavar="[RUN]",
+        is_flag=False,
+        flag_value="last",
+        help="Run what a run left out (default: the last).",
+    ),
+    _resume("--retry-errors", is_flag=True, help="With --resume: also rerun cases with errors."),
+    _resume("--force", is_flag=True, help="With --resume: rerun cases that have changed."),
+    _run("--debug", is_flag=True, help="Type messages in place of simulated users."),
+    _run("--watch", is_flag=True, help="Rerun affected cases whenever a file changes."),
+    _run("--tell-watcher", type=click.Path(path_type=Path), hidden=True),
+)
+
+
+def _test_options(command: F) -> F:
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@click.command(cls=GroupedCommand)
 @click.argument("paths", nargs=-1, metavar="[PATH]...", type=click.Path())
-@click.option(
-    "--agent",
-    "-a",
-    type=click.Path(),
-    metavar="FILE",
-    help="The agent.yaml that suite files are for; else the nearest beside or above each.",
-)
+@_test_options
 @output_options
-@selection_options
-@preview_options
-@click.option(
-    "--resume",
-    metavar="[RUN]",
-    is_flag=False,
-    flag_value="last",
-    help="Run only what an earlier run left out; without RUN the last one. See `holodeck runs`.",
-)
-@click.option(
-    "--retry-errors", is_flag=True, help="With --resume: also run what ended in an error."
-)
-@click.option(
-    "--force", is_flag=True, help="With --resume: accept changes; what they touch runs again."
-)
-@debug_option
-@watch_options
 @allow_outside_option
-@skip_invalid_option
 @cli_options()
 @click.pass_context
 def test(
@@ -53,49 +115,93 @@ def test(
     paths: tuple[str, ...],
     outputs: tuple[Path, ...],
     report_format: str | None,
-    resume: str | None,
-    retry_errors: bool,
-    force: bool,
     **options: Any,
 ) -> None:
-    """Run the test cases of each PATH and exit with what came of them.
+    """Run the test cases of each PATH.
 
-    A PATH is an agent.yaml, the file of a suite, or a folder, which means every agent.yaml in it
-    and below; without one it is the agent.yaml here.
+    A PATH is an agent.yaml, a suite file, or a folder that contains them. The default is the
+    agent.yaml in the current folder.
 
-    Results go to stdout, logs to stderr. Exit codes: 0 all passed, 1 a test failed, 2 the
-    configuration is wrong, 3 the agent could not be run, 4 a metric could not be computed,
-    5 nothing or not everything was tested, 6 the budget is used up, 130 interrupted, 143
-    terminated. Of several, the first of 3, 4, 6, 1, 5 is told.
+    Results go to stdout, logs to stderr. Exit codes: 0 all tests passed, 1 a test failed, 2 invalid
+    configuration or usage, 3 the agent could not be run, 4 a metric could not be computed, 5 no
+    tests or not all tests ran, 6 the budget is used up, 130 interrupted, 143 terminated. If several
+    apply, the order is 3, 4, 6, 1, 5.
     """
-    if resume is None and (retry_errors or force):
-        raise click.UsageError("--retry-errors and --force say how to resume; add --resume")
-    runs = {f"--{name}": options[name] for name in ("debug", "watch")}
-    look = preview_mode_of(
-        options, {"--output": outputs, "--resume": resume, "--events": options["events"], **runs}
-    )
-    request = selection_request(options)
-    if resume is not None and (request.last_failed or request.new or request.failed_first):
-        raise click.UsageError("--resume repeats what the run had chosen; choose in no other way")
-    watch_if_asked(context)
-    from holodeck.cli.agent_paths import find_agents
-    from holodeck.cli.run_agents import run_agents
-    from holodeck.cli.test_options import TestOptions
+    preview_mode = _preview_mode(options, outputs)
+    from holodeck.cli.selection import selection_request
 
-    asked = TestOptions(
+    request = selection_request(options)
+    _check_resume(options)
+    from holodeck.cli.agent_paths import find_agents
+    from holodeck.cli.run_agents import TestOptions, run_agents
+
+    cli_context = context.ensure_object(CliContext)
+    if options["watch"]:
+        _check_watch(options)
+        from holodeck.cli.watch import watch_command
+
+        context.exit(watch_command(paths, options["agent"]))
+    if options["tell_watcher"] is not None:
+        from holodeck.cli.watch import track_reads
+
+        tracking = track_reads(options["tell_watcher"], paths, options["agent"], cli_context)
+        context.with_resource(tracking)
+    test_options = TestOptions(
         request=request,
         settings=cli_config(options),
         targets=report_targets(outputs, report_format),
-        look=look,
+        preview_mode=preview_mode,
         as_json=options["as_json"],
-        resume=resume,
-        retry_errors=retry_errors,
-        force=force,
+        resume=options["resume"],
+        retry_errors=options["retry_errors"],
+        force=options["force"],
         debug=options["debug"],
     )
-    found = find_agents(paths, options["agent"])
-    invocation = context.ensure_object(CliContext)
-    context.exit(report_left_out(run_agents(asked, found, invocation), invocation))
+    context.exit(run_agents(test_options, find_agents(paths, options["agent"]), cli_context))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
+
+
+def _preview_mode(
+    options: Mapping[str, Any], outputs: Sequence[Path]
+) -> Literal["list", "plan"] | None:
+    """Return what to show instead of running; None for a run."""
+    flags = [flag for flag, name in _PREVIEWS.items() if options[name]]
+    if len(flags) > 1:
+        raise click.UsageError("--list and --dry-run exclude each other; use one of them")
+    if not flags:
+        if options["as_json"]:
+            raise click.UsageError("--json needs --list or --dry-run; for a run use -o FILE.json")
+        return None
+    only_for_runs = {
+        "--output": outputs,
+        "--resume": options["resume"],
+        "--events": options["events"],
+        "--debug": options["debug"],
+        "--watch": options["watch"],
+    }
+    for flag, value in only_for_runs.items():
+        if value:
+            raise click.UsageError(f"{flags[0]} runs nothing; remove {flag}")
+    return "list" if options["only_list"] else "plan"
+
+
+def _check_resume(options: Mapping[str, Any]) -> None:
+    is_resumed = options["resume"] is not None
+    if not is_resumed and (options["retry_errors"] or options["force"]):
+        raise click.UsageError("--retry-errors and --force need --resume; add it")
+    if is_resumed and any(options[name] for name in ("last_failed", "new", "failed_first")):
+        raise click.UsageError(
+            "--resume repeats the selection of its run; remove --last-failed, --new and"
+            " --failed-first"
+        )
+
+
+def _check_watch(options: Mapping[str, Any]) -> None:
+    if options["debug"]:
+        raise click.UsageError("--debug needs a keyboard, which --watch does not pass on")
+    for name in ("resume", "last_failed", "failed_first", "new"):
+        if options[name]:
+            flag = f"--{name.replace('_', '-')}"
+            raise click.UsageError(f"--watch selects the cases to rerun itself; remove {flag}")

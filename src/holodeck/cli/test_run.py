@@ -1,144 +1,197 @@
-"""One run of `holodeck test`: executed, watched, recorded and reported."""
+"""One run of `holodeck test`: executed, displayed, recorded and reported; perhaps resumed."""
 
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from holodeck import __version__
-from holodeck.cli.cli_context import CliContext
-from holodeck.cli.report_output import ReportTarget, write_reports
-from holodeck.errors import ExitCode, HoloDeckError, ReportError
+from holodeck.cli.agent_paths import AgentTarget
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import ReportTarget, write_reports
+from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
-    from holodeck.cli.resume import ResumedRun
-    from holodeck.lib.llm.retry import Wait
     from holodeck.lib.records.recorder import Recorder
+    from holodeck.lib.records.run import Run
+    from holodeck.lib.llm.retry import Wait
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.selection import Selection
-    from holodeck.models.test_result import TestReport
+    from holodeck.models.test_case import TestCaseModel
+    from holodeck.models.test_result import TestReport, TestResult
 
-_BAR = ("repeat", "min_pass", "min_pass_rate")
+_REPETITIONS = ("repeat", "min_pass", "min_pass_rate")
+
+
+@dataclass(frozen=True)
+class ResumedRun:
+    """An earlier run and those of its results that are still valid."""
+
+    id: str
+    results: "Mapping[int, TestResult]"
+    """By the case's index in the present file."""
+
+
+def find_run(name: str, folder: Path) -> "Run":
+    """Return the recorded run of an agent in `folder`. Raises ConfigError."""
+    from holodeck.lib.records.run_store import RunStore
+
+    return RunStore(folder).read(name)
+
+
+def repeat_selection(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | None]":
+    """Return the agent with the cases that `run` selected; no Selection if it selected all."""
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.resume import places_of
+
+    selection = run.started.selection if run.started else None
+    if run.started is None or selection is None:
+        return agent, None
+    present = fingerprint_of(agent).cases
+    places = places_of(run.started.cases, present)
+    return agent.case_caches(places), selection.now(len(present), len(places))
+
+
+def resume_run(
+    agent: "Agent", run: "Run", context: CliContext, *, retry_errors: bool, force: bool
+) -> ResumedRun:
+    """Return the results to keep. Raises ConfigError if the run goes on or the agent changed."""
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.resume import changes, kept_results
+    from holodeck.lib.text import plural
+
+    if run.is_running:
+        raise ConfigError("--resume", f"run {run.id} is still running; wait for it, or stop it")
+    for warning in run.warnings:
+        context.warn(warning)
+    present = fingerprint_of(agent)
+    changed = "".join(f"\n  {line}" for line in changes(run, present))
+    if changed and not force:
+        raise ConfigError(
+            "--resume",
+            f"the configuration has changed since run {run.id}:{changed}\n"
+            "add --force to rerun the affected cases and keep the other results",
+        )
+    if changed:
+        click.echo(f"Changed since run {run.id}:{changed}", err=True)
+    results = kept_results(run, present, retry_errors=retry_errors)
+    count = len(agent.test_cases or [])
+    left = plural(count - len(results), "case runs", "cases run")
+    click.echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
+    return ResumedRun(run.id, results)
 
 
 @dataclass
 class TestRun:
-    """What is run and how, and what has come of it so far."""
+    """What to run and how, and the state of the run."""
 
     __test__ = False
 
-    agent_config: str
+    target: AgentTarget
     agent: "Agent"
     settings: "ExecutionConfig"
-    targets: Sequence[ReportTarget]
-    invocation: CliContext
+    report_targets: Sequence[ReportTarget]
+    context: CliContext
     selection: "Selection | None" = None
-    """None if every case is to run."""
-    earlier: "ResumedRun | None" = None
+    """None if all cases run."""
+    resumed: ResumedRun | None = None
     debug: bool = False
-    """Whether a person speaks for simulated users."""
+    """Whether a person types the messages of simulated users."""
 
-    again: tuple[str, ...] = field(default=(), init=False)
-    """The paths that mean the same run; none means the agent's."""
     recorder: "Recorder | None" = field(default=None, init=False)
-    terminated: bool = field(default=False, init=False)
+    is_terminated: bool = field(default=False, init=False)
     """Whether SIGTERM, not Ctrl-C, interrupted the run."""
 
-    def to_exit_code(self) -> int:
-        """Run, show the summary and write the reports; also of a run that broke half-way."""
+    def run(self) -> int:
+        """Run the cases, print the summary and write the reports, even after an error."""
         from holodeck.lib.test_runner.executor import TestExecutor
+        from holodeck.lib.test_runner.progress import ProgressIndicator
 
-        progress = self._progress()
-        executor = TestExecutor(
-            self.agent_config, agent_config=self.agent, resolved_execution_config=self.settings
+        progress = ProgressIndicator(
+            len(self.agent.test_cases or []),
+            quiet=bool(self.settings.quiet),
+            verbose=bool(self.settings.verbose),
         )
-        if self.earlier is not None:
-            executor.carried_over = self.earlier.results
+        progress.selection = self.selection
+        executor = TestExecutor(
+            self.target.path, agent_config=self.agent, resolved_execution_config=self.settings
+        )
         executor.is_checked = True  # all agents were, before the first of them runs
         executor.selection = self.selection
-        self.recorder = self._recorder()
-        executor.run_id = self.recorder.id if self.recorder else None
+        if self.resumed is not None:
+            executor.carried_over = self.resumed.results
+            for result in self.resumed.results.values():
+                progress.update(result)
+        if self.settings.record and self.agent.test_cases:
+            self.recorder = self._start_record()
+            executor.run_id = self.recorder.id
         try:
-            report = self._watched(executor, progress)
+            report = self._execute(executor, progress)
         except Exception as error:
             code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
             self._finish(executor.report(interrupted=True), progress, code)
             raise
-        return self._finish(report, progress, self._code_of(report))
+        return self._finish(report, progress, self._exit_code(report))
 
-    def _progress(self) -> "ProgressIndicator":
-        from holodeck.lib.test_runner.progress import ProgressIndicator
-
-        settings, cases = self.settings, self.agent.test_cases or []
-        progress = ProgressIndicator(
-            len(cases), quiet=bool(settings.quiet), verbose=bool(settings.verbose)
-        )
-        progress.selection = self.selection
-        for result in self.earlier.results.values() if self.earlier else ():
-            progress.update(result)
-        return progress
-
-    def _recorder(self) -> "Recorder | None":
-        """A record with its first line written; None where none is wanted."""
-        if not self.settings.record or not self.agent.test_cases:
-            return None
+    def _start_record(self) -> "Recorder":
         from holodeck.lib.records.fingerprint import fingerprint_of
         from holodeck.lib.records.recorder import Recorder
 
         recorder = Recorder(self.agent, fingerprint_of(self.agent))
-        if self.invocation.read_tracker is not None:
-            self.invocation.read_tracker.run = recorder.id
-        redactor, earlier = self.invocation.redactor, self.earlier
+        if self.context.read_tracker is not None:
+            self.context.read_tracker.run = recorder.id
         recorder.begin(
-            self.agent_config,
+            self.target.path,
             self.settings,
-            redactor,
+            self.context.redactor,
             version=__version__,
             selection=self.selection,
-            resumes=earlier.id if earlier else None,
-            carried_over=earlier.results if earlier else None,
+            resumes=self.resumed.id if self.resumed else None,
+            carried_over=self.resumed.results if self.resumed else None,
         )
         return recorder
 
-    def _watched(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
-        """Run the tests, each result recorded and then shown as it comes."""
-        from holodeck.cli.interruptible_run import run_to_report
-        from holodeck.cli.streams import streams_kept
-        from holodeck.lib.llm.retry import on_wait
+    def _execute(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
+        """Run the cases; record each result, then display it."""
+        from holodeck.cli.interruptible_run import protected_streams, run_to_report
         from holodeck.lib.observability import initialize_observability, shutdown_observability
+        from holodeck.lib.llm.retry import on_wait
         from holodeck.lib.ui.live import LiveLine
         from holodeck.models.observability import ObservabilityConfig
 
-        observed = self.agent.observability or ObservabilityConfig()
+        redact = self.context.redactor.redact
         traces = initialize_observability(
-            observed, self.agent.name, self.invocation.redactor.redact
+            self.agent.observability or ObservabilityConfig(), self.agent.name, redact
         )
-        # A line that keeps changing, or a word on how long it takes, would only disturb a person.
+        # A line that is redrawn would disturb a person who types.
         is_live = not progress.quiet and not self.debug
-        with streams_kept() as out:
+        with protected_streams() as out:
             live = LiveLine(
                 progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
             )
             self._connect(executor, progress, live)
 
-            def stopping(received: signal.Signals) -> None:
-                self.terminated = received == signal.SIGTERM
+            def on_interrupt(received: signal.Signals) -> None:
+                self.is_terminated = received == signal.SIGTERM
                 with live.paused():
-                    click.echo("Interrupted: stopping; Ctrl-C again stops at once", err=True)
+                    click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 
-            token = on_wait.set(partial(_note_wait, progress, self.invocation.redactor.redact))
+            def note_wait(wait: "Wait") -> None:
+                progress.note_wait(replace(wait, reason=redact(wait.reason)))
+
+            token = on_wait.set(note_wait)
             try:
                 with live:
-                    return run_to_report(executor, stopping)
+                    return run_to_report(executor, on_interrupt)
             finally:
                 on_wait.reset(token)
                 progress.is_one_at_a_time = executor.is_one_at_a_time
@@ -147,21 +200,21 @@ class TestRun:
     def _connect(
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
     ) -> None:
-        """Let record and progress follow the executor; what they are told holds no secrets."""
+        """Pass the executor's results, without secrets, to the record and the display."""
         from holodeck.lib.test_runner.progress import label_of
 
-        redactor, recorder = self.invocation.redactor, self.recorder
-        read_tracker = self.invocation.read_tracker
+        redactor, recorder = self.context.redactor, self.recorder
+        read_tracker = self.context.read_tracker
 
-        def started(case: Any) -> None:
+        def on_test_start(case: "TestCaseModel") -> None:
             if read_tracker is not None:
                 read_tracker.stop_tracking()
-            name, said = case.name and redactor.redact(case.name), redactor.redact(case.said)
-            progress.start_test(label_of(name, said))
+            name = case.name and redactor.redact(case.name)
+            progress.start_test(label_of(name, redactor.redact(case.said)))
 
-        def finished(index: int, result: Any) -> None:
+        def on_result(index: int, result: "TestResult") -> None:
             shown = redactor.redact_report(result)
-            if recorder is not None:  # before anybody is told, or a kill could make it untrue
+            if recorder is not None:  # before it is displayed, in case the process is killed
                 recorder.add(index, shown)
             progress.update(shown)
             line = progress.get_progress_line()
@@ -172,72 +225,57 @@ class TestRun:
             from holodeck.lib.test_runner.conversation_display import show_conversations
 
             executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
-        executor.on_test_start = started
-        executor.on_result = finished
+        executor.on_test_start = on_test_start
+        executor.on_result = on_result
 
-    def _code_of(self, report: "TestReport") -> ExitCode:
+    def _exit_code(self, report: "TestReport") -> ExitCode:
         from holodeck.lib.test_runner.summary import exit_code
 
         code = exit_code(report)
-        if code is ExitCode.INTERRUPTED and self.terminated:
-            return ExitCode.TERMINATED
-        return code
+        is_terminated = code is ExitCode.INTERRUPTED and self.is_terminated
+        return ExitCode.TERMINATED if is_terminated else code
 
     def _finish(self, report: "TestReport", progress: "ProgressIndicator", code: ExitCode) -> int:
-        """Show the summary, close the record, write every report that can be written."""
+        """Print the summary, close the record and write every report that can be written."""
         from holodeck.lib.ui.live import put
 
-        shown = self.invocation.redactor.redact_report(report)
+        shown = self.context.redactor.redact_report(report)
         parts = (progress.get_failures(), progress.get_summary())
         put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
-        record_lost = self._closed(shown, code)
-        failures = write_reports(shown, self.targets, self.invocation)
-        if record_lost and len(failures) == len(self.targets):
-            self._rescue(shown)
-        self._say_how_to_resume(report)
-        failures += record_lost
+        record_errors = self._close_record(shown, code)
+        failures = write_reports(shown, self.report_targets, self.context)
+        if record_errors and len(failures) == len(self.report_targets):
+            from holodeck.lib.records.recorder import line_of
+
+            click.echo("no file could be written; the report as JSON:", err=True)
+            click.echo(line_of(shown), err=True, nl=False)
+        self._print_resume_command(report)
+        failures += record_errors
         if failures:
             raise ReportError("\n".join(failures))
         return code
 
-    def _closed(self, shown: "TestReport", code: ExitCode) -> list[str]:
-        """Close the record; what is wrong with it, if anything is."""
+    def _close_record(self, shown: "TestReport", code: ExitCode) -> list[str]:
+        """Close the record; return an error message if it is incomplete."""
         recorder = self.recorder
         if recorder is None:
             return []
         recorder.end(shown, code)
         if recorder.trouble is None:
             return []
-        return [f"the record is not whole: {recorder.path}: {recorder.trouble}"]
+        return [f"the run record is incomplete: {recorder.path}: {recorder.trouble}"]
 
-    def _rescue(self, shown: "TestReport") -> None:
-        """The results on stderr: there is nowhere else to keep them."""
-        from holodeck.lib.records.recorder import line_of
-
-        click.echo("no file could be written; the report as JSON:", err=True)
-        click.echo(line_of(shown), err=True, nl=False)
-
-    def _repeats(self) -> list[str]:
-        """What the command line says of repetitions; without it other cases would be meant."""
-        given = {name: getattr(self.settings, name) for name in _BAR}
-        said = [name for name in given if self.settings.source_of(name).startswith("--")]
-        return [word for name in said for word in (self.settings.source_of(name), f"{given[name]}")]
-
-    def _say_how_to_resume(self, report: "TestReport") -> None:
+    def _print_resume_command(self, report: "TestReport") -> None:
         recorder = self.recorder
         left_out = any(one.skipped_by not in {None, "skip"} for one in report.results)
-        complete = not report.interrupted and report.stopped is None and not left_out
-        if recorder is None or recorder.trouble is not None or complete or not report.ran:
+        is_complete = not report.interrupted and report.stopped is None and not left_out
+        if recorder is None or recorder.trouble is not None or is_complete or not report.ran:
             return
-        args = ["holodeck", "test", *(self.again or (self.agent_config,)), "--resume", recorder.id]
-        is_asked_for = report.stopped_by in {"fail_fast", "budget"}
-        if report.stopped is not None and not is_asked_for:
+        args = ["holodeck", "test", *self.target.args, "--resume", recorder.id]
+        if report.stopped is not None and report.stopped_by not in {"fail_fast", "budget"}:
             args.append("--retry-errors")
-        args += self._repeats()
-        line = f"Resume with: {shlex.join(args)}"
-        click.echo(self.invocation.clean(line), err=True)
-
-
-def _note_wait(progress: "ProgressIndicator", redact: Callable[[str], str], wait: "Wait") -> None:
-    """Show the wait before a request is sent again."""
-    progress.note_wait(replace(wait, reason=redact(wait.reason)))
+        for name in _REPETITIONS:  # without these flags, the cases would count as changed
+            flag = self.settings.source_of(name)
+            if flag.startswith("--"):
+                args += [flag, f"{getattr(self.settings, name)}"]
+        click.echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)

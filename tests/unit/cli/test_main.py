@@ -8,7 +8,7 @@ import pytest
 
 from fakes import clean_environment, run_cli, start_cli
 from holodeck import __version__
-from holodeck.cli.cli_context import CliContext
+from holodeck.cli.context import CliContext
 from holodeck.cli.main import COMMANDS, LazyGroup, cli
 
 FULL = Path("/dev/full")
@@ -46,7 +46,7 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
 
     extra = set(ours.stderr.split()) - set(click.stdout.split()) - sys.stdlib_module_names
     assert {name for name in extra if not name.startswith(("_", "click."))} == {
-        "holodeck", "holodeck.cli", "holodeck.cli.cli_context", "holodeck.cli.main",
+        "holodeck", "holodeck.cli", "holodeck.cli.context", "holodeck.cli.main",
         "holodeck.errors",
     }  # fmt: skip
 
@@ -137,4 +137,4 @@ def test_every_command_of_the_table_exists():
     ],
 )
 def test_the_verbosity_is_read_from_the_arguments(args, verbosity):
-    assert CliContext.of(args).verbosity == verbosity
+    assert CliContext.from_args(args).verbosity == verbosity

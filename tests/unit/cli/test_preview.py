@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.cli.preview import case_list
+from holodeck.cli.selection import case_list
 from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
 from holodeck.lib.selection.request import Request, Shard

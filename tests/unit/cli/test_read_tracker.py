@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.cli.read_tracker import (
-    States,
+from holodeck.cli.watch import (
+    FileStates,
     affects_every_case,
     changed_files,
     file_state,
@@ -18,11 +18,11 @@ from holodeck.cli.read_tracker import (
 READING = """\
 import sys
 from pathlib import Path
-from holodeck.cli.read_tracker import ReadTracker
+from holodeck.cli.watch import ReadTracker
 
 here = Path.cwd()
 witness = ReadTracker(here)
-witness.watch()
+witness.start()
 Path("agent.yaml").read_text()
 Path("report.md").write_text("mine")
 Path("report.md").read_text()
@@ -51,7 +51,7 @@ def test_what_is_read_before_the_first_case_counts_and_modules_always(tmp_path):
 
 
 @pytest.fixture
-def states(tmp_path) -> States:
+def states(tmp_path) -> FileStates:
     (tmp_path / "agent.yaml").write_text("name: a")
     (tmp_path / "suites").mkdir()
     paths = [str(tmp_path / name) for name in ("agent.yaml", "suites", "config.yaml")]

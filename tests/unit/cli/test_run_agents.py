@@ -120,9 +120,9 @@ def test_a_file_that_is_named_twice_is_one_and_hidden_folders_hold_none(fleet):
 
     found = find_agents([f"{folder}/two/agent.yaml", folder])
 
-    names = [str(Path(one.path).relative_to(folder)) for one in found.subjects]
+    names = [str(Path(one.path).relative_to(folder)) for one in found.targets]
     assert names == ["two/agent.yaml", "one/agent.yaml"]
-    assert find_agents([]).subjects == [AgentTarget("agent.yaml")]
+    assert find_agents([]).targets == [AgentTarget("agent.yaml")]
 
 
 def test_a_data_file_is_no_agent_and_the_message_says_where_it_belongs(tmp_path):
@@ -155,7 +155,7 @@ def test_a_folder_of_suites_means_them_and_the_agent_above_answers(suites):
 
     found = find_agents([str(suites)])
 
-    [subject] = found.subjects
+    [subject] = found.targets
     assert Path(subject.path).resolve() == suites.parent / "agent.yaml"
     names = ("loose.yaml", "named.yaml", "typo.yaml")
     assert subject.suites == tuple(str(suites / one) for one in names)

@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from fakes import run_cli
-from holodeck.cli.cli_context import CliContext
-from holodeck.cli.selection_options import apply_selection
+from holodeck.cli.context import CliContext
+from holodeck.cli.selection import apply_selection
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import line_of
 from holodeck.lib.records.run_store import RunStore

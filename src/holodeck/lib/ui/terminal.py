@@ -3,8 +3,10 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TextIO
+
+from holodeck.lib.text import columns_of
 
 _DEFAULT_COLUMNS = 80
 
@@ -51,3 +53,14 @@ def _environment() -> Mapping[str, str]:
     # These variables describe the terminal, not holodeck, and someone who uses the progress
     # display from Python has no configuration to pass them through.
     return os.environ  # noqa: TID251
+
+
+def format_table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows in columns as wide as their widest cell; the first row is the header."""
+    widths = [max(map(columns_of, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell + " " * (width - columns_of(cell)) for cell, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    )

@@ -1,67 +1,73 @@
-"""One call of `holodeck`: how much it may say, and what it must not."""
+"""The state of one `holodeck` command: its verbosity and the secrets that it must not print."""
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import click
+
 if TYPE_CHECKING:
-    from holodeck.cli.read_tracker import ReadTracker
+    from holodeck.cli.watch import ReadTracker
     from holodeck.lib.redact import Redactor
 
 MAX_MESSAGE = 1900
-"""Characters of a message: what was found may be a value of megabytes."""
+"""Characters of a message; it may quote a value of several megabytes."""
 _SHORT_FLAGS = re.compile(r"-[a-zA-Z]+")
 
 
 class CliContext:
-    """Travels as click's `obj` from `main` to the command and back to the error handler."""
+    """Passed as click's `obj` from `main` to the command and back to the error handler."""
 
     def __init__(self, verbosity: int = 0) -> None:
         self.verbosity = verbosity
-        """How often -v was given; from 2 on errors come with their traceback."""
+        """How often -v was given; from 2 on, errors are printed with their traceback."""
         self.read_tracker: ReadTracker | None = None
-        """Notes what is read, where somebody watches."""
+        """Set in a run that `--watch` started."""
         self._notices: set[str] = set()
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None
 
     @classmethod
-    def of(cls, args: Sequence[str]) -> "CliContext":
-        """Read from the arguments, because errors have to be shown before they are parsed."""
+    def from_args(cls, args: Sequence[str]) -> "CliContext":
+        """Read the verbosity from raw arguments, because parsing them may fail."""
         options = args[: args.index("--")] if "--" in args else args
         short = sum(arg.count("v") for arg in options if _SHORT_FLAGS.fullmatch(arg))
         return cls(short + sum(arg == "--verbose" for arg in options))
 
     def protect(self, secrets: Iterable[str]) -> None:
-        """From now on none of these is shown."""
+        """Mask these values in all output from now on."""
         self._secrets += secrets
         self._redactor = None
 
-    def is_news(self, notice: str) -> bool:
-        """Whether a notice was not given yet; several agents may share what it is about."""
+    def is_new_notice(self, notice: str) -> bool:
+        """Return whether the notice was not printed yet; several agents may cause the same one."""
         is_new = notice not in self._notices
         self._notices.add(notice)
         return is_new
 
     @property
     def redactor(self) -> "Redactor":
-        """Knows the protected values and those of the environment."""
+        """Masks the protected values and those of the environment."""
         if self._redactor is None:
-            # Imported here because `holodeck --help` has nothing to hide.
+            # Imported here because `holodeck --help` has no secrets to mask.
             from holodeck.config.secrets import collect
             from holodeck.lib.redact import Redactor
 
             self._redactor = Redactor([*self._secrets, *collect()])
         return self._redactor
 
+    def clean(self, text: str) -> str:
+        """Return `text` without secrets and control characters."""
+        from holodeck.lib.text import printable
+
+        return printable(self.redactor.redact(text))
+
     def brief(self, text: str) -> str:
-        """`text` clean, and short enough for a message whatever it quotes."""
+        """Return `text` clean and at most MAX_MESSAGE characters long."""
         from holodeck.lib.text import abridged
 
         return abridged(self.clean(text), MAX_MESSAGE)
 
-    def clean(self, text: str) -> str:
-        """`text` without secrets and control characters."""
-        from holodeck.lib.text import printable
-
-        return printable(self.redactor.redact(text))
+    def warn(self, text: str) -> None:
+        """Print a warning to stderr."""
+        click.echo(self.clean(f"WARNING: {text}"), err=True)

@@ -1,0 +1,136 @@
+"""Options that several commands share, and what the commands do with them."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from holodeck.cli.context import CliContext
+from holodeck.lib.ui.help import GroupedOption
+
+if TYPE_CHECKING:
+    from holodeck.lib.records.run import Run
+    from holodeck.lib.records.run_store import RunStore
+    from holodeck.models.test_result import TestReport
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def agent_option(command: F) -> F:
+    """Add `--agent`: the agent whose recorded runs the command is about."""
+    return click.option(
+        "--agent",
+        "-a",
+        default="agent.yaml",
+        show_default=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="The agent.yaml, or its folder, whose runs to use.",
+    )(command)
+
+
+def run_store_of(agent: Path) -> "RunStore":
+    """Return the runs recorded beside an agent.yaml; the file itself may be gone."""
+    from holodeck.lib.records.run_store import RunStore
+
+    return RunStore((agent if agent.is_dir() else agent.parent).absolute())
+
+
+def read_run(run_store: "RunStore", run: str | None, context: CliContext) -> "Run":
+    """Read a recorded run; print a warning for each line that cannot be read."""
+    found = run_store.read(run)
+    for warning in found.warnings:
+        context.warn(warning)
+    return found
+
+
+def allow_outside_option(command: F) -> F:
+    """Add `--allow-outside`, which has no YAML key: a downloaded folder must not grant it."""
+
+    def allow(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+        if is_given:
+            from holodeck.lib.safe_paths import outside_allowed
+
+            context.with_resource(outside_allowed())
+
+    return click.option(
+        "--allow-outside",
+        cls=GroupedOption,
+        group="Input",
+        is_flag=True,
+        expose_value=False,
+        callback=allow,
+        help="Allow paths that lead outside the agent's folder.",
+    )(command)
+
+
+def output_options(command: F) -> F:
+    """Add `--output` and `--format`."""
+    command = click.option(
+        "--format",
+        "report_format",
+        cls=GroupedOption,
+        group="Output",
+        metavar="FORMAT",
+        help="Format of --output files: markdown or json.",
+    )(command)
+    return output_option("Write a report (.md or .json); repeatable.")(command)
+
+
+def output_option(description: str) -> Callable[[F], F]:
+    return click.option(
+        "--output",
+        "-o",
+        "outputs",
+        cls=GroupedOption,
+        group="Output",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=description,
+    )
+
+
+@dataclass(frozen=True)
+class ReportTarget:
+    """A file to write the report to."""
+
+    path: Path
+    """As the user wrote it."""
+    report_format: str
+    file: Path
+    """The absolute path: code under test may change the working directory."""
+
+
+def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[ReportTarget]:
+    """Return the reports to write. Raises ConfigError for a file that cannot be written."""
+    from holodeck.lib.test_runner.reports import check_writable, format_for
+
+    if report_format is not None and not outputs:
+        raise click.UsageError("--format needs a file to write; add --output FILE")
+    targets = [ReportTarget(one, format_for(one, report_format), one.absolute()) for one in outputs]
+    for target in targets:
+        check_writable(target.path)
+    return targets
+
+
+def write_reports(
+    report: "TestReport", targets: Sequence[ReportTarget], context: CliContext
+) -> list[str]:
+    """Write every report that can be written; return an error message for each of the others."""
+    from holodeck.errors import ReportError
+    from holodeck.lib.test_runner.reports import write_report
+    from holodeck.lib.ui.live import put
+
+    failures = []
+    for target in targets:
+        try:
+            write_report(report, target.file, target.report_format, target.path)
+        except ReportError as error:
+            failures.append(str(error))
+        else:
+            put(sys.stdout, context.clean(f"Report saved to {target.path}\n"))
+    return failures

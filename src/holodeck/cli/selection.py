@@ -1,0 +1,172 @@
+"""Selects the cases that `holodeck test` runs; lists and plans them for `--list` and `--dry-run`."""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holodeck.cli.context import CliContext
+
+if TYPE_CHECKING:
+    from holodeck.lib.selection.past import CasePast
+    from holodeck.lib.selection.request import Request
+    from holodeck.models.agent import Agent
+    from holodeck.models.config import ExecutionConfig
+    from holodeck.models.selection import Selection
+
+_MAX_SEED = 1_000_000
+_MAX_CELL = 60
+
+
+def selection_request(options: Mapping[str, Any]) -> "Request":
+    """Return what the options select. Raises ConfigError and UsageError."""
+    from holodeck.lib.selection.expression import parse
+    from holodeck.lib.selection.request import Request, Shard
+
+    shard, keyword = options["shard"], options["keyword"]
+    if shard is not None:
+        _require_stable_shards(options)
+    return Request(
+        ids=options["ids"],
+        suites=options["suites"],
+        tags=options["tags"],
+        excluded_tags=options["excluded_tags"],
+        keyword=None if keyword is None else parse(keyword),
+        last_failed=options["last_failed"],
+        new=options["new"],
+        seed=_seed(options),
+        failed_first=options["failed_first"],
+        limit=options["limit"],
+        shard=None if shard is None else Shard.parse(shard),
+        allow_empty=options["allow_empty"],
+    )
+
+
+def _require_stable_shards(options: Mapping[str, Any]) -> None:
+    """Raise UsageError if a shard that ran earlier would change which cases the others select."""
+    unstable = [name for name in ("last_failed", "new") if options[name]]
+    if options["failed_first"] and options["limit"] is not None:
+        unstable.append("failed_first")
+    if unstable:
+        flag = "--" + unstable[0].replace("_", "-")
+        raise click.UsageError(
+            f"{flag} may select other cases once another shard has run; remove {flag} or --shard"
+        )
+
+
+def _seed(options: Mapping[str, Any]) -> int | None:
+    seed: int | None = options["seed"]
+    if not options["shuffle"]:
+        if seed is not None:
+            raise click.UsageError("--seed needs --shuffle; add it")
+        return None
+    if seed is None and options["shard"] is not None:
+        raise click.UsageError("all shards must use the same order; add the same --seed N to each")
+    if seed is None:
+        from secrets import randbelow
+
+        return randbelow(_MAX_SEED)
+    return seed
+
+
+def apply_selection(
+    agent: "Agent", request: "Request", agent_config: str, context: CliContext
+) -> "tuple[Agent, Selection | None]":
+    """Return the agent with the selected cases; no Selection if all of them run."""
+    if not request.args():
+        return agent, None
+    from holodeck.lib.selection.choose import choose
+
+    past = None
+    if request.asks_the_past:
+        whole = request.shard is not None
+        past = past_cases(agent, agent_config, request.most_results, whole_runs=whole)
+    choice = choose(agent.test_cases or [], request, past)
+    for warning in choice.warnings:
+        context.warn(warning)
+    return agent.case_caches(choice.places), choice.selection
+
+
+def past_cases(
+    agent: "Agent", agent_config: str, most: int, *, whole_runs: bool = False
+) -> "list[CasePast]":
+    """Return what recorded runs tell of each case, from its `most` latest results.
+
+    With `whole_runs`, from that many results of runs without `--shard`.
+    """
+    from holodeck.lib.records.fingerprint import fingerprint_of
+    from holodeck.lib.records.history import CaseQuery, case_history
+    from holodeck.lib.records.run_store import RunStore
+
+    planned = fingerprint_of(agent).cases
+    currency = None if agent.prices is None else agent.prices.unit
+    wanted = CaseQuery(agent.name, agent_config, planned, currency, whole_runs)
+    return case_history(RunStore(agent.base_dir), wanted, most)
+
+
+def case_list(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> str:
+    """Return the agent's cases as a table, or as JSON."""
+    from holodeck.lib.text import plural
+
+    rows = case_rows(agent)
+    if as_json:
+        return json.dumps(rows, indent=2)
+    table = _table(rows) + "\n\n" if rows else ""
+    return table + str(selection or plural(len(rows), "test case"))
+
+
+def case_rows(agent: "Agent") -> list[dict[str, Any]]:
+    return [
+        {
+            "name": case.name,
+            "id": case.id,
+            "suite": case.suite,
+            "tags": case.tags,
+            "kind": case.form,
+            "skip": case.skip,
+            "place": agent.place("test_cases", index),
+            "input": case.said,
+        }
+        for index, case in enumerate(agent.test_cases or [])
+    ]
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    from holodeck.lib.text import one_line
+    from holodeck.lib.ui.terminal import format_table
+
+    cells = [
+        [
+            one_line(row["name"] or row["input"], _MAX_CELL),
+            one_line(row["id"] or "", _MAX_CELL),
+            one_line(row["suite"] or "", _MAX_CELL),
+            one_line(", ".join(row["tags"]), _MAX_CELL),
+            row["kind"] if row["skip"] is None else f"{row['kind']}, skipped",
+            row["place"],
+        ]
+        for row in rows
+    ]
+    header = ["NAME", "ID", "SUITE", "TAGS", "KIND", "PLACE"]
+    used = [column for column in range(len(header)) if any(row[column] for row in cells)]
+    return format_table([[row[column] for column in used] for row in [header, *cells]])
+
+
+def plan_run(
+    agent: "Agent",
+    agent_config: str,
+    settings: "ExecutionConfig",
+    selection: "Selection | None",
+    *,
+    as_json: bool,
+) -> str:
+    """Return the plan of a run. Raises ConfigError if the run could not start."""
+    from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
+    from holodeck.lib.test_runner.executor import TestExecutor
+    from holodeck.lib.test_runner.plan import plan_of
+    from holodeck.lib.test_runner.plan_text import describe_plan
+
+    TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
+    past = past_cases(agent, agent_config, RESULTS_FOR_A_MEDIAN)
+    plan = plan_of(agent, agent_config, settings, past, selection)
+    return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)
