@@ -207,9 +207,9 @@ def test_quitting_the_command_is_an_interruption(simulated):
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        ([], "--debug needs a person at a terminal, and stdin is none"),
-        (["--parallel", "2"], "--debug plays one case at a time; leave --parallel out"),
-        (["--list"], "--list runs nothing; leave out --debug"),
+        ([], "--debug needs a terminal, and stdin is not one"),
+        (["--parallel", "2"], "--debug runs one case at a time; remove --parallel"),
+        (["--list"], "--list runs nothing; remove --debug"),
     ],
     ids=["no terminal", "parallel", "list"],
 )
@@ -228,7 +228,7 @@ def test_a_run_that_would_never_ask_is_refused(simulated):
         ran = run.finish()
 
     assert ran.code == 2
-    assert "no case that is to run has a simulated user to speak for" in ran.screen
+    assert "none of the selected cases has a simulated user" in ran.screen
 
 
 def test_verbose_shows_the_conversation_on_stderr(simulated):

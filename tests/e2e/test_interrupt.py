@@ -60,7 +60,7 @@ async def answer(message):
 
     assert ran.code == 130
     assert "Traceback" not in ran.stderr
-    assert "Ctrl-C again stops at once" in ran.stderr
+    assert "press Ctrl-C again to abort" in ran.stderr
 
 
 def read_until(stream, line):

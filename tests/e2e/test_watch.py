@@ -21,7 +21,7 @@ def test_a_saved_file_runs_again_what_it_affects_until_ctrl_c(tmp_path):
     (tmp_path / "parts.py").write_text("start = ''\n")
 
     with start_in_pty("test", "--watch", cwd=tmp_path, cols=120, rows=120) as run:
-        run.read_until("files and folders; Ctrl-C ends it")
+        run.read_until("files and folders; press Ctrl-C to stop")
         agent.write_text(AGENT.replace("hello two", "hallo two"))
         run.read_until("1 of 2 results are kept, 1 case runs")
         run.read_until("got 'hallo two'")
@@ -44,10 +44,10 @@ def test_a_saved_file_runs_again_what_it_affects_until_ctrl_c(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--resume"], "--watch knows by itself what is to run again; leave out --resume"),
-        (["--last-failed"], "what is to run again; leave out --last-failed"),
-        (["--debug"], "--debug asks at the keyboard, which no round has; leave out --watch"),
-        (["--list"], "--list runs nothing; leave out --watch"),
+        (["--resume"], "--watch selects the cases to rerun itself; remove --resume"),
+        (["--last-failed"], "cases to rerun itself; remove --last-failed"),
+        (["--debug"], "--debug needs a keyboard, which --watch does not pass on"),
+        (["--list"], "--list runs nothing; remove --watch"),
         (["agent.yml"], "agent.yml: there is no such file; did you mean 'agent.yaml'?"),
     ],
     ids=["resume", "last-failed", "debug", "list", "nothing-there"],

@@ -39,7 +39,7 @@ def test_a_disk_that_fills_up_ends_in_3_with_a_whole_report_elsewhere(fleet):
     assert ran.code == 3
     assert ran.stderr.count("the record cannot be kept: ") == 1
     assert "No space left on device" in ran.stderr
-    assert f"Execution Error: the record is not whole: {record.path}" in ran.stderr
+    assert f"Execution Error: the run record is incomplete: {record.path}" in ran.stderr
     assert f"Test Results: {SIZE}/{SIZE} passed" in ran.stdout
     assert len(fleet.report()["results"]) == SIZE
     assert 0 < len(record.finished) < SIZE

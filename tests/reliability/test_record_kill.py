@@ -176,7 +176,7 @@ def test_a_run_that_goes_on_can_be_neither_resumed_nor_pruned(tmp_path):
         run.finish()
 
     assert resumed.code == 2
-    assert "still goes on" in resumed.stderr
+    assert "still running" in resumed.stderr
     assert pruned.stdout == "Nothing to remove\n"
     assert "running" in listed.stdout
     assert len(fleet.records()) == 1

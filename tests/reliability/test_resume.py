@@ -177,9 +177,9 @@ def test_grading_again_passes_nothing_by_absence(half):
     ran = half.holodeck("score", "-o", "r.json")
 
     assert ran.code == 5
-    assert "7 cases have no recorded answer: case-00000, case-00006" in ran.stderr
+    assert "7 cases have no recorded response: case-00000, case-00006" in ran.stderr
     assert (
-        "1 recorded answer has no case with the same suite, name, input, history, script and"
+        "1 recorded response has no case with the same suite, name, input, history, script and"
         " context: case-00000" in ran.stderr
     )
     assert half.report()["stopped"] == "7 cases have no recorded answer"

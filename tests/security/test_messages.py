@@ -63,7 +63,7 @@ def test_what_is_found_in_5_000_cases_is_told_of_some(tmp_path, cli):
     ran = cli.run("validate", cwd=tmp_path)
 
     assert len(ran.stdout) < 20_000
-    assert "and 4900 more; --json tells all" in ran.stdout
+    assert "and 4900 more; --json shows all" in ran.stdout
 
 
 @pytest.mark.parametrize(

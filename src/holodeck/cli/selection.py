@@ -1,4 +1,4 @@
-"""Selects the cases that `holodeck test` runs; lists and plans them for `--list` and `--dry-run`."""
+"""Selects the cases that `holodeck test` runs, and shows them for `--list` and `--dry-run`."""
 
 import json
 from collections.abc import Mapping

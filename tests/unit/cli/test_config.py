@@ -67,7 +67,7 @@ def test_a_secret_is_never_shown_but_its_source_is(project):
     assert "secret-1234" not in ran.stdout
     [line] = [one for one in ran.stdout.splitlines() if one.startswith("model.api_key")]
     assert re.fullmatch(
-        r"model.api_key +\(not shown\) +config.yaml:5:61 \(overrules OPENAI_API_KEY\)", line
+        r"model.api_key +\(not shown\) +config.yaml:5:61 \(overrides OPENAI_API_KEY\)", line
     )
 
 

@@ -123,7 +123,7 @@ evaluations:
 
     assert ran.code == 1
     assert "inconclusive                8" in ran.stdout
-    assert "is less than 0.9 (8 inconclusive answers count as wrong)" in ran.stderr
+    assert "is less than 0.9 (8 inconclusive responses count as wrong)" in ran.stderr
 
 
 def test_a_ground_truth_is_shown_where_there_is_one(check, server):
@@ -213,7 +213,7 @@ def test_forty_answers_come_with_holodeck(server, tmp_path):
         (["--model", "wise"], "write PROVIDER/NAME"),
         (["--model", "openai/wise"], "there is no API key for openai"),
         (["--endpoint", "http://127.0.0.1:1"], "add --model"),
-        (["--model", "openai/wise", "--metric", "x"], "leave --model out"),
+        (["--model", "openai/wise", "--metric", "x"], "remove --metric or --model"),
         (["--json", "labels.jsonl/check.json"], "--json: 'labels.jsonl/check.json' cannot"),
         ([], "agent.yaml: there is no such file"),
     ],

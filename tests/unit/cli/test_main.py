@@ -54,9 +54,9 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["tset"], "there is no command 'tset'; did you mean 'test'?"),
+        (["tset"], "unknown command 'tset'; did you mean 'test'?"),
         (["agent.yaml"], "did you mean 'holodeck test agent.yaml'?"),
-        (["xyz"], "there is no command 'xyz'; known: test, validate, schema, runs, report,"),
+        (["xyz"], "unknown command 'xyz'; known: test, validate, schema, runs, report,"),
         (["--verison"], "No such option: --verison"),
         (["a\x1b[2Jb"], "\\x1b[2Jb"),
     ],

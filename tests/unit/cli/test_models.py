@@ -63,7 +63,7 @@ def test_an_index_without_the_model_says_what_pip_said(tmp_path, empty):
 def test_removing_what_is_not_here_says_so(tmp_path, empty):
     ran = run_cli("models", "rm", DEFAULT_MODEL, "--yes", cwd=tmp_path, env=empty)
 
-    assert (ran.code, ran.stdout) == (0, f"{DEFAULT_MODEL}: was not here\n")
+    assert (ran.code, ran.stdout) == (0, f"{DEFAULT_MODEL}: was not present\n")
 
 
 def test_removing_asks_first(tmp_path, empty):
@@ -80,7 +80,7 @@ def test_a_pulled_model_is_checked_listed_and_removed(tmp_path, empty):
     removed = run_cli("models", "rm", DEFAULT_MODEL, "--yes", cwd=tmp_path, env=empty)
 
     assert pulled.code == 0
-    assert pulled.stdout.startswith(f"{DEFAULT_MODEL}: checked, at {tmp_path}")
+    assert pulled.stdout.startswith(f"{DEFAULT_MODEL}: verified, at {tmp_path}")
     assert f"Downloading {DEFAULT_MODEL}: 100% of 93 MB" in pulled.stderr
     assert str(tmp_path / "cache" / "models") in listed.stdout
-    assert removed.stdout == f"{DEFAULT_MODEL}: removed, 98 MB free\n"
+    assert removed.stdout == f"{DEFAULT_MODEL}: removed, 98 MB freed\n"

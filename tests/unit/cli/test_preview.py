@@ -111,10 +111,10 @@ def test_a_plan_is_checked_as_a_run_is(folder):
     [
         (["--list", "--tag", "smok"], 5, "did you mean 'smoke'?"),
         (["--list", "--tag", "smok", "--allow-empty"], 0, "did you mean 'smoke'?"),
-        (["--list", "--dry-run"], 2, "--list and --dry-run show different things"),
-        (["--list", "-o", "r.md"], 2, "--list runs nothing; leave out --output"),
-        (["--dry-run", "--resume"], 2, "--dry-run runs nothing; leave out --resume"),
-        (["--json"], 2, "--json is for --list and --dry-run"),
+        (["--list", "--dry-run"], 2, "--list and --dry-run exclude each other"),
+        (["--list", "-o", "r.md"], 2, "--list runs nothing; remove --output"),
+        (["--dry-run", "--resume"], 2, "--dry-run runs nothing; remove --resume"),
+        (["--json"], 2, "--json needs --list or --dry-run"),
     ],
     ids=["empty", "allowed", "both", "output", "resume", "json"],
 )

@@ -40,7 +40,7 @@ def test_a_folder_runs_every_agent_in_it_and_the_worst_exit_code_counts(fleet):
     ran = run_cli("test", "agents", cwd=fleet)
 
     assert ran.code == 1
-    left_alone = "Run only where an agent.yaml names them: agents/notes.yaml\n"
+    left_alone = "Ignored, because no agent.yaml names them: agents/notes.yaml\n"
     assert ran.stderr == left_alone
     shown = [
         line for line in ran.stdout.splitlines() if line.startswith(("Agent", "[Test", "  ex"))
@@ -73,7 +73,7 @@ def test_what_is_chosen_may_be_of_one_agent_alone_but_must_be_of_some(fleet):
 
     assert ran.code == 0
     assert "agents/two/agent.yaml: --tag: no case has the tag 'one'; there are" in ran.stderr
-    assert "  no case chosen  agents/two/agent.yaml" in ran.stdout
+    assert "  no case selected  agents/two/agent.yaml" in ran.stdout
     assert nothing.code == 5
 
 
@@ -89,9 +89,9 @@ def test_the_lists_of_several_agents_are_one(fleet):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-o", "r.md"], "--output is for one agent, and the paths lead to 2"),
-        (["--resume"], "--resume is for one agent"),
-        (["--dry-run", "--json"], "--dry-run --json is for one agent"),
+        (["-o", "r.md"], "--output works with one agent, and the paths contain 2"),
+        (["--resume"], "--resume works with one agent"),
+        (["--dry-run", "--json"], "--dry-run --json works with one agent"),
     ],
     ids=["output", "resume", "plan"],
 )
@@ -220,7 +220,7 @@ def test_several_suites_of_an_agent_are_one_run(suites):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["../agent.yaml", "--agent", "../agent.yaml"], "no PATH is such a file"),
+        (["../agent.yaml", "--agent", "../agent.yaml"], "no PATH is one"),
     ],
     ids=["agent"],
 )
@@ -236,7 +236,7 @@ def test_one_suite_of_a_folder_is_chosen_by_its_name_and_must_be_there(suites):
 
     assert (one.code, "loose a" in one.stdout, "named a" in one.stdout) == (0, True, False)
     assert other.code == 5
-    assert "--suite: the files hold no suite 'loose suit'; known: named suite" in other.stderr
+    assert "--suite: no file contains the suite 'loose suit'; known: named suite" in other.stderr
 
 
 def test_a_suite_without_an_agent_near_it_is_told(tmp_path):

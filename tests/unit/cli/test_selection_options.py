@@ -122,11 +122,11 @@ def test_a_part_that_broke_off_is_resumed_as_that_part(folder):
     [
         (["-k", "a and"], "Configuration Error: -k 'a and': character 6: found the end"),
         (["--shard", "3/2"], "Configuration Error: --shard: found '3/2'"),
-        (["--seed", "3"], "--seed says how to shuffle; add --shuffle"),
-        (["--shuffle", "--shard", "1/2"], "every shard must shuffle alike"),
-        (["--new", "--shard", "1/2"], "--new may mean other cases once another shard has run"),
-        (["--failed-first", "-n", "2", "--shard", "1/2"], "--failed-first may mean other cases"),
-        (["--resume", "--last-failed"], "--resume repeats what the run had chosen"),
+        (["--seed", "3"], "--seed needs --shuffle; add it"),
+        (["--shuffle", "--shard", "1/2"], "all shards must use the same order"),
+        (["--new", "--shard", "1/2"], "--new may select other cases once another shard has run"),
+        (["--failed-first", "-n", "2", "--shard", "1/2"], "--failed-first may select other cases"),
+        (["--resume", "--last-failed"], "--resume repeats the selection of its run"),
     ],
     ids=["expression", "shard", "seed", "shuffled", "new", "failed first", "resumed"],
 )

@@ -182,7 +182,7 @@ def test_the_log_level_can_be_set_by_variable(folder):
     wrong = run_cli("test", cwd=folder(LOOSE), env={"HOLODECK_LOG_LEVEL": "loud"})
 
     assert quiet.stderr == ""
-    assert (wrong.code, "HOLODECK_LOG_LEVEL: 'loud' is not a level" in wrong.stderr) == (2, True)
+    assert (wrong.code, "HOLODECK_LOG_LEVEL: unknown log level 'loud'" in wrong.stderr) == (2, True)
 
 
 def test_code_that_exits_is_not_a_success(folder):

@@ -276,7 +276,7 @@ def test_a_variable_starts_from_the_working_folder(folder, monkeypatch):
     ("args", "told"),
     [
         (("--events", "no/e.jsonl"), "--events: cannot be written to"),
-        (("--dry-run", "--events", "e.jsonl"), "--dry-run runs nothing; leave out --events"),
+        (("--dry-run", "--events", "e.jsonl"), "--dry-run runs nothing; remove --events"),
         (("--events", " "), "--events"),
     ],
     ids=["no folder", "plan", "blank"],
