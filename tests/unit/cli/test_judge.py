@@ -164,7 +164,7 @@ def test_only_the_criteria_that_are_named_are_judged(check):
 
     assert "answers                     1\n" in ran.stdout
     assert none.code == 5
-    assert "there are: Does it name a price?" in none.stderr
+    assert "known: Does it name a price?" in none.stderr
 
 
 def test_the_judge_and_the_questions_may_come_from_an_agent_yaml(check, server, tmp_path):
