@@ -185,8 +185,7 @@ def _request_for(request: Request, target: AgentTarget) -> Request:
     for name in request.suites:
         if name not in suites:
             raise NothingSelected(
-                f"--suite: no file contains the suite {name!r}"
-                f"{did_you_mean_or_list(name, suites)}"
+                f"--suite: no file contains the suite {name!r}{did_you_mean_or_list(name, suites)}"
             )
     return replace(request, suites=request.suites or suites)
 
