@@ -35,7 +35,7 @@ import json, time
 from holodeck.cli.selection import case_list
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
-from holodeck.lib.selection.choose import choose
+from holodeck.lib.selection.select_cases import choose
 from holodeck.lib.selection.expression import parse
 from holodeck.lib.selection.request import Request
 

@@ -25,7 +25,7 @@ VERDICT_MODULES = (
     "holodeck/config/check.py",
     "holodeck/config/check_*.py",
     "holodeck/lib/evaluators/*.py",
-    "holodeck/lib/records/resume.py",
+    "holodeck/lib/records/run_store.py",
     "holodeck/lib/selection/*.py",
     *(
         f"holodeck/lib/test_runner/{name}.py"

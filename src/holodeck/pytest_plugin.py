@@ -124,10 +124,10 @@ def _debugging(config: pytest.Config) -> Callable[[], None]:
     if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
         raise pytest.UsageError("--holodeck-debug: one test at a time; leave out -n")
     # Imported here because most test runs debug nothing.
-    from holodeck.lib.ui.prompt import missing_terminal  # noqa: PLC0415
+    from holodeck.lib.ui.conversation import find_missing_terminal  # noqa: PLC0415
     from holodeck.scenario.config import ScenarioConfig  # noqa: PLC0415
 
-    missing = missing_terminal()
+    missing = find_missing_terminal()
     if missing is not None:
         raise pytest.UsageError(f"--holodeck-debug needs a terminal, and {missing} is none")
     before = ScenarioConfig.default_config

@@ -18,10 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from fakes import ScriptedBackend
 from holodeck.errors import BackendSessionError
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.recorder import Recorder, line_of
-from holodeck.lib.records.resume import changes, kept_results
-from holodeck.lib.records.run import read_run
-from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.records.recorder import Recorder, json_line
+from holodeck.lib.records.run_store import RunStore, describe_changes, read_run, reusable_results
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.recorded import report_of
@@ -63,7 +61,7 @@ class Run:
         self.announced: set[str] = set()
         present = fingerprint_of(self.agent)
         self.kept = (
-            {} if resumes is None else kept_results(resumes, present, retry_errors=retry_errors)
+            {} if resumes is None else reusable_results(resumes, present, retry_errors=retry_errors)
         )
         self.executor = TestExecutor(
             str(folder / "agent.yaml"),
@@ -163,7 +161,8 @@ class Records(RuleBasedStateMachine):
     def resume(self, faulty, stop_after, parallel, retry_errors, ending):
         before, earlier = dict(self.known), self.newest()
         assert (
-            earlier.started is None or changes(earlier, fingerprint_of(agent_in(self.folder))) == []
+            earlier.started is None
+            or describe_changes(earlier, fingerprint_of(agent_in(self.folder))) == []
         )
         self.run(
             ending,
@@ -286,7 +285,7 @@ def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interru
     ]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.jsonl"
-        path.write_bytes(b"".join(map(line_of, events)))
+        path.write_bytes(b"".join(map(json_line, events)))
         read = read_run(path)
 
     assert read.warnings == ()

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.selection.choose import choose
-from holodeck.lib.selection.past import CasePast
-from holodeck.lib.selection.request import Request, Shard
+from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.select_cases import select
 from holodeck.models.test_case import TestCaseModel
 
 DURATIONS = st.lists(st.none() | st.floats(0, 1e6), min_size=1, max_size=40)
@@ -17,11 +16,15 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
     durations, count, seed, most
 ):
     cases = [TestCaseModel(name=f"case {at}", input="x") for at in range(len(durations))]
-    past = [CasePast(whole_run_ms=one) for one in durations]
-    whole = choose(cases, Request(seed=seed, limit=most), past).places
+    past = [CaseHistory(whole_run_ms=one) for one in durations]
+    whole = select(cases, SelectionRequest(seed=seed, limit=most), past).places
 
     shards = [
-        choose(cases, Request(seed=seed, limit=most, shard=Shard(n, count), allow_empty=True), past)
+        select(
+            cases,
+            SelectionRequest(seed=seed, limit=most, shard=Shard(n, count), allow_empty=True),
+            past,
+        )
         for n in range(1, count + 1)
     ]
 
@@ -34,12 +37,14 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
 def test_no_shard_is_longer_than_another_by_more_than_its_last_case(durations, count):
     known = [one for one in durations if one is not None]
     cases = [TestCaseModel(name=f"case {at}", input="x") for at in range(len(durations))]
-    past = [CasePast(whole_run_ms=one) for one in durations]
+    past = [CaseHistory(whole_run_ms=one) for one in durations]
 
     loads = [
         sum(
             durations[at] or 0
-            for at in choose(cases, Request(shard=Shard(n, count), allow_empty=True), past).places
+            for at in select(
+                cases, SelectionRequest(shard=Shard(n, count), allow_empty=True), past
+            ).places
         )
         for n in range(1, count + 1)
     ]

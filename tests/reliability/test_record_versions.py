@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fakes import run_cli
-from holodeck.lib.records.run import read_run
+from holodeck.lib.records.run_store import read_run
 from holodeck.lib.test_runner.recorded import report_of
 
 RECORDS = sorted((Path(__file__).parent / "data").glob("run-v*.jsonl"))

@@ -9,8 +9,7 @@ from typing import Any, BinaryIO
 
 import yaml
 
-from holodeck.lib.records.run import Run
-from holodeck.lib.records.run_store import RunStore
+from holodeck.lib.records.run_store import Run, RunStore
 from support.cli import (
     Environment,
     Ran,

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from holodeck.lib.records.run import Run
+from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

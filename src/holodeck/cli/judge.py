@@ -90,7 +90,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     from holodeck.lib.judging.check_labels import SHIPPED, read_labels, refuse_too_few
     from holodeck.lib.judging.check_result import as_table
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
-    from holodeck.lib.ui.live import put
+    from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
     selected = _select(read_labels(labels or SHIPPED), criteria)
@@ -107,7 +107,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     else:
         subject = subject_named(model, endpoint, cli_context.protect)
     found = asyncio.run(_check(subject, selected, None if quick else repeats))
-    put(sys.stdout, cli_context.clean(as_table(found)))
+    write_text(sys.stdout, cli_context.clean(as_table(found)))
     if json_file is not None:
         _write_json(json_file, found, cli_context)
     if found.errors:

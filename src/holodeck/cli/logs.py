@@ -12,7 +12,7 @@ from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.text import abridged
-from holodeck.lib.ui.live import showing
+from holodeck.lib.ui.live import active_live_line
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -71,7 +71,7 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
     """Hides the live line while it writes."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = showing()
+        line = active_live_line()
         with nullcontext() if line is None else line.paused():
             super().emit(record)
 

@@ -55,7 +55,7 @@ def list_models(as_json: bool) -> None:
 @click.option("--offline", is_flag=True, help="Download nothing; verify the present file.")
 def pull(name: str, source: "Source", offline: bool) -> None:
     """Download NAME; if it is present, verify it."""
-    from holodeck.lib.ui.download import DownloadProgress
+    from holodeck.lib.ui.live import DownloadProgress
 
     store = _store(offline)
     with DownloadProgress() as progress:

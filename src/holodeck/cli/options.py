@@ -12,8 +12,7 @@ from holodeck.cli.context import CliContext
 from holodeck.lib.ui.help import GroupedOption
 
 if TYPE_CHECKING:
-    from holodeck.lib.records.run import Run
-    from holodeck.lib.records.run_store import RunStore
+    from holodeck.lib.records.run_store import Run, RunStore
     from holodeck.models.test_result import TestReport
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -123,7 +122,7 @@ def write_reports(
     """Write every report that can be written; return an error message for each of the others."""
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.reports import write_report
-    from holodeck.lib.ui.live import put
+    from holodeck.lib.ui.live import write_text
 
     failures = []
     for target in targets:
@@ -132,5 +131,5 @@ def write_reports(
         except ReportError as error:
             failures.append(str(error))
         else:
-            put(sys.stdout, context.clean(f"Report saved to {target.path}\n"))
+            write_text(sys.stdout, context.clean(f"Report saved to {target.path}\n"))
     return failures

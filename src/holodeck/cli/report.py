@@ -41,7 +41,7 @@ def report(
     from holodeck.errors import ReportError
     from holodeck.lib.test_runner.recorded import report_of
     from holodeck.lib.test_runner.reports import FORMATS
-    from holodeck.lib.ui.live import put
+    from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
@@ -49,7 +49,7 @@ def report(
     found = report_of(read_run(run_store_of(agent), run, cli_context))
     shown = cli_context.redactor.redact_report(found)
     if not targets:
-        put(sys.stdout, render(shown))
+        write_text(sys.stdout, render(shown))
     failures = write_reports(shown, targets, cli_context)
     if failures:
         raise ReportError("\n".join(failures))

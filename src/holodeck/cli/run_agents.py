@@ -20,9 +20,9 @@ from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.owners import why_left_out
 from holodeck.config.source import shown
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, NothingSelected
-from holodeck.lib.selection.request import Request
+from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.suggestions import did_you_mean_or_list
-from holodeck.lib.ui.live import put
+from holodeck.lib.ui.live import write_text
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.selection import Selection
@@ -49,7 +49,7 @@ class TestOptions:
 
     __test__ = False
 
-    request: Request
+    request: SelectionRequest
     settings: ExecutionConfig
     targets: Sequence[ReportTarget] = ()
     preview_mode: Literal["list", "plan"] | None = None
@@ -70,7 +70,7 @@ class LoadedAgent:
     target: AgentTarget
     agent: Agent
     settings: ExecutionConfig
-    request: Request
+    request: SelectionRequest
     case_files: frozenset[Path]
     """The files other than its own that contain test cases of it."""
 
@@ -150,11 +150,11 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
 
 def _check_debug(settings: ExecutionConfig) -> None:
     """Raise UsageError if several cases would ask at once, or if nobody can be asked."""
-    from holodeck.lib.ui.prompt import missing_terminal
+    from holodeck.lib.ui.conversation import find_missing_terminal
 
     if settings.parallel_test_cases not in {None, "auto", 1}:
         raise click.UsageError("--debug runs one case at a time; remove --parallel")
-    missing = missing_terminal()
+    missing = find_missing_terminal()
     if missing is not None:
         raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
 
@@ -170,7 +170,7 @@ def _check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
     check.log_findings(check.check_before_run(agent, settings))
 
 
-def _request_for(request: Request, target: AgentTarget) -> Request:
+def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionRequest:
     """Return the request, limited to the suites whose files are the target."""
     if not target.suites:
         return request
@@ -194,7 +194,7 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
     """Run one agent after the other; after runs, print the exit code of each."""
     codes: dict[str, int] = {}
     for number, one in enumerate(agents, 1):
-        put(sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
+        write_text(sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
         try:
             codes[one.title] = _run_one(options, one, context)
         except NothingSelected as error:
@@ -212,7 +212,7 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
             for one in agents
         }
         lines = [f"  {end}  {title}" for title, end in ends.items()]
-        put(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
+        write_text(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
     if not codes:
         return ExitCode.NOTHING_SELECTED
     return min(codes.values(), key=lambda code: _WORST_FIRST.index(ExitCode(code)))
@@ -227,7 +227,7 @@ def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: 
             click.echo(context.brief(f"{one.title}: {error}"), err=True)
         else:
             rows += [{"agent": one.target.path, **row} for row in case_rows(agent)]
-    put(sys.stdout, context.clean(json.dumps(rows, indent=2)) + "\n")
+    write_text(sys.stdout, context.clean(json.dumps(rows, indent=2)) + "\n")
     is_ok = bool(rows) or options.request.allow_empty
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 
@@ -241,7 +241,7 @@ def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int
         text = case_list(agent, selection, as_json=options.as_json)
     else:
         text = plan_run(agent, one.target.path, one.settings, selection, as_json=options.as_json)
-    put(sys.stdout, context.clean(text) + "\n")
+    write_text(sys.stdout, context.clean(text) + "\n")
     is_ok = bool(agent.test_cases) or options.request.allow_empty
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 

@@ -11,8 +11,7 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import agent_option, read_run, run_store_of
 
 if TYPE_CHECKING:
-    from holodeck.lib.records.run import Run
-    from holodeck.lib.records.run_store import RunOverview
+    from holodeck.lib.records.run_store import Run, RunOverview
 
 
 @click.group()

@@ -81,16 +81,16 @@ def _load_agent(agent_config: str, context: CliContext) -> "Agent":
 
 def _print_results(report: "TestReport", *, verbose: bool) -> None:
     from holodeck.lib.test_runner.progress import ProgressIndicator
-    from holodeck.lib.ui.live import put
+    from holodeck.lib.ui.live import write_text
 
     progress = ProgressIndicator(report.planned_tests or 0, verbose=verbose)
     progress.selection = report.selection
     for result in report.results:
         progress.update(result)
         lines = [progress.get_progress_line(), *progress.get_reason_lines()]
-        put(sys.stdout, "\n".join(lines) + "\n")
+        write_text(sys.stdout, "\n".join(lines) + "\n")
     parts = (progress.get_failures(), progress.get_summary())
-    put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
+    write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
 
 
 def _warn_of_differences(graded: "RescoredReport", context: CliContext) -> None:

@@ -9,8 +9,7 @@ import click
 from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
-    from holodeck.lib.selection.past import CasePast
-    from holodeck.lib.selection.request import Request
+    from holodeck.lib.selection.request import CaseHistory, SelectionRequest
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.selection import Selection
@@ -19,15 +18,15 @@ _MAX_SEED = 1_000_000
 _MAX_CELL = 60
 
 
-def selection_request(options: Mapping[str, Any]) -> "Request":
+def selection_request(options: Mapping[str, Any]) -> "SelectionRequest":
     """Return what the options select. Raises ConfigError and UsageError."""
     from holodeck.lib.selection.expression import parse
-    from holodeck.lib.selection.request import Request, Shard
+    from holodeck.lib.selection.request import SelectionRequest, Shard
 
     shard, keyword = options["shard"], options["keyword"]
     if shard is not None:
         _require_stable_shards(options)
-    return Request(
+    return SelectionRequest(
         ids=options["ids"],
         suites=options["suites"],
         tags=options["tags"],
@@ -71,18 +70,18 @@ def _seed(options: Mapping[str, Any]) -> int | None:
 
 
 def apply_selection(
-    agent: "Agent", request: "Request", agent_config: str, context: CliContext
+    agent: "Agent", request: "SelectionRequest", agent_config: str, context: CliContext
 ) -> "tuple[Agent, Selection | None]":
     """Return the agent with the selected cases; no Selection if all of them run."""
     if not request.args():
         return agent, None
-    from holodeck.lib.selection.choose import choose
+    from holodeck.lib.selection.select_cases import select
 
     past = None
     if request.asks_the_past:
         whole = request.shard is not None
         past = past_cases(agent, agent_config, request.most_results, whole_runs=whole)
-    choice = choose(agent.test_cases or [], request, past)
+    choice = select(agent.test_cases or [], request, past)
     for warning in choice.warnings:
         context.warn(warning)
     return agent.case_caches(choice.places), choice.selection
@@ -90,18 +89,18 @@ def apply_selection(
 
 def past_cases(
     agent: "Agent", agent_config: str, most: int, *, whole_runs: bool = False
-) -> "list[CasePast]":
+) -> "list[CaseHistory]":
     """Return what recorded runs tell of each case, from its `most` latest results.
 
     With `whole_runs`, from that many results of runs without `--shard`.
     """
     from holodeck.lib.records.fingerprint import fingerprint_of
-    from holodeck.lib.records.history import CaseQuery, case_history
+    from holodeck.lib.records.history import HistoryQuery, case_history
     from holodeck.lib.records.run_store import RunStore
 
     planned = fingerprint_of(agent).cases
     currency = None if agent.prices is None else agent.prices.unit
-    wanted = CaseQuery(agent.name, agent_config, planned, currency, whole_runs)
+    wanted = HistoryQuery(agent.name, agent_config, planned, currency, whole_runs)
     return case_history(RunStore(agent.base_dir), wanted, most)
 
 
@@ -163,10 +162,9 @@ def plan_run(
     """Return the plan of a run. Raises ConfigError if the run could not start."""
     from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
     from holodeck.lib.test_runner.executor import TestExecutor
-    from holodeck.lib.test_runner.plan import plan_of
-    from holodeck.lib.test_runner.plan_text import describe_plan
+    from holodeck.lib.test_runner.plan import build_plan, describe_plan
 
     TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
     past = past_cases(agent, agent_config, RESULTS_FOR_A_MEDIAN)
-    plan = plan_of(agent, agent_config, settings, past, selection)
+    plan = build_plan(agent, agent_config, settings, past, selection)
     return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)

@@ -17,9 +17,9 @@ from holodeck.cli.options import ReportTarget, write_reports
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
-    from holodeck.lib.records.recorder import Recorder
-    from holodeck.lib.records.run import Run
     from holodeck.lib.llm.retry import Wait
+    from holodeck.lib.records.recorder import Recorder
+    from holodeck.lib.records.run_store import Run
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.lib.test_runner.progress import ProgressIndicator
     from holodeck.lib.ui.live import LiveLine
@@ -51,13 +51,13 @@ def find_run(name: str, folder: Path) -> "Run":
 def repeat_selection(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | None]":
     """Return the agent with the cases that `run` selected; no Selection if it selected all."""
     from holodeck.lib.records.fingerprint import fingerprint_of
-    from holodeck.lib.records.resume import places_of
+    from holodeck.lib.records.run_store import find_cases
 
     selection = run.started.selection if run.started else None
     if run.started is None or selection is None:
         return agent, None
     present = fingerprint_of(agent).cases
-    places = places_of(run.started.cases, present)
+    places = find_cases(run.started.cases, present)
     return agent.case_caches(places), selection.now(len(present), len(places))
 
 
@@ -66,7 +66,7 @@ def resume_run(
 ) -> ResumedRun:
     """Return the results to keep. Raises ConfigError if the run goes on or the agent changed."""
     from holodeck.lib.records.fingerprint import fingerprint_of
-    from holodeck.lib.records.resume import changes, kept_results
+    from holodeck.lib.records.run_store import describe_changes, reusable_results
     from holodeck.lib.text import plural
 
     if run.is_running:
@@ -74,7 +74,7 @@ def resume_run(
     for warning in run.warnings:
         context.warn(warning)
     present = fingerprint_of(agent)
-    changed = "".join(f"\n  {line}" for line in changes(run, present))
+    changed = "".join(f"\n  {line}" for line in describe_changes(run, present))
     if changed and not force:
         raise ConfigError(
             "--resume",
@@ -83,7 +83,7 @@ def resume_run(
         )
     if changed:
         click.echo(f"Changed since run {run.id}:{changed}", err=True)
-    results = kept_results(run, present, retry_errors=retry_errors)
+    results = reusable_results(run, present, retry_errors=retry_errors)
     count = len(agent.test_cases or [])
     left = plural(count - len(results), "case runs", "cases run")
     click.echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
@@ -163,8 +163,8 @@ class TestRun:
     def _execute(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
         """Run the cases; record each result, then display it."""
         from holodeck.cli.interruptible_run import protected_streams, run_to_report
-        from holodeck.lib.observability import initialize_observability, shutdown_observability
         from holodeck.lib.llm.retry import on_wait
+        from holodeck.lib.observability import initialize_observability, shutdown_observability
         from holodeck.lib.ui.live import LiveLine
         from holodeck.models.observability import ObservabilityConfig
 
@@ -237,18 +237,18 @@ class TestRun:
 
     def _finish(self, report: "TestReport", progress: "ProgressIndicator", code: ExitCode) -> int:
         """Print the summary, close the record and write every report that can be written."""
-        from holodeck.lib.ui.live import put
+        from holodeck.lib.ui.live import write_text
 
         shown = self.context.redactor.redact_report(report)
         parts = (progress.get_failures(), progress.get_summary())
-        put(sys.stdout, "".join(f"{part}\n" for part in parts if part))
+        write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
         record_errors = self._close_record(shown, code)
         failures = write_reports(shown, self.report_targets, self.context)
         if record_errors and len(failures) == len(self.report_targets):
-            from holodeck.lib.records.recorder import line_of
+            from holodeck.lib.records.recorder import json_line
 
             click.echo("no file could be written; the report as JSON:", err=True)
-            click.echo(line_of(shown), err=True, nl=False)
+            click.echo(json_line(shown), err=True, nl=False)
         self._print_resume_command(report)
         failures += record_errors
         if failures:

@@ -7,9 +7,9 @@ import yaml
 
 from fakes import run_cli
 from holodeck.cli.selection import case_list
-from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.request import Request, Shard
+from holodeck.lib.selection.request import SelectionRequest, Shard
+from holodeck.lib.selection.select_cases import select
 from holodeck.models.agent import Agent
 
 BOT = """
@@ -133,8 +133,8 @@ def test_ten_thousand_cases_are_chosen_from_and_listed():
     agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": cases})
     words = parse("case and not (12 or 13)")
 
-    part = choose(agent.test_cases, Request(keyword=words, tags=("t1", "t2"), seed=1))
-    whole = choose(agent.test_cases, Request(shard=Shard(1, 2)))
+    part = select(agent.test_cases, SelectionRequest(keyword=words, tags=("t1", "t2"), seed=1))
+    whole = select(agent.test_cases, SelectionRequest(shard=Shard(1, 2)))
     shown = case_list(agent.case_caches(part.places), None, as_json=False)
     rows = case_list(agent, None, as_json=True)
 

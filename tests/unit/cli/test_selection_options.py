@@ -9,9 +9,9 @@ from fakes import run_cli
 from holodeck.cli.context import CliContext
 from holodeck.cli.selection import apply_selection
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.recorder import line_of
+from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.selection.request import Request, Shard
+from holodeck.lib.selection.request import SelectionRequest, Shard
 from holodeck.models.agent import Agent
 from holodeck.models.record import CaseFinished, RunStarted
 from holodeck.models.selection import Selection
@@ -82,7 +82,7 @@ def recorded(agent, number, took, selection=None):
     for at, ms in enumerate(took):
         result = a_result(execution_time_ms=ms, timestamp=f"2026-{number}")
         lines.append(CaseFinished(index=at, hash="", result=result))
-    (folder / "run.jsonl").write_bytes(b"".join(map(line_of, lines)))
+    (folder / "run.jsonl").write_bytes(b"".join(map(json_line, lines)))
 
 
 def test_shards_stay_the_same_while_one_of_them_runs_again_and_again(tmp_path):
@@ -90,7 +90,7 @@ def test_shards_stay_the_same_while_one_of_them_runs_again_and_again(tmp_path):
     agent = Agent.model_validate({"name": "echo", "backend": "mine:answer", "test_cases": cases})
     agent = agent.placed_in(tmp_path)
     half = Selection(total=4, selected=4, deselected=0, how="--shard 1/2", shard="1/2", plan="x")
-    request = Request(shard=Shard(2, 2))
+    request = SelectionRequest(shard=Shard(2, 2))
     for number, took in enumerate([(300, 10, 10, 10), (10, 250, 10, 10), (10, 200, 300, 10)], 1):
         recorded(agent, number, took)
 

@@ -36,9 +36,13 @@ from holodeck.lib.conversation.types import (
 )
 from holodeck.lib.llm.limiter import pause_time_limits
 from holodeck.lib.redact import Redactor
-from holodeck.lib.ui.colors import ANSIColors
-from holodeck.lib.ui.conversation import DisplayedMessage, show
-from holodeck.lib.ui.prompt import missing_terminal, typed_line
+from holodeck.lib.ui.conversation import (
+    DisplayedMessage,
+    find_missing_terminal,
+    read_typed_line,
+    show_messages,
+)
+from holodeck.lib.ui.terminal import ANSIColors
 
 NAMES = {"user": "User", "assistant": "Agent", "system": "System", "developer": "System"}
 COLOURS = {"user": ANSIColors.GREEN, "assistant": ANSIColors.CYAN}
@@ -88,7 +92,7 @@ class ConversationPrinter:
             for one in every
         ]
         name = self._clean(event.scenario_id) if is_named else ""
-        show(said, name, gap=isinstance(event, RunStarted) and not name)
+        show_messages(said, name, gap=isinstance(event, RunStarted) and not name)
 
 
 def _is_one_of_several(event: Event) -> bool:
@@ -199,7 +203,7 @@ class Debugger:
         ask: Gives the line that is typed after a prompt, None for the end of input.
     """
 
-    def __init__(self, ask: Callable[[str], Awaitable[str | None]] = typed_line) -> None:
+    def __init__(self, ask: Callable[[str], Awaitable[str | None]] = read_typed_line) -> None:
         self._ask = ask
         self._has_explained = False
 
@@ -296,12 +300,12 @@ async def _judged(talk: DebuggedConversation) -> ScenarioResult:
 
 
 def _tell(text: str) -> None:
-    show([DisplayedMessage("debug", text, ANSIColors.YELLOW)])
+    show_messages([DisplayedMessage("debug", text, ANSIColors.YELLOW)])
 
 
 def debugger_for(case: str) -> Debugger:
     """Who lets a person speak in a case. Raises ScenarioUsageError where there is no terminal."""
-    missing = missing_terminal()
+    missing = find_missing_terminal()
     if missing is not None:
         raise ScenarioUsageError(
             f"case {case!r}",

@@ -75,7 +75,7 @@ class Judges:
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because most judges are elsewhere.
         from holodeck.lib.local_models.chat import LocalChatModel
-        from holodeck.lib.ui.download import DownloadProgress  # noqa: PLC0415
+        from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
         store = _store(self._is_offline)
         weights = partial(store.resolve, base_dir=self._base_dir, progress=DownloadProgress())
@@ -108,7 +108,7 @@ def embedding_model(*, is_offline: bool = False) -> "EmbeddingModel":
     # Imported here because most runs compare no meanings.
     from holodeck.lib.local_models.catalog import EMBEDDING_MODEL
     from holodeck.lib.local_models.runtime import EmbeddingModel
-    from holodeck.lib.ui.download import DownloadProgress  # noqa: PLC0415
+    from holodeck.lib.ui.live import DownloadProgress  # noqa: PLC0415
 
     return EmbeddingModel.load(_store(is_offline).ensure(EMBEDDING_MODEL, DownloadProgress()))
 

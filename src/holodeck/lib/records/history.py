@@ -9,10 +9,9 @@ from statistics import median
 
 from holodeck.config.owners import DEFAULT_AGENT_FILE
 from holodeck.errors import ConfigError
-from holodeck.lib.records.recorder import FILE_NAME
-from holodeck.lib.records.run import Run, event_of, read_run
-from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.selection.past import CasePast
+from holodeck.lib.records.recorder import RECORD_FILE
+from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
+from holodeck.lib.selection.request import CaseHistory
 from holodeck.models.record import Event, PlannedCase, RunStarted
 from holodeck.models.test_result import TestResult
 
@@ -31,7 +30,7 @@ class _Seen:
 
 
 @dataclass(frozen=True)
-class CaseQuery:
+class HistoryQuery:
     """Whose past is asked for."""
 
     agent_name: str
@@ -44,7 +43,7 @@ class CaseQuery:
     not push out the ones that shards are dealt out by."""
 
 
-def case_history(run_store: RunStore, wanted: CaseQuery, most: int) -> list[CasePast]:
+def case_history(run_store: RunStore, wanted: HistoryQuery, most: int) -> list[CaseHistory]:
     """What is known of each planned case from its latest results, `most` of them.
 
     Only runs of the same agent in the same file count. A case is the same one from run to run by
@@ -55,22 +54,22 @@ def case_history(run_store: RunStore, wanted: CaseQuery, most: int) -> list[Case
         lacking = {key for key, found in seen.items() if _counted(found, wanted) < most}
         if not lacking:
             break
-        path = run_store.folder / run / FILE_NAME
-        started = _started(path, wanted)
+        path = run_store.folder / run / RECORD_FILE
+        started = _read_start(path, wanted)
         if started is None:
             continue
         if wanted.whole_runs and _is_shard(started):  # all it could add is how a case ended last
             lacking = {key for key in lacking if not seen[key]}
         if any(one.key in lacking for one in started.cases):
             _learn(path, seen, lacking)
-    return [_past(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
+    return [_summarize(list(seen[one.key].values()), wanted.currency) for one in wanted.planned]
 
 
-def _counted(found: dict[Moment, _Seen], wanted: CaseQuery) -> int:
+def _counted(found: dict[Moment, _Seen], wanted: HistoryQuery) -> int:
     return sum(not (wanted.whole_runs and one.in_shard) for one in found.values())
 
 
-def _started(path: Path, wanted: CaseQuery) -> RunStarted | None:
+def _read_start(path: Path, wanted: HistoryQuery) -> RunStarted | None:
     """How a run of the wanted agent began; None for any other. Only its first line is read."""
     head = _head(path)
     if isinstance(head, int):
@@ -85,7 +84,7 @@ def _head(path: Path) -> Event | str | int:
     """The first line, or why it cannot be read."""
     try:
         with path.open("rb") as file:
-            return event_of(file.readline())
+            return parse_event(file.readline())
     except OSError as error:  # removed meanwhile, say
         return str(error)
 
@@ -104,7 +103,7 @@ def _learn(path: Path, seen: dict[Key, dict[Moment, _Seen]], lacking: set[Key]) 
         return
     in_shard = run.started is not None and _is_shard(run.started)
     twins = Counter[tuple[Key, str]]()
-    for key, result in _results(run):
+    for key, result in _case_results(run):
         moment = result.timestamp, twins[key, result.timestamp]
         twins[key, result.timestamp] += 1
         if key in lacking:  # a resumed run holds results of the run before it once more
@@ -115,7 +114,7 @@ def _is_shard(started: RunStarted) -> bool:
     return started.selection is not None and started.selection.shard is not None
 
 
-def _results(run: Run) -> Iterator[tuple[Key, TestResult]]:
+def _case_results(run: Run) -> Iterator[tuple[Key, TestResult]]:
     """Every result; cases that were skipped have none."""
     cases = run.started.cases if run.started else []
     for index, one in run.finished.items():
@@ -123,11 +122,11 @@ def _results(run: Run) -> Iterator[tuple[Key, TestResult]]:
             yield cases[index].key, one.result
 
 
-def _past(seen: Sequence[_Seen], currency: str | None) -> CasePast:
+def _summarize(seen: Sequence[_Seen], currency: str | None) -> CaseHistory:
     if not seen:
-        return CasePast()
+        return CaseHistory()
     results = [one.result for one in seen]
-    return CasePast(
+    return CaseHistory(
         passed=all(one.result.passed for one in seen if one.run == seen[0].run),
         duration_ms=_median(one.execution_time_ms for one in results),
         whole_run_ms=_median(one.result.execution_time_ms for one in seen if not one.in_shard),

@@ -1,10 +1,13 @@
 """Writes the record of one run."""
 
+import errno
 import json
+import logging
 import os
 import platform
 import sys
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from math import isfinite
@@ -14,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from holodeck.errors import ReportError
-from holodeck.lib.records.append_only_file import AppendOnlyFile
+from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
-from holodeck.lib.records.git import commit_of
 from holodeck.models.base import Model
 from holodeck.models.record import CaseFinished, CaseSkipped, Event, RunFinished, RunStarted
 
@@ -27,9 +29,135 @@ if TYPE_CHECKING:
     from holodeck.models.selection import Selection
     from holodeck.models.test_result import TestReport, TestResult
 
-RUNS = Path(".holodeck") / "runs"
+
+logger = logging.getLogger(__name__)
+
+SYNC_SECONDS = 0.05
+"""Lines of so much time share one trip to the disk, which only a power cut makes matter."""
+
+
+class AppendOnlyFile:
+    """One new file. A line is with the system when `append` returns, so killing loses nothing.
+
+    A line that cannot be written is kept in memory, like those after it, and tried again at the
+    end; `trouble` says why.
+    """
+
+    def __init__(self, path: Path, sync: Callable[[int], None] = os.fsync) -> None:
+        """`sync` takes a file to the disk. Raises OSError if the file exists or cannot be made."""
+        self.path = path
+        self.trouble: str | None = None
+        self._sync = sync
+        self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        try_lock(self._handle)
+        self._size = 0
+        self._unwritten: list[bytes] = []
+        self._dirty, self._closing = threading.Event(), threading.Event()
+        self._syncer = threading.Thread(target=self._keep_synced, name="record", daemon=True)
+        self._syncer.start()
+
+    def append(self, lines: bytes) -> None:
+        """Write whole lines; a failure is told once and does not raise."""
+        if not self._unwritten:
+            try:
+                self._write(lines)
+            except OSError as error:
+                self._note(error.strerror or type(error).__name__)
+            else:
+                return
+        self._unwritten.append(lines)
+
+    def close(self) -> None:
+        """Write what is left and wait for the disk."""
+        if self._unwritten:
+            with suppress(OSError):
+                self._write(b"".join(self._unwritten))
+                self.trouble = None
+                logger.warning("%s: could be written after all", self.path)
+        self._closing.set()
+        self._dirty.set()
+        self._syncer.join()
+        os.close(self._handle)
+
+    def _write(self, data: bytes) -> None:
+        """Write all of it, or leave the file as it was."""
+        written = 0
+        try:
+            while written < len(data):
+                written += os.write(self._handle, data[written:])
+        except OSError:
+            with suppress(OSError):
+                os.ftruncate(self._handle, self._size)
+            raise
+        self._size += written
+        self._dirty.set()
+
+    def _keep_synced(self) -> None:
+        while not self._closing.is_set():
+            self._dirty.wait()
+            self._dirty.clear()
+            self._sync_once()
+            self._closing.wait(SYNC_SECONDS)
+        self._sync_once()
+
+    def _sync_once(self) -> None:
+        try:
+            self._sync(self._handle)
+            gone = os.fstat(self._handle).st_nlink == 0
+        except OSError as error:
+            if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # a pipe, or a simple file system
+                self._note(error.strerror or type(error).__name__)
+        else:
+            if gone:
+                self._note("it was removed while the run went on")
+
+    def _note(self, reason: str) -> None:
+        if self.trouble is None:
+            self.trouble = reason
+            logger.error("the record cannot be kept: %s: %s", self.path, reason)
+
+
+def checked_out_commit(folder: Path) -> str | None:
+    """The commit checked out around `folder`; None outside of git or where it cannot be told."""
+    for parent in (folder, *folder.parents):
+        marker = parent / ".git"
+        if marker.exists():
+            with suppress(OSError, ValueError):
+                return _read_head(_git_folder(marker))
+            return None
+    return None
+
+
+def _git_folder(marker: Path) -> Path:
+    """The folder itself, or the one that the file of a linked working tree points to."""
+    if marker.is_dir():
+        return marker
+    return marker.parent / marker.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+
+
+def _read_head(git: Path) -> str | None:
+    head = (git / "HEAD").read_text(encoding="utf-8").strip()
+    if not head.startswith("ref:"):
+        return head
+    name = head.removeprefix("ref:").strip()
+    shared = git / "commondir"
+    common = git / shared.read_text(encoding="utf-8").strip() if shared.is_file() else git
+    for folder in (git, common):
+        if (folder / name).is_file():
+            return (folder / name).read_text(encoding="utf-8").strip()
+    return _packed(common / "packed-refs", name)
+
+
+def _packed(file: Path, name: str) -> str | None:
+    if not file.is_file():
+        return None
+    pairs = (line.split(" ", 1) for line in file.read_text(encoding="utf-8").splitlines())
+    return next((pair[0] for pair in pairs if len(pair) == 2 and pair[1] == name), None)
+
+
+RUNS_FOLDER = Path(".holodeck") / "runs"
 """Where the records lie, seen from the folder of the agent.yaml."""
-FILE_NAME = "run.jsonl"
+RECORD_FILE = "run.jsonl"
 _MOST_TRIES = 100
 _LIBRARIES = ("semantic_kernel", "openai", "anthropic", "ollama", "xllamacpp")
 _MOST_DEPTH = 100
@@ -43,11 +171,11 @@ class Recorder:
     """
 
     def __init__(self, agent: "Agent", fingerprint: Fingerprint) -> None:
-        folder = agent.base_dir / RUNS
+        folder = agent.base_dir / RUNS_FOLDER
         try:
             _keep_out_of_git(folder)
             self.id = _new_folder(folder)
-            self._journal = AppendOnlyFile(folder / self.id / FILE_NAME)
+            self._journal = AppendOnlyFile(folder / self.id / RECORD_FILE)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise ReportError(
@@ -82,12 +210,12 @@ class Recorder:
         agent = self._agent
         head = RunStarted(
             id=self.id,
-            started=_now(),
+            started=_timestamp(),
             agent_name=agent.name,
             agent_config_path=agent_config_path,
             resumes=resumes,
             versions={"holodeck": version, "python": platform.python_version()},
-            commit=commit_of(agent.base_dir),
+            commit=checked_out_commit(agent.base_dir),
             hashes=self._fingerprint.parts,
             settings=settings.model_dump(mode="json"),
             config=self._fingerprint.config,
@@ -98,20 +226,20 @@ class Recorder:
         events: list[Event] = [
             self._finished(index, one) for index, one in (carried_over or {}).items()
         ]
-        self._journal.append(b"".join(line_of(one) for one in [head, *events]))
+        self._journal.append(b"".join(json_line(one) for one in [head, *events]))
 
     def add(self, index: int, result: "TestResult") -> None:
         """Write the result of the case at that place in the file."""
         is_cut_off = result.ending is not None and result.ending.is_interrupted
         if result.skip_reason is not None or is_cut_off:
-            self._journal.append(line_of(CaseSkipped(index=index, result=result)))
+            self._journal.append(json_line(CaseSkipped(index=index, result=result)))
         else:
-            self._journal.append(line_of(self._finished(index, result)))
+            self._journal.append(json_line(self._finished(index, result)))
 
     def end(self, report: "TestReport", exit_code: int) -> None:
         """Write how the run ended, and close the file."""
         self._journal.append(
-            line_of(
+            json_line(
                 RunFinished(
                     timestamp=report.timestamp,
                     exit_code=exit_code,
@@ -141,7 +269,7 @@ def _without_secrets(head: RunStarted, redactor: "Redactor") -> RunStarted:
     return small.model_copy(update={"config": full, "cases": planned})
 
 
-def line_of(event: Model) -> bytes:
+def json_line(event: Model) -> bytes:
     """The event as one line of JSON."""
     try:
         line = event.model_dump_json().encode() + b"\n"
@@ -184,7 +312,7 @@ def _new_folder(folder: Path) -> str:
     raise FileExistsError(f"no free name in {folder}")
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 

@@ -10,6 +10,7 @@ from holodeck.errors import ConfigError
 if TYPE_CHECKING:
     from holodeck.lib.selection.expression import Expression
 
+
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 RESULTS_FOR_A_MEDIAN = 3
@@ -37,7 +38,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Request:
+class SelectionRequest:
     """Filters, all of which a case must pass; then the order, the limit and the shard."""
 
     ids: tuple[str, ...] = ()
@@ -87,3 +88,24 @@ class Request:
 
     def __str__(self) -> str:
         return shlex.join(self.args())
+
+
+@dataclass(frozen=True)
+class CaseHistory:
+    """A case's earlier results in short, numbers as medians; None is unknown."""
+
+    passed: bool | None = None
+    """Whether its latest result passed; None if it has never had one."""
+    duration_ms: float | None = None
+    whole_run_ms: float | None = None
+    """How long it took in runs that were no shard: shards must not change the shards to come."""
+    agent_tokens: float | None = None
+    judge_calls: float | None = None
+    judge_tokens: float | None = None
+    simulator_tokens: float | None = None
+    """Of the model that plays the user."""
+    cost: float | None = None
+    """In the present currency, at the prices of then."""
+
+
+UNKNOWN_HISTORY = CaseHistory()

@@ -1,26 +1,73 @@
 """The plan of a run: its cases and calls, and what earlier runs let expect."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import fsum
+from typing import Literal
 
 from holodeck.lib.evaluators.inputs import metrics_of
 from holodeck.lib.evaluators.metric_table import asks_a_judge
-from holodeck.lib.selection.past import CasePast
+from holodeck.lib.selection.request import CaseHistory
 from holodeck.lib.test_runner.repeats import pass_bar
+from holodeck.lib.text import one_line, plural
 from holodeck.models.agent import Agent
+from holodeck.models.base import Count, Model
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.conversation import MAX_TURNS
-from holodeck.models.plan import Bounds, Estimate, Plan
 from holodeck.models.script import kind_of, value_of
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 
 
-def plan_of(
+class Bounds(Model):
+    """How often something happens if every answer comes at the first try."""
+
+    least: Count
+    most: Count | None
+    """None: not known."""
+
+
+class Estimate(Model):
+    """A sum over the cases, as far as earlier runs tell."""
+
+    known: float | None
+    """Of the cases that are known; None if none is."""
+    unknown_cases: Count
+    """Cases that it leaves out."""
+
+
+class Plan(Model):
+    """What a run would do. Nothing of it has been called."""
+
+    schema_version: Literal[1] = 1
+    agent_name: str
+    agent_config_path: str
+    cases: Count
+    """Cases that would run."""
+    skipped: Count = 0
+    """Cases beside them that say why they are not run."""
+    selection: Selection | None = None
+    """What was chosen of the cases; None if the run is about them all."""
+    parallel: int | str
+    """Most cases that run at once."""
+    agent_calls: Bounds
+    judge_calls: Bounds
+    duration_ms: Estimate
+    """Of the cases one after the other."""
+    agent_tokens: Estimate
+    expected_judge_calls: Estimate
+    judge_tokens: Estimate
+    simulator_tokens: Estimate
+    """Of the models that play users; only cases that have one count."""
+    currency: str | None = None
+    """None where the configuration has no prices."""
+    cost: Estimate | None = None
+
+
+def build_plan(
     agent: Agent,
     agent_config_path: str,
     settings: ExecutionConfig,
-    past: Sequence[CasePast],
+    past: Sequence[CaseHistory],
     selection: Selection | None,
 ) -> Plan:
     """What a run of the agent's cases would do; `past` is what is known of each of them."""
@@ -39,7 +86,7 @@ def plan_of(
         skipped=len(cases) - len(run),
         selection=selection,
         parallel=settings.parallel_test_cases or 1,
-        agent_calls=_together([_agent_calls(case) for case, _ in run]),
+        agent_calls=_add_bounds([_agent_calls(case) for case, _ in run]),
         judge_calls=Bounds(least=sure, most=None if may_ask else 0),
         duration_ms=_estimate([one.duration_ms for one in known]),
         agent_tokens=_estimate([one.agent_tokens for one in known]),
@@ -83,7 +130,7 @@ def _most_turns(case: TestCaseModel) -> int:
     return turns + kinds.count(("agent", None))
 
 
-def _together(bounds: Sequence[Bounds]) -> Bounds:
+def _add_bounds(bounds: Sequence[Bounds]) -> Bounds:
     most = [one.most for one in bounds if one.most is not None]
     return Bounds(
         least=sum(one.least for one in bounds),
@@ -102,3 +149,60 @@ def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
 def _estimate(values: Sequence[float | None]) -> Estimate:
     known = [one for one in values if one is not None]
     return Estimate(known=fsum(known) if known else None, unknown_cases=len(values) - len(known))
+
+
+def describe_plan(plan: Plan) -> str:
+    """The plan for people, a fact a line."""
+    skipped = f", {plan.skipped} skipped" if plan.skipped else ""
+    lines = [
+        f"Plan for {one_line(plan.agent_name, 80)}: {plural(plan.cases, 'test case')}{skipped}"
+    ]
+    if plan.selection is not None:
+        lines.append(f"  Selected: {one_line(str(plan.selection), 300)}")
+    lines += [
+        f"  At once: {plan.parallel}",
+        f"  Agent calls: {_format_bounds(plan.agent_calls)}",
+        f"  Judge calls: {_format_bounds(plan.judge_calls)}{_judges(plan)}",
+        f"  Time: {_format_estimate(plan.duration_ms, _seconds)}, one case after the other",
+        f"  Agent tokens: {_format_estimate(plan.agent_tokens, _count)}",
+    ]
+    if plan.judge_calls.most != 0:
+        lines.append(f"  Judge tokens: {_format_estimate(plan.judge_tokens, _count)}")
+    if plan.simulator_tokens != Estimate(known=None, unknown_cases=0):
+        lines.append(
+            f"  Tokens of simulated users: {_format_estimate(plan.simulator_tokens, _count)}"
+        )
+    if plan.cost is not None:
+        cost = _format_estimate(plan.cost, lambda amount: f"{amount:,.2f} {plan.currency}")
+        lines.append(f"  Cost: {cost}")
+    return "\n".join(lines)
+
+
+def _judges(plan: Plan) -> str:
+    if plan.judge_calls.most == 0 or plan.expected_judge_calls.known is None:
+        return ""
+    return f", by earlier runs {_format_estimate(plan.expected_judge_calls, _count)}"
+
+
+def _format_bounds(bounds: Bounds) -> str:
+    if bounds.most is None:
+        return f"at least {bounds.least}"
+    return str(bounds.least) if bounds.most == bounds.least else f"{bounds.least} to {bounds.most}"
+
+
+def _format_estimate(estimate: Estimate, shown: Callable[[float], str]) -> str:
+    if estimate.known is None:
+        return "unknown"
+    if estimate.unknown_cases == 0:
+        return f"about {shown(estimate.known)}"
+    cases = plural(estimate.unknown_cases, "case")
+    return f"about {shown(estimate.known)} and {cases} unknown"
+
+
+def _count(number: float) -> str:
+    return f"{number:,.0f}"
+
+
+def _seconds(elapsed_ms: float) -> str:
+    minutes, seconds = divmod(elapsed_ms / 1000, 60)
+    return f"{minutes:.0f} min {seconds:.0f} s" if minutes else f"{seconds:.1f} s"

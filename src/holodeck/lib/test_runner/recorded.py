@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holodeck import __version__
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.run import Run
+from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.history import histories_of, history_key
 from holodeck.lib.test_runner.summary import summarize

@@ -8,8 +8,7 @@ from itertools import chain
 import holodeck
 from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.resume import places_of
-from holodeck.lib.records.run import Run
+from holodeck.lib.records.run_store import Run, find_cases
 from holodeck.lib.test_runner import verdict as verdicts
 from holodeck.lib.test_runner.conversation_grading import (
     grade_turns,
@@ -118,7 +117,7 @@ def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection
     if run.started is None or chosen is None:
         return agent, None
     cases = keyed_cases(agent, run, redact)
-    planned = set(places_of(run.started.cases, fingerprint_of(agent).cases))
+    planned = set(find_cases(run.started.cases, fingerprint_of(agent).cases))
     answered = recorded_answers(run)
     places = [at for at, one in enumerate(cases) if at in planned or one.question in answered]
     return agent.case_caches(places), chosen.now(len(cases), len(places))

@@ -1,6 +1,8 @@
 """A conversation for people, on stderr: who said what, coloured, and folded where it is long."""
 
+import asyncio
 import json
+import os
 import re
 import sys
 import threading
@@ -9,9 +11,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 from holodeck.lib.text import abridged, clip, columns_of, one_line, printable
-from holodeck.lib.ui.colors import ANSIColors, colorize
-from holodeck.lib.ui.live import put, showing
-from holodeck.lib.ui.terminal import color_enabled, is_tty, width
+from holodeck.lib.threads import run_in_thread
+from holodeck.lib.ui.live import active_live_line, write_text
+from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
 
 FOLDED = 5
 """So many lines of data are shown."""
@@ -37,12 +39,12 @@ class DisplayedMessage:
 @contextmanager
 def hold_terminal() -> Iterator[None]:
     """Nothing else of a conversation is shown meanwhile, and no line keeps changing."""
-    live = showing()
+    live = active_live_line()
     with _terminal, live.paused() if live is not None else nullcontext():
         yield
 
 
-def show(said: Sequence[DisplayedMessage], name: str = "", *, gap: bool = False) -> None:
+def show_messages(said: Sequence[DisplayedMessage], name: str = "", *, gap: bool = False) -> None:
     """Write what was said to stderr, at once; lines begin with a name if there is one.
 
     With a gap, the line before is ended first, whoever wrote it.
@@ -55,19 +57,19 @@ def show(said: Sequence[DisplayedMessage], name: str = "", *, gap: bool = False)
     prefix = f"[{one_line(name, LONGEST_NAME)}] " if name else ""
     columns = max(width(stream) - columns_of(prefix), 20) if is_tty(stream) else None
     start = colorize(prefix, ANSIColors.YELLOW, is_coloured) if prefix else ""
-    lines = [line for one in said for line in _shown(one, columns, is_coloured)]
+    lines = [line for one in said for line in _colored_lines(one, columns, is_coloured)]
     with hold_terminal(), suppress(ValueError):  # the stream is closed
-        put(stream, "\n" * gap + "".join(f"{start}{line}\n" for line in lines))
+        write_text(stream, "\n" * gap + "".join(f"{start}{line}\n" for line in lines))
 
 
-def _shown(said: DisplayedMessage, columns: int | None, is_coloured: bool) -> Iterator[str]:
-    first, *others = lines_of(said, columns)
+def _colored_lines(said: DisplayedMessage, columns: int | None, is_coloured: bool) -> Iterator[str]:
+    first, *others = render_lines(said, columns)
     who = _head(said)
     yield colorize(who, said.colour, is_coloured) + first[len(who) :]
     yield from others
 
 
-def lines_of(said: DisplayedMessage, columns: int | None) -> list[str]:
+def render_lines(said: DisplayedMessage, columns: int | None) -> list[str]:
     """The lines for something, without colours; for a log (None) as long as they are."""
     head, data = _head(said), _as_data(said)
     if data is None:
@@ -115,3 +117,63 @@ def _wrapped(row: str, columns: int | None, is_indented: bool) -> Iterator[str]:
         else:
             line += word
     yield line
+
+
+_LONGEST_READ = 4096
+
+
+def find_missing_terminal() -> str | None:
+    """The first of the standard streams that is no terminal; None if a person can be asked."""
+    streams = {"stdin": sys.stdin, "stdout": sys.stdout, "stderr": sys.stderr}
+    return next((name for name, one in streams.items() if one is None or not is_tty(one)), None)
+
+
+async def read_typed_line(prompt: str) -> str | None:
+    """What a person types after the prompt; None once there is no more (Ctrl-D).
+
+    Prompt and line are taken off the screen again. Nothing of the terminal is changed, so nothing
+    has to be restored when the waiting is cancelled.
+    """
+    with hold_terminal():
+        write_text(sys.stderr, prompt)
+        line = await _read_line()
+        if line is None:
+            write_text(sys.stderr, "\n")
+        elif can_redraw(sys.stderr):
+            write_text(sys.stderr, _move_back(prompt + line))
+    return line
+
+
+def _move_back(shown: str) -> str:
+    """To where a line began that was ended with Enter, and clear."""
+    rows = max(1, -(-columns_of(shown) // width(sys.stderr)))
+    return f"\x1b[{rows}A\r\x1b[J"
+
+
+async def _read_line() -> str | None:
+    if sys.platform == "win32":  # whose loops cannot watch a terminal
+        return _without_end((await run_in_thread(sys.stdin.readline)).encode())
+    loop, file = asyncio.get_running_loop(), sys.stdin.fileno()
+    read = b""
+    while not read.endswith(b"\n"):
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(file, _settle, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(file)
+        # The terminal hands out whole lines, so this never waits.
+        more = os.read(file, _LONGEST_READ)
+        if not more:
+            break
+        read += more
+    return _without_end(read)
+
+
+def _settle(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _without_end(read: bytes) -> str | None:
+    return read.decode(sys.stdin.encoding or "utf-8", "replace").rstrip("\r\n") if read else None

@@ -7,10 +7,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from holodeck.lib.text import clip, columns_of
-from holodeck.lib.ui.terminal import can_redraw, width
+from holodeck.lib.text import clip, columns_of, one_line
+from holodeck.lib.ui.terminal import can_redraw, color_enabled, width
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
 
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _CLEAR_TO_END = "\r\x1b[J"
@@ -19,7 +23,7 @@ _NOTE_LASTS = 5.0  # seconds, so that one that is never taken back goes away
 _showing: "list[LiveLine]" = []
 
 
-def showing() -> "LiveLine | None":
+def active_live_line() -> "LiveLine | None":
     """The live line that owns the terminal now, for whoever else has something to show there."""
     return _showing[-1] if _showing else None
 
@@ -87,7 +91,7 @@ class LiveLine:
     def write(self, text: str) -> None:
         """Put `text` and a line end where it stays."""
         with self.paused():
-            put(self._out, text + "\n")
+            write_text(self._out, text + "\n")
 
     def note(self, text: str) -> None:
         """Show `text` instead of the current line for a few seconds; empty takes it back."""
@@ -113,7 +117,7 @@ class LiveLine:
         self._last_sign_of_life = time.monotonic()
         text = self._heartbeat() if self._heartbeat is not None else ""
         if text:
-            put(self._err, text + "\n")
+            write_text(self._err, text + "\n")
 
     def _draw(self) -> None:
         # A line that reaches the last column wraps on some terminals and cannot be cleared.
@@ -141,10 +145,10 @@ class LiveLine:
         self._put(_SHOW_CURSOR)
 
     def _put(self, text: str) -> None:
-        put(self._out, text)
+        write_text(self._out, text)
 
 
-def put(stream: TextIO, text: str) -> None:
+def write_text(stream: TextIO, text: str) -> None:
     """Write and flush; a reader that is gone is no reason to lose a run.
 
     What could not be written stays in the stream's buffer, and the last flush of the program fails.
@@ -156,3 +160,105 @@ def put(stream: TextIO, text: str) -> None:
             encoding = stream.encoding or "ascii"
             stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
         stream.flush()
+
+
+_NAME_LIMIT = 60
+_STEP = 10  # percent between two lines where nothing can be redrawn
+_MEGABYTE = 1_000_000
+
+
+class DownloadProgress:
+    """Call it with (bytes done, bytes in all or None, what): a bar, or a line every 10 %.
+
+    It writes to stderr. Use it as a context manager, so that the bar goes away whatever happens.
+    """
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._live = can_redraw(self._stream)
+        self._said: dict[str, int] = {}
+        self._bar: Progress | None = None
+        self._tasks: dict[str, TaskID] = {}
+
+    def __call__(self, done_bytes: int, total_bytes: int | None, what: str) -> None:
+        """Show that `done_bytes` of `what` are here."""
+        line = active_live_line() if self._live else None
+        if line is not None:
+            self._note(line, done_bytes, total_bytes, what)
+        elif self._live:
+            self._redraw(done_bytes, total_bytes, what)
+        else:
+            self._say(done_bytes, total_bytes, what)
+
+    def __enter__(self) -> "DownloadProgress":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop()
+
+    def _say(self, done: int, total: int | None, what: str) -> None:
+        # Without a total, a line for every 10 MB stands in for one every 10 %.
+        position = 100 * done // total if total else done // _MEGABYTE
+        step = position - position % _STEP
+        if step <= self._said.get(what, -1):
+            return
+        self._said[what] = step
+        write_text(self._stream, _describe(done, total, what) + "\n")
+
+    def _note(self, line: LiveLine, done: int, total: int | None, what: str) -> None:
+        line.note("" if done == total else _describe(done, total, what))
+
+    def _redraw(self, done: int, total: int | None, what: str) -> None:
+        bar = self._started()
+        if what not in self._tasks:
+            name = one_line(what, _NAME_LIMIT)
+            self._tasks[what] = bar.add_task("Downloading", total=total, what=name)
+        bar.update(self._tasks[what], completed=done, total=total)
+        if bar.finished:
+            self._stop()
+
+    def _started(self) -> "Progress":
+        if self._bar is None:
+            self._bar = _new_bar(self._stream)
+            self._bar.start()
+            atexit.register(self._stop)
+        return self._bar
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            atexit.unregister(self._stop)
+        self._bar = None
+        self._tasks.clear()
+
+
+def _describe(done: int, total: int | None, what: str) -> str:
+    amount = f"{done / _MEGABYTE:.0f} MB"
+    if total:
+        amount = f"{100 * done // total}% of {total / _MEGABYTE:.0f} MB"
+    return f"Downloading {one_line(what, _NAME_LIMIT)}: {amount}"
+
+
+def _new_bar(stream: TextIO) -> "Progress":
+    from rich.console import Console  # noqa: PLC0415 - only a download on a terminal needs it
+    from rich.progress import (  # noqa: PLC0415
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description} {task.fields[what]}", markup=False),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(file=stream, no_color=not color_enabled(stream)),
+        transient=True,
+    )

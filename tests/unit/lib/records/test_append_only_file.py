@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.lib.file_lock import try_lock
-from holodeck.lib.records.append_only_file import AppendOnlyFile
+from holodeck.lib.records.recorder import AppendOnlyFile
 
 
 @pytest.fixture

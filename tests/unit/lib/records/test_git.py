@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.records.git import commit_of
+from holodeck.lib.records.recorder import checked_out_commit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -17,20 +17,20 @@ def repository(tmp_path):
 
 
 def test_the_commit_of_a_branch_is_found_from_any_folder_below(repository):
-    assert commit_of(repository / "agents" / "one") == COMMIT
+    assert checked_out_commit(repository / "agents" / "one") == COMMIT
 
 
 def test_a_detached_head_is_the_commit_itself(repository):
     (repository / ".git" / "HEAD").write_text(COMMIT)
 
-    assert commit_of(repository) == COMMIT
+    assert checked_out_commit(repository) == COMMIT
 
 
 def test_a_packed_branch_is_found(repository):
     (repository / ".git" / "refs" / "heads" / "main").unlink()
     (repository / ".git" / "packed-refs").write_text(f"# pack-refs\n{COMMIT} refs/heads/main\n^x\n")
 
-    assert commit_of(repository) == COMMIT
+    assert checked_out_commit(repository) == COMMIT
 
 
 def test_a_linked_working_tree_shares_the_branches(repository):
@@ -40,7 +40,7 @@ def test_a_linked_working_tree_shares_the_branches(repository):
     (own / "commondir").write_text("../..\n")
     (repository / "agents" / "one" / ".git").write_text(f"gitdir: {own}\n")
 
-    assert commit_of(repository / "agents" / "one") == COMMIT
+    assert checked_out_commit(repository / "agents" / "one") == COMMIT
 
 
 @pytest.mark.parametrize("head", [None, "ref: refs/heads/none", b"\xff\xfe"])
@@ -50,4 +50,4 @@ def test_what_cannot_be_told_is_none(repository, head):
     if head is not None:
         file.write_bytes(head if isinstance(head, bytes) else head.encode())
 
-    assert commit_of(repository) is None
+    assert checked_out_commit(repository) is None

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from holodeck.lib.records.history import CaseQuery, case_history
-from holodeck.lib.records.recorder import line_of
+from holodeck.lib.records.history import HistoryQuery, case_history
+from holodeck.lib.records.recorder import json_line
 from holodeck.lib.records.run_store import RunStore
-from holodeck.lib.selection.past import UNKNOWN
+from holodeck.lib.selection.request import UNKNOWN_HISTORY
 from holodeck.models.price import Cost
 from holodeck.models.record import CaseFinished, PlannedCase, RunStarted
 from holodeck.models.selection import Selection
@@ -36,7 +36,7 @@ def write(tmp_path):
             result = a_result(outcome, execution_time_ms=took, timestamp=stamp or f"2026-{number}")
             lines.append(CaseFinished(index=at, hash="", result=result))
         made.append(folder / "run.jsonl")
-        made[-1].write_bytes(b"".join(map(line_of, lines)))
+        made[-1].write_bytes(b"".join(map(json_line, lines)))
         return made[-1]
 
     return write
@@ -47,7 +47,7 @@ def past(tmp_path):
     """What is known of these cases of the agent `a`."""
 
     def past(*planned, most=3, **fields):
-        wanted = CaseQuery("a", "agent.yaml", planned, **fields)
+        wanted = HistoryQuery("a", "agent.yaml", planned, **fields)
         return case_history(RunStore(tmp_path), wanted, most)
 
     return past
@@ -141,7 +141,7 @@ def test_of_two_cases_that_are_the_same_none_hides_that_the_other_failed(write, 
 def test_runs_of_another_agent_tell_nothing(write, past, fields):
     write(Outcome.FAILED, **fields)
 
-    assert past(GREETS) == [UNKNOWN]
+    assert past(GREETS) == [UNKNOWN_HISTORY]
 
 
 def test_a_folder_means_the_agent_yaml_in_it(write, past):
@@ -169,7 +169,7 @@ def test_tokens_judges_and_costs_are_known_as_far_as_they_were_told(write, past)
     cost = Cost(currency="EUR", total=0.5, agent=0.2, judges=0.3)
     told = a_result(token_usage=TokenUsage.of(10, 20), metric_results=[row], cost=cost)
     with path.open("ab") as file:
-        file.write(line_of(CaseFinished(index=1, hash="", result=told)))
+        file.write(json_line(CaseFinished(index=1, hash="", result=told)))
 
     silent, known = past(GREETS, REFUNDS, currency="EUR")
 

@@ -6,8 +6,8 @@ import pytest
 
 from holodeck.errors import ReportError
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.recorder import RUNS, Recorder
-from holodeck.lib.records.run import read_run
+from holodeck.lib.records.recorder import RUNS_FOLDER, Recorder
+from holodeck.lib.records.run_store import read_run
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -44,7 +44,7 @@ def test_runs_that_begin_at_the_same_time_have_folders_of_their_own(recorder):
 
 def test_records_stay_out_of_git_and_a_gitignore_of_the_user_s_stays(recorder, tmp_path):
     recorder()
-    ignore = tmp_path / RUNS / ".gitignore"
+    ignore = tmp_path / RUNS_FOLDER / ".gitignore"
     written = ignore.read_text()
     ignore.write_text("mine")
     recorder()

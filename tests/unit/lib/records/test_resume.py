@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from holodeck.lib.records.fingerprint import Fingerprint
-from holodeck.lib.records.resume import changes, kept_results, places_of
-from holodeck.lib.records.run import Run
+from holodeck.lib.records.run_store import Run, describe_changes, find_cases, reusable_results
 from holodeck.models.record import CaseFinished, PlannedCase, RunStarted
 from holodeck.models.test_result import Outcome
 from support.results import a_result
@@ -32,7 +31,7 @@ def test_ten_cases_that_changed_are_named_and_more_are_counted():
 
     def told(many):
         now = [one.model_copy(update={"hash": "2"}) for one in cases[:many]]
-        return changes(a_run(cases[:many]), present(now))
+        return describe_changes(a_run(cases[:many]), present(now))
 
     assert told(10) == [f"test cases changed: {names}"]
     assert told(11) == [f"test cases changed: {names} and 1 more"]
@@ -43,7 +42,7 @@ def test_cases_that_came_and_went_are_told_apart_and_those_without_a_name_are_nu
     before = [*planned("a", "gone"), PlannedCase(hash="x")]
     now = [*planned("a", "come"), PlannedCase(hash="y")]
 
-    assert changes(a_run(before), present(now)) == [
+    assert describe_changes(a_run(before), present(now)) == [
         "test cases changed: #3",
         "test cases added: come",
         "test cases removed: gone",
@@ -54,8 +53,12 @@ def test_a_part_of_the_configuration_that_came_changed_or_went_is_named():
     run = a_run(planned("a"), {"model": "1", "tools": "1", "instructions": "1"})
     now = present(planned("a"), {"model": "2", "instructions": "1", "backend": "1"})
 
-    assert sorted(changes(run, now)) == ["backend: changed", "model: changed", "tools: changed"]
-    assert changes(run, present(planned("a"), run.started.hashes)) == []
+    assert sorted(describe_changes(run, now)) == [
+        "backend: changed",
+        "model: changed",
+        "tools: changed",
+    ]
+    assert describe_changes(run, present(planned("a"), run.started.hashes)) == []
 
 
 def test_results_hold_wherever_their_case_stands_now_and_each_for_one_case():
@@ -68,7 +71,7 @@ def test_results_hold_wherever_their_case_stands_now_and_each_for_one_case():
         ]
     )
 
-    kept = kept_results(run, present(planned("new", "same", "same", "same")))
+    kept = reusable_results(run, present(planned("new", "same", "same", "same")))
 
     assert kept == {1: first, 2: second}
 
@@ -83,16 +86,16 @@ def test_only_what_decided_nothing_is_run_again_where_errors_are_to_be_tried_aga
     )
     now = present(planned("0", "1", "2", "3"))
 
-    assert list(kept_results(run, now)) == [0, 1, 2, 3]
-    assert list(kept_results(run, now, retry_errors=True)) == [2, 3]
+    assert list(reusable_results(run, now)) == [0, 1, 2, 3]
+    assert list(reusable_results(run, now, retry_errors=True)) == [2, 3]
 
 
 def test_the_order_of_a_plan_stays_where_cases_moved_changed_or_went():
     plan = planned("c", "a", "gone", "b")
     now = [*planned("a", "new"), PlannedCase(name="b", hash="other"), *planned("c")]
 
-    assert places_of(plan, now) == [3, 0, 2]
+    assert find_cases(plan, now) == [3, 0, 2]
 
 
 def test_two_cases_that_are_the_same_keep_a_place_each():
-    assert places_of(planned("a", "a"), planned("a", "b", "a")) == [0, 2]
+    assert find_cases(planned("a", "a"), planned("a", "b", "a")) == [0, 2]

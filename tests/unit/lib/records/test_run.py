@@ -7,8 +7,8 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
-from holodeck.lib.records.recorder import line_of
-from holodeck.lib.records.run import read_run
+from holodeck.lib.records.recorder import json_line
+from holodeck.lib.records.run_store import read_run
 from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
 from holodeck.models.test_result import Outcome, ReportSummary, TestResult
 
@@ -42,7 +42,7 @@ ENDED = RunFinished(
         total_tests=3, passed=3, failed=0, pass_rate=100, total_duration_ms=3, wall_time_ms=5
     ),
 )
-LINES = [line_of(one) for one in (STARTED, *CASES, ENDED)]
+LINES = [json_line(one) for one in (STARTED, *CASES, ENDED)]
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_file_that_is_no_record_is_refused(write, tmp_path):
 )
 def test_any_text_comes_back_as_it_was(write, text):
     case = CaseFinished(index=0, hash="h", result=result(response=text, errors=[text]))
-    line = line_of(case)
+    line = json_line(case)
 
     assert line.count(b"\n") == 1
     assert read_run(write(LINES[0], line)).finished[0] == case
@@ -155,7 +155,7 @@ def test_arguments_without_a_bottom_are_cut_and_the_rest_is_kept(write):
     call = {"name": "t", "args": {"x": deep, "y": float("nan"), "z": 1}}
     case = CaseFinished(index=0, hash="h", result=result(tool_invocations=[call]))
 
-    read = read_run(write(LINES[0], line_of(case))).finished[0].result
+    read = read_run(write(LINES[0], json_line(case))).finished[0].result
 
     [invocation] = read.tool_invocations
     assert (invocation.args["y"], invocation.args["z"]) == (None, 1)

@@ -3,10 +3,9 @@
 import pytest
 
 from holodeck.errors import ConfigError, NothingSelected
-from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.past import CasePast
-from holodeck.lib.selection.request import Request, Shard
+from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.select_cases import select
 from holodeck.models.test_case import TestCaseModel
 
 CASES = [
@@ -36,7 +35,7 @@ CASES = [
     ids=lambda one: " ".join(one) if isinstance(one, dict) else str(one),
 )
 def test_a_case_must_pass_every_filter(request_, places):
-    choice = choose(CASES, Request(**request_))
+    choice = select(CASES, SelectionRequest(**request_))
 
     assert choice.places == places
     assert choice.warnings == ()
@@ -62,10 +61,10 @@ def test_a_case_must_pass_every_filter(request_, places):
 )  # fmt: skip
 def test_choosing_nothing_is_told_with_what_there_is(request_, said):
     with pytest.raises(NothingSelected) as caught:
-        choose(CASES, Request(**request_))
+        select(CASES, SelectionRequest(**request_))
 
     assert said in str(caught.value)
-    assert choose(CASES, Request(**request_, allow_empty=True)).selection.total == 4
+    assert select(CASES, SelectionRequest(**request_, allow_empty=True)).selection.total == 4
 
 
 @pytest.mark.parametrize(
@@ -78,27 +77,32 @@ def test_choosing_nothing_is_told_with_what_there_is(request_, said):
     ids=["tag", "excluded tag", "word"],
 )
 def test_a_word_that_fits_nothing_beside_others_is_warned_of(request_, said):
-    [warning] = choose(CASES, Request(**request_)).warnings
+    [warning] = select(CASES, SelectionRequest(**request_)).warnings
 
     assert said in warning
 
 
 def test_the_past_chooses_and_orders():
-    past = [CasePast(passed=True), CasePast(passed=False), CasePast(), CasePast(passed=False)]
+    past = [
+        CaseHistory(passed=True),
+        CaseHistory(passed=False),
+        CaseHistory(),
+        CaseHistory(passed=False),
+    ]
 
-    assert choose(CASES, Request(last_failed=True), past).places == [1, 3]
-    assert choose(CASES, Request(new=True), past).places == [2]
-    assert choose(CASES, Request(failed_first=True), past).places == [1, 3, 0, 2]
+    assert select(CASES, SelectionRequest(last_failed=True), past).places == [1, 3]
+    assert select(CASES, SelectionRequest(new=True), past).places == [2]
+    assert select(CASES, SelectionRequest(failed_first=True), past).places == [1, 3, 0, 2]
 
 
 def test_a_seed_gives_the_same_order_whatever_else_is_chosen():
     cases = [TestCaseModel(name=f"case {n}", input="x") for n in range(30)]
 
-    whole = choose(cases, Request(seed=7)).places
-    odd = choose(cases, Request(seed=7, keyword=parse("1"))).places
+    whole = select(cases, SelectionRequest(seed=7)).places
+    odd = select(cases, SelectionRequest(seed=7, keyword=parse("1"))).places
 
     assert sorted(whole) == list(range(30))
-    assert whole != list(range(30)) != choose(cases, Request(seed=8)).places
+    assert whole != list(range(30)) != select(cases, SelectionRequest(seed=8)).places
     assert odd == [at for at in whole if "1" in str(at)]
 
 
@@ -109,7 +113,7 @@ def test_an_impossible_shard_is_a_mistake(text):
 
 
 def test_what_was_asked_for_can_be_typed_again():
-    request = Request(
+    request = SelectionRequest(
         ids=("a b",), tags=("x",), keyword=parse("a or b"), seed=0, limit=3, shard=Shard(1, 2)
     )
 
@@ -125,12 +129,12 @@ def test_a_keyword_is_not_looked_for_in_the_input_of_a_case_that_has_a_name_or_a
         TestCaseModel(suite="billing", input="where is my refund"),
     ]
 
-    assert choose(cases, Request(keyword=parse("refund"))).places == [2]
-    assert choose(cases, Request(keyword=parse("not refund"))).places == [0, 1]
+    assert select(cases, SelectionRequest(keyword=parse("refund"))).places == [2]
+    assert select(cases, SelectionRequest(keyword=parse("not refund"))).places == [0, 1]
 
 
 def test_an_agent_without_cases_is_not_the_fault_of_a_filter():
-    choice = choose([], Request(keyword=parse("refund"), allow_empty=True))
+    choice = select([], SelectionRequest(keyword=parse("refund"), allow_empty=True))
 
     assert (choice.places, choice.selection.total) == ([], 0)
-    assert choose([], Request()).places == []
+    assert select([], SelectionRequest()).places == []

@@ -3,11 +3,9 @@
 import pytest
 
 from holodeck.errors import NothingSelected
-from holodeck.lib.selection.choose import choose
 from holodeck.lib.selection.expression import parse
-from holodeck.lib.selection.past import CasePast
-from holodeck.lib.selection.request import Request, Shard
-from holodeck.lib.selection.shards import shards_of
+from holodeck.lib.selection.request import CaseHistory, SelectionRequest, Shard
+from holodeck.lib.selection.select_cases import select, split_into_shards
 from holodeck.models.test_case import TestCaseModel
 
 
@@ -20,7 +18,7 @@ def cases(count, **fields):
 
 def refused(made, past=None, **request):
     with pytest.raises(NothingSelected) as caught:
-        choose(made, Request(**request), past)
+        select(made, SelectionRequest(**request), past)
     return str(caught.value)
 
 
@@ -55,16 +53,16 @@ def test_three_names_show_what_a_keyword_could_be(count, end):
     ],
 )
 def test_a_past_that_leaves_nothing_is_told(passed, request_, said):
-    past = [CasePast(passed=one) for one in passed]
+    past = [CaseHistory(passed=one) for one in passed]
 
     assert refused(cases(2), past, **request_).startswith(said)
 
 
 def test_a_past_that_leaves_something_is_no_warning():
-    past = [CasePast(passed=False), CasePast()]
+    past = [CaseHistory(passed=False), CaseHistory()]
 
     for request, places in (({"last_failed": True}, [0]), ({"new": True}, [1])):
-        choice = choose(cases(2), Request(**request), past)
+        choice = select(cases(2), SelectionRequest(**request), past)
         assert (choice.places, choice.warnings) == (places, ())
 
 
@@ -81,35 +79,39 @@ def test_one_unknown_id_is_one_too_many_and_one_unknown_tag_is_not():
     made = [TestCaseModel(id="a", tags=["t"], input="x")]
 
     assert "no case has the id 'b'" in refused(made, ids=("a", "b"))
-    assert choose(made, Request(tags=("t", "u"))).warnings == (
+    assert select(made, SelectionRequest(tags=("t", "u"))).warnings == (
         "--tag: no case has the tag 'u'; there are: t",
     )
-    assert choose(made, Request(ids=("a", "b"), allow_empty=True)).places == [0]
+    assert select(made, SelectionRequest(ids=("a", "b"), allow_empty=True)).places == [0]
 
 
 def test_the_longest_cases_go_to_the_shard_that_has_least_to_do():
     times = {0: 5.0, 1: 1.0, 2: 9.0, 3: 1.0, 4: 3.0}
 
-    assert shards_of(times, 2) == [[2, 3], [0, 4, 1]]
+    assert split_into_shards(times, 2) == [[2, 3], [0, 4, 1]]
 
 
 def test_a_case_that_was_never_timed_takes_as_long_as_cases_usually_do():
-    assert shards_of({0: 2.0, 1: None, 2: 4.0, 3: 6.0}, 2) == [[3, 0], [1, 2]]
-    assert shards_of(dict.fromkeys(range(5)), 2) == [[0, 2, 4], [1, 3]]
+    assert split_into_shards({0: 2.0, 1: None, 2: 4.0, 3: 6.0}, 2) == [[3, 0], [1, 2]]
+    assert split_into_shards(dict.fromkeys(range(5)), 2) == [[0, 2, 4], [1, 3]]
 
 
 def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
-    assert Request(shard=Shard(1, 2)).most_results > Request(last_failed=True).most_results == 1
+    assert (
+        SelectionRequest(shard=Shard(1, 2)).most_results
+        > SelectionRequest(last_failed=True).most_results
+        == 1
+    )
     asks = [
-        Request(last_failed=True), Request(new=True), Request(failed_first=True),
-        Request(shard=Shard(1, 2)),
+        SelectionRequest(last_failed=True), SelectionRequest(new=True), SelectionRequest(failed_first=True),
+        SelectionRequest(shard=Shard(1, 2)),
     ]  # fmt: skip
     assert all(one.asks_the_past for one in asks)
-    assert not Request(seed=1, limit=2, tags=("a",)).asks_the_past
+    assert not SelectionRequest(seed=1, limit=2, tags=("a",)).asks_the_past
 
 
 def plan_of(made, number):
-    return choose(made, Request(shard=Shard(number, 2))).selection.plan
+    return select(made, SelectionRequest(shard=Shard(number, 2))).selection.plan
 
 
 def test_all_shards_of_a_run_have_the_same_plan_and_other_cases_have_another():
@@ -119,4 +121,4 @@ def test_all_shards_of_a_run_have_the_same_plan_and_other_cases_have_another():
     assert plan_of(cases(4), 2) == plan
     assert plan_of(cases(5), 1) != plan
     assert plan_of([*cases(3), TestCaseModel(name="other", input="x")], 1) != plan
-    assert choose(cases(4), Request()).selection.plan is None
+    assert select(cases(4), SelectionRequest()).selection.plan is None

@@ -8,8 +8,7 @@ from fakes import ScriptedBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.recorder import Recorder
-from holodeck.lib.records.resume import kept_results
-from holodeck.lib.records.run import read_run
+from holodeck.lib.records.run_store import read_run, reusable_results
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.grading import NOT_DONE
@@ -79,7 +78,7 @@ async def test_the_rows_that_were_computed_are_in_the_report_and_in_the_record(i
 async def test_an_interrupted_case_is_run_again_by_whoever_resumes(interrupted):
     _, run, agent = await interrupted({"name": "a", "input": "hi", "evaluations": [GOOD]})
 
-    assert kept_results(run, fingerprint_of(agent)) == {}
+    assert reusable_results(run, fingerprint_of(agent)) == {}
 
 
 async def test_a_judge_that_hangs_does_not_hide_the_metrics(interrupted, fake_openai):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from fakes import ScriptedBackend
-from holodeck.lib.records.run import Run
+from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent

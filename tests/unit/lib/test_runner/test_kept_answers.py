@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from fakes import ScriptedBackend
 from holodeck.errors import ConfigError
-from holodeck.lib.selection.past import CasePast
-from holodeck.lib.test_runner.plan import plan_of
+from holodeck.lib.selection.request import CaseHistory
+from holodeck.lib.test_runner.plan import build_plan
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome
@@ -184,7 +184,9 @@ def test_a_key_under_which_nothing_would_be_kept_is_refused():
     ("mode", "least", "most"), [("off", 1, None), ("auto", 0, None), ("replay", 0, 0)]
 )
 def test_a_plan_does_not_count_what_is_kept(agent, mode, least, most):
-    plan = plan_of(agent(), "agent.yaml", ExecutionConfig(cache_mode=mode), [CasePast()], None)
+    plan = build_plan(
+        agent(), "agent.yaml", ExecutionConfig(cache_mode=mode), [CaseHistory()], None
+    )
 
     assert (plan.judge_calls.least, plan.judge_calls.most) == (least, most)
 

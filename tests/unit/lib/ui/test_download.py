@@ -4,7 +4,7 @@ import io
 import os
 import pty
 
-from holodeck.lib.ui.download import DownloadProgress
+from holodeck.lib.ui.live import DownloadProgress
 
 MB = 1_000_000
 

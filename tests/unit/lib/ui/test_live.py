@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from fakes import render
-from holodeck.lib.ui.download import DownloadProgress
-from holodeck.lib.ui.live import LiveLine, put
+from holodeck.lib.ui.live import DownloadProgress, LiveLine, write_text
 
 
 class Screen:
@@ -175,7 +174,7 @@ def test_off_a_terminal_a_still_run_shows_that_it_lives():
 def test_a_reader_that_left_does_not_break_the_run():
     program = """
 import os, sys
-from holodeck.lib.ui.download import DownloadProgress
+from holodeck.lib.ui.live import DownloadProgress
 from holodeck.lib.ui.live import LiveLine
 with LiveLine(str) as live:
     for _ in range(3):
@@ -195,6 +194,6 @@ def test_what_an_encoding_cannot_say_is_spelled_out():
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="ascii")
 
-    put(stream, "✓ done\n")
+    write_text(stream, "✓ done\n")
 
     assert raw.getvalue() == b"\\u2713 done\n"

@@ -8,8 +8,8 @@ from contextlib import redirect_stderr
 import pytest
 
 from holodeck.lib.text import columns_of
-from holodeck.lib.ui.colors import ANSIColors
-from holodeck.lib.ui.conversation import DisplayedMessage, lines_of, show
+from holodeck.lib.ui.conversation import DisplayedMessage, render_lines, show_messages
+from holodeck.lib.ui.terminal import ANSIColors
 
 LONG = json.dumps({"rows": list(range(40)), "word": "x" * 200})
 
@@ -19,11 +19,11 @@ def said(text, who="Agent", *, is_data=False):
 
 
 def test_a_short_text_stands_beside_its_speaker():
-    assert lines_of(said("hello"), 80) == ["Agent: hello"]
+    assert render_lines(said("hello"), 80) == ["Agent: hello"]
 
 
 def test_long_json_is_folded_and_fits():
-    lines = lines_of(said(LONG), 40)
+    lines = render_lines(said(LONG), 40)
 
     assert lines[:3] == ["Agent:", "  {", '    "rows": [']
     assert lines[-1] == "  … 40 more lines"
@@ -32,7 +32,7 @@ def test_long_json_is_folded_and_fits():
 
 
 def test_short_json_stays_on_its_line():
-    assert lines_of(said('{ "id":\n 4 }', "Agent calls look"), 80) == [
+    assert render_lines(said('{ "id":\n 4 }', "Agent calls look"), 80) == [
         'Agent calls look: {"id": 4}'
     ]
 
@@ -40,13 +40,13 @@ def test_short_json_stays_on_its_line():
 def test_data_is_folded_even_if_it_is_no_json():
     text = "\n".join(map(str, range(9)))
 
-    assert lines_of(said(text, is_data=True), 80)[-1] == "  … 4 more lines"
-    assert len(lines_of(said(text), 80)) == 9
+    assert render_lines(said(text, is_data=True), 80)[-1] == "  … 4 more lines"
+    assert len(render_lines(said(text), 80)) == 9
 
 
 @pytest.mark.parametrize("word", ["word", "語語"], ids=["narrow", "wide"])
 def test_prose_is_broken_between_words(word):
-    lines = lines_of(said(" ".join([word] * 40)), 30)
+    lines = render_lines(said(" ".join([word] * 40)), 30)
 
     assert len(lines) > 1
     assert all(columns_of(line) <= 30 for line in lines)
@@ -54,19 +54,19 @@ def test_prose_is_broken_between_words(word):
 
 
 def test_a_log_gets_a_text_on_one_line_however_long():
-    assert len(lines_of(said("word " * 400), None)) == 1
+    assert len(render_lines(said("word " * 400), None)) == 1
 
 
 def test_an_empty_text_is_a_line():
-    assert [one.rstrip() for one in lines_of(said(""), 80)] == ["Agent:"]
-    assert [one.rstrip() for one in lines_of(said("", is_data=True), 80)] == ["Agent:"]
+    assert [one.rstrip() for one in render_lines(said(""), 80)] == ["Agent:"]
+    assert [one.rstrip() for one in render_lines(said("", is_data=True), 80)] == ["Agent:"]
 
 
 @pytest.mark.parametrize(
     "text", ["{" * 100_000, "[" * 100_000, "[1", "\x1b[2J\u202e"], ids=str.__len__
 )
 def test_what_looks_like_json_and_is_none_is_a_text_without_control(text):
-    shown = "".join(lines_of(said(text, f"Agent calls {text}"), 80))
+    shown = "".join(render_lines(said(text, f"Agent calls {text}"), 80))
 
     assert "\x1b" not in shown
     assert "\u202e" not in shown
@@ -76,7 +76,7 @@ def test_only_the_speaker_is_coloured_and_every_line_has_the_name(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     stream = io.StringIO()
     with redirect_stderr(stream):
-        show([said("a\nb")], "a\x1b case")
+        show_messages([said("a\nb")], "a\x1b case")
 
     name = f"{ANSIColors.YELLOW}[a\\x1b case] {ANSIColors.RESET}"
     agent = f"{ANSIColors.CYAN}Agent:{ANSIColors.RESET}"
@@ -88,7 +88,7 @@ def test_a_stream_that_is_closed_or_gone_is_no_trouble():
     closed.close()
     for stream in (closed, None):
         with redirect_stderr(stream):
-            show([said("hello")])
+            show_messages([said("hello")])
 
 
 def test_a_reader_that_is_gone_is_no_trouble():
@@ -96,7 +96,7 @@ def test_a_reader_that_is_gone_is_no_trouble():
     os.close(read)
     stream = os.fdopen(write, "w")
     with redirect_stderr(stream):
-        show([said("hello")])
+        show_messages([said("hello")])
 
     with pytest.raises(BrokenPipeError):  # what was not written is still there
         stream.close()
