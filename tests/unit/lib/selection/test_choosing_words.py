@@ -103,7 +103,8 @@ def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
         == 1
     )
     asks = [
-        SelectionRequest(last_failed=True), SelectionRequest(new=True), SelectionRequest(failed_first=True),
+        SelectionRequest(last_failed=True), SelectionRequest(new=True),
+        SelectionRequest(failed_first=True),
         SelectionRequest(shard=Shard(1, 2)),
     ]  # fmt: skip
     assert all(one.asks_the_past for one in asks)
