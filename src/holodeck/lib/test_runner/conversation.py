@@ -4,35 +4,33 @@ import asyncio
 import logging
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from holodeck.config.check_cases import NO_SIMULATOR
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentSession
-from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.response_cache import CachedUser, ResponseCache
 from holodeck.lib.conversation.script import judge as final_judgement
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
-from holodeck.lib.conversation.types import Participant, ScenarioResult, ScriptStep
+from holodeck.lib.conversation.types import Participant, ScenarioResult
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.registry import load_callable
-from holodeck.lib.test_runner.conversation_display import OnConversation
-from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome
-from holodeck.lib.test_runner.criteria import CaseCriteria, judge_broke
-from holodeck.lib.test_runner.grading import Check, EvaluatorSet
-from holodeck.lib.test_runner.history import History, to_judge_messages
-from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
+from holodeck.lib.test_runner.checks import Check, EvaluatorSet
+from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, judge_failed
+from holodeck.lib.test_runner.grade import ObservationBuilder
+from holodeck.lib.test_runner.history import to_judge_messages
 from holodeck.lib.test_runner.script_steps import (
     NO_ANSWER,
     AgentFailedError,
     AgentParticipant,
     Code,
-    ScriptSteps,
-    TakeTurn,
+    script_steps,
 )
 from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.models.agent import Agent
@@ -43,16 +41,24 @@ from holodeck.models.script import kind_of, value_of
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
 
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.conversation_display import OnConversation
+
 logger = logging.getLogger(__name__)
 
-Keep = Callable[[ConversationOutcome], None]
-"""Told what a case came to, should it be cut off."""
 SILENT = "the simulated user said nothing"
+LATE_USER = ConversationEnd(
+    code="timeout", reasoning="the simulated user has not answered", broke=True
+)
+_USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
+_SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
+_BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
+"""Reason codes of steps, with what they decide; after a check, its rows decide."""
 
 
 @dataclass(frozen=True)
 class ConversationLimits:
-    """How a conversation is held; the time is limited elsewhere."""
+    """Limits on turns; the time is limited elsewhere."""
 
     max_turns: int | None
     min_turns: int | None
@@ -62,267 +68,232 @@ class ConversationLimits:
 
 @dataclass(frozen=True)
 class ConversationRunner:
-    """One case with those who take part in it besides the agent; may be played at once again."""
+    """Runs the conversation of one case; several runs may go on at once."""
 
-    case: TestCaseModel
     simulator: ChatModel | None
-    """Plays the user; None where all that the user says is written."""
+    """Plays the user; None if everything that the user says is written."""
     criteria: CaseCriteria | None
     code: Code
+    checks: Mapping[str | int, Sequence[Check]]
+    """The checks of steps of the script."""
+    observations: ObservationBuilder
     response_cache: ResponseCache | None = None
     """Keeps what the simulated user says; None if the model is asked each time."""
 
-    def agent_in(
-        self, session: AgentSession, take_turn: TakeTurn, history: History
-    ) -> AgentParticipant:
-        """The agent as one of those who take part."""
-        return AgentParticipant(session, take_turn, history)
-
     async def run(
         self,
-        agent: AgentParticipant,
-        checks: Mapping[str | int, Sequence[Check]],
-        observer: Observer,
-        on_conversation: OnConversation | None = None,
-        keep: Keep = lambda _: None,
-    ) -> ConversationOutcome:
-        """Hold the conversation; what breaks it is how it ended.
-
-        What it came to until then is given to `keep` before somebody may be waited for in vain.
-        """
-        limits = ConversationLimits(self.case.max_turns, self.case.min_turns)
-        steps = ScriptSteps(self.case, self.code, agent, checks, observer).made
-        script = self._concluded(steps) if steps else None
-        participants = self._parties(agent)
-        talk = ScriptRun(self.case.name or "case", self.case.about, participants, script, limits)
-        talk.before = to_judge_messages(agent.history)
+        state: CaseState,
+        session: AgentSession,
+        take_turn: TakeTurn,
+        on_conversation: "OnConversation | None" = None,
+    ) -> None:
+        """Run the conversation; whatever breaks it is how it ends."""
+        case, state.are_criteria_judged = state.case, True
+        script = script_steps(state, self.code, self.checks, self.observations)
+        if script and self._final_criteria is not None:
+            script.append(final_judgement())
+        conversation = ScriptRun(
+            case.name or "case",
+            case.about,
+            self._participants(case, AgentParticipant(state, session, take_turn)),
+            script or None,
+            ConversationLimits(case.max_turns, case.min_turns),
+        )
+        conversation.before = to_judge_messages(state.history)
         if on_conversation is not None:
-            on_conversation(talk)
+            on_conversation(conversation)
         try:
-            result = await talk.run()
-            ending = self._ending(result, agent)
+            result = await conversation.run()
         except asyncio.CancelledError as error:
-            keep(self._conclusion(_cut_off(talk), talk.broken(error), agent))
+            state.late_ending = _late_ending(conversation)
+            self._add_result(state, conversation.broken(error), None)
             raise
         except Exception as error:  # noqa: BLE001 - the border: what breaks a conversation ends it
             logger.debug("conversation: %s", traceback.format_exc())
-            result = talk.broken(error)
-            ending = _broken(result, error)
-        conclusion = self._conclusion(ending, result, agent)
-        return await self._judged(conclusion, result, keep)
+            result = conversation.broken(error)
+            self._add_result(state, result, _broken_ending(result, error))
+        else:
+            self._add_result(state, result, self._ending(state, result))
+        ending, criteria = state.ending, self._final_criteria
+        if ending is None or not ending.passed or ending.code == BY_HAND:
+            return
+        if criteria is not None:  # the criteria must hold even if a step says that all went well
+            await criteria.judge(state, result.messages)
 
-    def _conclusion(
-        self, ending: ConversationEnd | None, result: ScenarioResult, agent: AgentParticipant
-    ) -> ConversationOutcome:
-        said = _said(result, agent)
-        is_silent = ending is not None and ending.reasoning == SILENT
-        return ConversationOutcome(
-            ending=ending,
-            criteria=[] if is_silent else self._rows(result),
-            messages=[] if messages_of(agent.turns) == said else said,
-            judge_cost=self._cost(result, AgentRole.JUDGE),
-            simulator_cost=self._cost(result, AgentRole.USER),
-        )
+    @property
+    def _final_criteria(self) -> CaseCriteria | None:
+        """The criteria on the whole conversation; None if there are checkpoints only."""
+        criteria = self.criteria
+        return criteria if criteria is not None and criteria.are_about_the_whole else None
 
-    def _concluded(self, steps: list[ScriptStep]) -> list[ScriptStep]:
-        """The steps, and the final verdict where there is anything to decide."""
-        has_criteria = self.criteria is not None and self.criteria.are_about_the_whole
-        return [*steps, final_judgement()] if has_criteria else steps
-
-    async def _judged(
-        self, conclusion: ConversationOutcome, result: ScenarioResult, keep: Keep
-    ) -> ConversationOutcome:
-        """A script may say that all went well; the criteria have to hold all the same."""
-        ending = conclusion.ending
-        is_content = ending is not None and ending.passed and ending.code != BY_HAND
-        if self.criteria is None or not self.criteria.are_about_the_whole or not is_content:
-            return conclusion
-
-        def with_judgement(judged: ConversationOutcome) -> ConversationOutcome:
-            return replace(
-                conclusion,
-                ending=judged.ending or ending,
-                criteria=[*conclusion.criteria, *judged.criteria],
-                judge_cost=_both(conclusion.judge_cost, judged.judge_cost),
-            )
-
-        late = lambda judged: keep(with_judgement(judged))  # noqa: E731
-        return with_judgement(await self.criteria.decided(result.messages, late))
-
-    def _parties(self, agent: AgentParticipant) -> list[Participant]:
+    def _participants(self, case: TestCaseModel, agent: AgentParticipant) -> list[Participant]:
         user: Participant = SilentUser()
         if self.simulator is not None:
-            part = SimulatedUser(self.simulator, persona_of(self.case.simulate or Simulation()))
-            user = part if self.response_cache is None else CachedUser(part, self.response_cache)
+            simulated = SimulatedUser(self.simulator, persona_of(case.simulate or Simulation()))
+            cache = self.response_cache
+            user = simulated if cache is None else CachedUser(simulated, cache)
         return [user, agent, *([] if self.criteria is None else [self.criteria.participant])]
+
+    def _add_result(
+        self, state: CaseState, result: ScenarioResult, ending: ConversationEnd | None
+    ) -> None:
+        messages = result.messages[len(state.history) :]
+        is_silent = ending is not None and ending.reasoning == SILENT
+        state.ending = ending
+        state.criteria = [] if is_silent else self._rows(result)
+        state.messages = [] if messages_of(state.turns) == messages else messages
+        state.judge_cost = self._cost(result, AgentRole.JUDGE)
+        state.simulator_cost = self._cost(result, AgentRole.USER)
 
     def _rows(self, result: ScenarioResult) -> list[CriterionRow]:
         return [] if self.criteria is None else self.criteria.rows_of(result.criteria)
 
-    def _ending(self, result: ScenarioResult, agent: AgentParticipant) -> ConversationEnd:
-        code, words = result.reason_code, result.reasoning
-        if not agent.turns and code not in {BY_HAND, "failed"}:
-            if not any(one.get("role") == "user" for one in _said(result, agent)):
+    def _ending(self, state: CaseState, result: ScenarioResult) -> ConversationEnd:
+        code, reasoning = result.reason_code, result.reasoning
+        if not state.turns and code not in {BY_HAND, "failed"}:
+            messages = result.messages[len(state.history) :]
+            if not any(one.get("role") == "user" for one in messages):
                 return ConversationEnd(code="simulator_error", reasoning=SILENT, broke=True)
             if result.success:
                 return ConversationEnd(code="never_asked", reasoning=NO_ANSWER, passed=False)
         if code in _BY_SCRIPT:
             passed, broke = _BY_SCRIPT[code], code == "user_left"
-            return ConversationEnd(code=code, reasoning=words, passed=passed, broke=broke)
+            return ConversationEnd(code=code, reasoning=reasoning, passed=passed, broke=broke)
         if code == "no_conclusion":
-            return _USER_DONE if self.case.script is None else _SCRIPT_DONE
+            return _USER_DONE if state.case.script is None else _SCRIPT_DONE
         if code != BY_HAND and self._is_judged(result):
             return ConversationEnd(code="judged")
-        return ConversationEnd(code=code or "ended", reasoning=words, passed=result.success)
+        return ConversationEnd(code=code or "ended", reasoning=reasoning, passed=result.success)
 
     def _is_judged(self, result: ScenarioResult) -> bool:
-        """Whether the criteria tell how it ended; they do not if something else came after them."""
+        """Whether the criteria decided; they did not if something else ended it after them."""
         rows = self._rows(result)
         return bool(rows) and result.success is not any(row.is_missed for row in rows)
 
     def _cost(self, result: ScenarioResult, role: AgentRole) -> ModelCost | None:
-        """What a model cost in a role; None if it was not asked."""
+        """Return what the model in a role cost; None if it was not used."""
         calls = result.model_calls.get(role.value, 0)
+        kept = result.kept_answers.get(role.value, 0)
+        if not calls and not kept:
+            return None
         judge = None if self.criteria is None else self.criteria.judge_name
         user = None if self.simulator is None else self.simulator.name
-        name = user if role is AgentRole.USER else judge
-        tokens = result.token_usage.get(role.value, TokenUsage.zero())
-        kept = result.kept_answers.get(role.value, 0)
-        failed = result.failed_calls.get(role.value, 0)
-        cost = ModelCost(model=name, calls=calls, failed=failed, tokens=tokens, kept=kept)
-        return cost if calls or kept else None
+        return ModelCost(
+            model=user if role is AgentRole.USER else judge,
+            calls=calls,
+            failed=result.failed_calls.get(role.value, 0),
+            tokens=result.token_usage.get(role.value, TokenUsage.zero()),
+            kept=kept,
+        )
 
 
-LATE_USER = ConversationEnd(
-    code="timeout", reasoning="the simulated user has not answered", broke=True
-)
-_USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
-_SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
-_BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
-"""What steps say in the end; a check has its rows, which decide."""
-
-
-def _said(result: ScenarioResult, agent: AgentParticipant) -> list[Message]:
-    """What was said in the case, without what is told of before it."""
-    return result.messages[len(agent.history) :]
-
-
-def _both(one: ModelCost | None, other: ModelCost | None) -> ModelCost | None:
-    if one is None or other is None:
-        return one or other
-    return ModelCost(
-        model=other.model,
-        calls=one.calls + other.calls,
-        failed=one.failed + other.failed,
-        tokens=one.tokens + other.tokens,
-        kept=one.kept + other.kept,
-    )
-
-
-def persona_of(who: Simulation) -> Persona:
-    """The persona as the engine has it."""
+def persona_of(simulation: Simulation) -> Persona:
+    """Return the persona of a simulated user as the engine needs it."""
     return Persona(
-        situation=who.situation,
-        persona=who.persona,
-        facts=tuple(who.facts),
-        opening=who.opening,
-        agent_first=who.agent_first,
-        language=who.language,
+        situation=simulation.situation,
+        persona=simulation.persona,
+        facts=tuple(simulation.facts),
+        opening=simulation.opening,
+        agent_first=simulation.agent_first,
+        language=simulation.language,
     )
 
 
-def _cut_off(talk: ScriptRun) -> ConversationEnd | None:
-    """How a conversation ends that nobody waits for any more; None if that is the agent's doing."""
-    if talk.waits_for is AgentRole.JUDGE:
+def _late_ending(conversation: ScriptRun) -> ConversationEnd | None:
+    """Return how a conversation ends that is cancelled; None if the agent is waited for."""
+    if conversation.waits_for is AgentRole.JUDGE:
         return UNJUDGED
-    if talk.waits_for is AgentRole.USER:
+    if conversation.waits_for is AgentRole.USER:
         return LATE_USER
-    if talk.waits_for is not None:
+    if conversation.waits_for is not None:
         return None
-    late = f"{talk.step_name} of the script was not done"
-    return ConversationEnd(code="timeout", reasoning=late, broke=True)
+    reasoning = f"{conversation.step_name} of the script was not done"
+    return ConversationEnd(code="timeout", reasoning=reasoning, broke=True)
 
 
-def _broken(result: ScenarioResult, error: Exception) -> ConversationEnd:
+def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
     code = result.reason_code or "error"
     if code == "step_failed":
         return ConversationEnd(
             code=code, reasoning=result.reasoning, passed=False, raised=raised_by(error)
         )
     if code == "judge_error":
-        return judge_broke(error)
-    who = "the simulated user broke: " if code == "simulator_error" else ""
-    told = str(error) if isinstance(error, AgentFailedError) else describe(error)
-    reasoning = f"{who}{told}"
+        return judge_failed(error)
+    prefix = "the simulated user broke: " if code == "simulator_error" else ""
+    message = str(error) if isinstance(error, AgentFailedError) else describe(error)
     return ConversationEnd(
-        code=code, reasoning=reasoning, broke=code != "agent_error", raised=raised_by(error)
+        code=code,
+        reasoning=f"{prefix}{message}",
+        broke=code != "agent_error",
+        raised=raised_by(error),
     )
 
 
 class ConversationSetup:
-    """The plays of every case with a script or a simulated user.
+    """The conversation runner of every case with a script or a simulated user.
 
     Raises ConfigError for a simulated user without a model, and for code that cannot be loaded.
     """
 
-    def __init__(self, agent: Agent, evaluator_set: EvaluatorSet) -> None:
+    def __init__(
+        self, agent: Agent, evaluator_set: EvaluatorSet, observations: ObservationBuilder
+    ) -> None:
         self._agent = agent
-        self._judges = evaluator_set.judge_provider.judges
-        self._case_caches = evaluator_set.case_caches
+        self._evaluator_set = evaluator_set
+        self._observations = observations
         self._simulators: dict[str, ChatModel] = {}
-        self._plays = {
-            index: ConversationRunner(
-                case=case,
-                simulator=None if case.simulate is None else self._simulator(case, index),
-                criteria=evaluator_set.checks_of(index).criteria,
-                code=self._code(case, index),
-                response_cache=None if case.simulate is None else self._response_cache(case, index),
-            )
+        self._runners = {
+            index: self._runner(case, index)
             for index, case in enumerate(agent.test_cases or [])
             if case.is_played
         }
 
-    def play_of(self, index: int) -> ConversationRunner | None:
-        """What is played in the case at that place in the file; None if its turns are written."""
-        return self._plays.get(index)
+    def runner_of(self, index: int) -> ConversationRunner | None:
+        """Return the runner of the case at that index; None if what its user says is written."""
+        return self._runners.get(index)
 
     async def close(self) -> None:
-        """Let go of the connections of the running event loop."""
+        """Close the connections of the running event loop."""
         for model in self._simulators.values():
             await model.close()
 
+    def _runner(self, case: TestCaseModel, index: int) -> ConversationRunner:
+        simulator, cache = None, None
+        if case.simulate is not None:
+            place = self._agent.place("test_cases", index, "simulate")
+            llm = self._agent.simulator_of(case)
+            if llm is None:
+                raise ConfigError(place, NO_SIMULATOR)
+            simulator = self._simulator(llm)
+            cache = self._evaluator_set.case_caches.of(case, llm, place)
+        checks = self._evaluator_set.checks_of(index)
+        return ConversationRunner(
+            simulator=simulator,
+            criteria=checks.criteria,
+            code=self._code(case, index),
+            checks=checks.of_steps,
+            observations=self._observations,
+            response_cache=cache,
+        )
+
     def _code(self, case: TestCaseModel, index: int) -> dict[int, Callable[..., Any]]:
-        """The functions that the script calls. Raises ConfigError."""
-        targets = {
-            at: value_of(one) for at, one in enumerate(case.script or ()) if kind_of(one) == "call"
-        }
-        place = self._agent.place
+        """Return the functions that the script calls. Raises ConfigError."""
         return {
             at: load_callable(
-                target,
+                value_of(step),
                 self._agent.base_dir,
-                where=place("test_cases", index, "script", at, "call"),
+                where=self._agent.place("test_cases", index, "script", at, "call"),
             )
-            for at, target in targets.items()
+            for at, step in enumerate(case.script or ())
+            if kind_of(step) == "call"
         }
 
-    def _response_cache(self, case: TestCaseModel, index: int) -> ResponseCache | None:
-        """Who keeps what the simulated user says, if anybody does. Raises ConfigError."""
-        llm = self._agent.simulator_of(case)
-        where = self._agent.place("test_cases", index, "simulate")
-        return None if llm is None else self._case_caches.of(case, llm, where)
-
-    def _simulator(self, case: TestCaseModel, index: int) -> ChatModel:
-        """The model that plays the user; one for all cases that name the same."""
-        llm = self._agent.simulator_of(case)
-        if llm is None:
-            raise ConfigError(self._agent.place("test_cases", index, "simulate"), NO_SIMULATOR)
-        key = _key(llm)
+    def _simulator(self, llm: LLMProvider) -> ChatModel:
+        """Return the model that plays the user; cases that name the same share one."""
+        secret = llm.api_key.get_secret_value() if llm.api_key else ""
+        key = f"{llm!r} {secret}"
         if key not in self._simulators:
             is_own = llm is self._agent.model
-            self._simulators[key] = self._judges.model(llm, is_agents_own=is_own)
+            judges = self._evaluator_set.judge_provider.judges
+            self._simulators[key] = judges.model(llm, is_agents_own=is_own)
         return self._simulators[key]
-
-
-def _key(llm: LLMProvider) -> str:
-    return f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"

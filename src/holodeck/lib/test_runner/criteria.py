@@ -1,9 +1,8 @@
-"""The criteria of a case: who judges them, and the rows that come of it."""
+"""The criteria of a case, and the judge that decides on them."""
 
-import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole, Message
@@ -12,32 +11,31 @@ from holodeck.lib.conversation.types import AgentInput, CriterionResult, Partici
 from holodeck.lib.conversation.usage import CallUsage, count_usage
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.test_runner.conversation_outcome import UNJUDGED, ConversationOutcome
+from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
 
 logger = logging.getLogger(__name__)
 
+UNJUDGED = ConversationEnd(code="timeout", reasoning="the judge has not answered", broke=True)
+"""How a case ends whose time runs out while its criteria are judged."""
 
-class Checkpoints:
-    """A judge that decides at checkpoints only.
 
-    Args:
-        judging: Who decides.
-    """
+class CheckpointJudge:
+    """A judge that decides at checkpoints only."""
 
     role = AgentRole.JUDGE
 
-    def __init__(self, judging: CriteriaJudge) -> None:
-        self._judging = judging
+    def __init__(self, judge: CriteriaJudge) -> None:
+        self._judge = judge
 
     async def call(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002 - the engine's name
-        """The verdict on a checkpoint; elsewhere the conversation goes on."""
-        return [] if input.judgment_criteria is None else await self._judging.call(input)
+        """Return the verdict on a checkpoint; elsewhere the conversation continues."""
+        return [] if input.judgment_criteria is None else await self._judge.call(input)
 
 
-def judge_broke(error: Exception) -> ConversationEnd:
-    """The ending of a case whose judge could not be asked, or gave no verdict."""
+def judge_failed(error: Exception) -> ConversationEnd:
+    """Return how a case ends whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
         code="judge_error",
         reasoning=f"the criteria are not judged: {describe(error)}",
@@ -50,70 +48,63 @@ class CaseCriteria:
     """The criteria of one case and their judge.
 
     Args:
-        judge: Who is asked.
-        written: The criteria.
+        judge: The model that judges.
+        criteria: The criteria; none if the script only asks at checkpoints.
         situation: What the judge is told about the case besides.
-        keeper: Who keeps the verdicts; None if the judge is asked each time.
+        response_cache: Keeps the verdicts; None if the judge is asked each time.
     """
 
     def __init__(
         self,
         judge: Judge,
-        written: Sequence[CriterionSettings],
+        criteria: Sequence[CriterionSettings],
         situation: str,
         response_cache: ResponseCache | None = None,
     ) -> None:
-        self._optional = frozenset(one.text for one in written if not one.required)
-        self._texts = [one.text for one in written]
+        self._optional = frozenset(one.text for one in criteria if not one.required)
+        self._texts = [one.text for one in criteria]
         self._situation = situation
         self.judge_name = judge.name
-        self._judging = (
+        self._judge = (
             CriteriaJudge(judge, self._texts, optional=self._optional)
             if response_cache is None
             else CachedJudge(judge, self._texts, response_cache, optional=self._optional)
         )
-        self.participant: Participant = self._judging if self._texts else Checkpoints(self._judging)
-        """Plays the judge while a conversation goes on."""
+        self.participant: Participant = self._judge if self._texts else CheckpointJudge(self._judge)
+        """The judge as a participant of a conversation."""
 
     @property
     def are_about_the_whole(self) -> bool:
-        """Whether there is anything to decide at the end; else there are checkpoints only."""
+        """Whether the judge decides at the end, and not at checkpoints only."""
         return bool(self._texts)
 
-    async def decided(
-        self,
-        messages: Sequence[Message],
-        keep: Callable[[ConversationOutcome], None] = lambda _: None,
-    ) -> ConversationOutcome:
-        """The final verdict on a whole conversation.
-
-        `keep` is told what it came to should the judge not be waited for any more.
-        """
-        ending, found = None, None
-        with count_usage() as tally:
+    async def judge(self, state: CaseState, messages: Sequence[Message]) -> None:
+        """Judge the whole conversation; the state gets the verdicts and what they cost."""
+        state.late_ending = UNJUDGED
+        with count_usage() as usage:
             try:
-                found = await self._judging.rows(
+                found = await self._judge.rows(
                     messages, self._situation, self._texts, is_final=True
                 )
-            except asyncio.CancelledError:
-                keep(ConversationOutcome(UNJUDGED, judge_cost=self._cost(tally)))
-                raise
+                state.criteria = [*state.criteria, *self.rows_of(found or [])]
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
-                ending = judge_broke(error)
-        return ConversationOutcome(ending, self.rows_of(found or []), judge_cost=self._cost(tally))
+                state.ending = judge_failed(error)
+            finally:
+                state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
+        state.late_ending = None
 
-    def _cost(self, tally: CallUsage) -> ModelCost:
+    def _cost(self, usage: CallUsage) -> ModelCost:
         return ModelCost(
             model=self.judge_name,
-            calls=tally.total_calls(),
-            failed=tally.total_failed(),
-            tokens=tally.total(),
-            kept=tally.kept,
+            calls=usage.total_calls(),
+            failed=usage.total_failed(),
+            tokens=usage.total(),
+            kept=usage.kept,
         )
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:
-        """The judge's words as they are reported; what a checkpoint asks for is required."""
+        """Return the verdicts as rows of the report; those of checkpoints are always required."""
         return [
             CriterionRow(
                 criterion=one.criterion,

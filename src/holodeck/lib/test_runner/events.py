@@ -30,23 +30,22 @@ from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, Sc
 from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.transcripts import answer_of
-from holodeck.lib.test_runner.turn_run import TurnRun
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import CriterionRow
 from holodeck.models.test_case import TestCaseModel, TurnModel
-from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck
+from holodeck.models.test_result import MetricResult, Outcome, TestResult, ToolCheck, TurnResult
 
 _ERRORS = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 
 
 class CaseResult(ScenarioResult):
-    """The result of a case, told as that of a scenario is."""
+    """The result of a case in the form of a scenario's result."""
 
     outcome: Outcome | None = None
-    """None for a case that came to none."""
+    """None for a case without a result."""
     optional_criteria: list[str] = []
-    """Those of the criteria that are reported only."""
+    """The criteria that are reported only."""
     metrics: list[MetricResult] = []
     tool_checks: list[ToolCheck] = []
 
@@ -56,12 +55,12 @@ class CaseResult(ScenarioResult):
 
 
 class RunEvents:
-    """Tells of the cases of a run; each listener has one thread, however many cases there are.
+    """Publishes the events of all cases of a run; each listener has one thread.
 
     Args:
         agent: The agent under test.
-        settings: Those of the run; they may name a file.
-        loader: Knows the variables whose values no file may hold.
+        settings: The settings of the run, which may name a file for events.
+        loader: Knows the environment variables, whose secrets no file may contain.
 
     Raises:
         ConfigError: The file cannot be written.
@@ -74,9 +73,9 @@ class RunEvents:
         self._dispatcher = EventDispatcher([])
 
     def open(self, listener: Listener | None, run_id: str | None = None) -> None:
-        """Begin to tell the file, and the listener if there is one.
+        """Start publishing to the file and to the listener.
 
-        `run_id` is the record of the run; None where none is kept.
+        `run_id` names the record of the run; None without a record.
         """
         self._run_id = run_id
         given = (self._file, listener)
@@ -85,19 +84,19 @@ class RunEvents:
         )
 
     async def close(self) -> None:
-        """Let everybody hear what has happened, but wait for nobody who hangs."""
+        """Deliver what has happened, without waiting for a listener that hangs."""
         await self._dispatcher.delivered()
         self._dispatcher = EventDispatcher([])
 
     def of(self, case: TestCaseModel) -> "CaseEvents | None":
-        """What tells of one run of a case; None where nobody listens."""
+        """Return what publishes the events of one run of a case; None if nobody listens."""
         if self._dispatcher.is_idle:
             return None
         return CaseEvents(case, self._dispatcher, self._agent_name, self._run_id)
 
 
 class CaseEvents:
-    """Tells of one run of a case, from its first word to its verdict."""
+    """Publishes the events of one run of a case, from its first message to its outcome."""
 
     def __init__(
         self, case: TestCaseModel, dispatcher: EventDispatcher, agent_name: str, run_id: str | None
@@ -115,31 +114,31 @@ class CaseEvents:
             "run_id": run_id,
         }
 
-    def follow(self, talk: EventStream) -> None:
-        """Tell what is said and judged in a conversation of the case."""
-        talk.relay(self._hear)
+    def follow(self, conversation: EventStream) -> None:
+        """Publish the messages and verdicts of a conversation of the case."""
+        conversation.relay(self._relay)
 
     async def around(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
-        """The result of the case, told with its beginning and its end."""
+        """Run the case, and publish its start and its end."""
         facts = {"name": self._ids["scenario_id"], "description": self._case.said}
         self._dispatcher.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
         try:
             result = await run()
         except BaseException as error:
-            self._tell_end(_status_of(error), _broken(error))
+            self._publish_end(_status_of(error), _broken(error))
             raise
-        for row in result.criteria[self._judged :]:  # what no conversation has told
+        for row in result.criteria[self._judged :]:  # not published by a conversation
             self._dispatcher.put(CriterionJudged(verdict=_verdict(row), **self._ids))
-        self._tell_end(_STATUS[result.outcome], scenario_result_of(result))
+        self._publish_end(_STATUS[result.outcome], scenario_result_of(result))
         return result
 
-    def _hear(self, event: Event) -> None:
+    def _relay(self, event: Event) -> None:
         if isinstance(event, CriterionJudged):
             self._judged += 1
         if isinstance(event, MessageAdded | CriterionJudged):
             self._dispatcher.put(replace(event, **self._ids))
 
-    def _tell_end(self, status: str, result: CaseResult) -> None:
+    def _publish_end(self, status: str, result: CaseResult) -> None:
         run = self._ids["scenario_run_id"]
         named = result.model_copy(
             update={"scenario_run_id": run, "batch_run_id": self._ids["batch_run_id"]}
@@ -159,7 +158,7 @@ _STATUS = {
 
 
 def scenario_result_of(result: TestResult) -> CaseResult:
-    """The result of a case as that of a scenario."""
+    """Return the result of a case in the form of a scenario's result."""
     reasons = "\n".join(result.reasons())
     by_status = {
         status: [row.criterion for row in result.criteria if row.status == status]
@@ -203,12 +202,12 @@ def _status_of(error: BaseException) -> str:
 
 
 def _broken(error: BaseException) -> CaseResult:
-    """The result of a case that came to none."""
+    """Return what stands for the result of a case that raised an error."""
     return CaseResult(success=False, messages=[], error=describe(error))
 
 
 def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> EventFile | None:
-    """The file that events go to; a path in a file starts from the folder of the agent.yaml."""
+    """Return the file for events; a path from a file is relative to the agent.yaml."""
     if settings.events is None:
         return None
     start = agent.base_dir if settings.is_from_file("events") else Path()
@@ -218,11 +217,11 @@ def _file_of(agent: Agent, settings: ExecutionConfig, loader: ConfigLoader) -> E
 
 
 class StaticConversation:
-    """Tells of a conversation to those who have subscribed; free where nobody has.
+    """Publishes the events of a conversation whose user messages are all written.
 
     Args:
-        case: Whose conversation it is.
-        before: What was said before it.
+        case: The case.
+        before: The messages before the case.
     """
 
     def __init__(self, case: TestCaseModel, before: Sequence[Message] = ()) -> None:
@@ -231,11 +230,11 @@ class StaticConversation:
         self._dispatcher = self.events.dispatcher()
         self._case = case
         self._turn = 0
-        self._told = 0
+        self._published = 0
 
     @cached_property
     def _ids(self) -> dict[str, Any]:
-        """What every event names."""
+        """The ids that every event has."""
         return {
             "batch_run_id": BATCH_RUN_ID,
             "scenario_run_id": new_id("scenariorun"),
@@ -245,7 +244,7 @@ class StaticConversation:
 
     @asynccontextmanager
     async def under_way(self) -> AsyncIterator[None]:
-        """The time of the conversation; those who listen have heard all of it at its end."""
+        """Publish the start and the end; at the end, listeners have received everything."""
         self._dispatcher = self.events.dispatcher()
         if self._dispatcher.is_idle:
             yield
@@ -263,20 +262,20 @@ class StaticConversation:
             self._dispatcher.put(RunFinished(status="SUCCESS", result=over, **self._ids))
             self._dispatcher.close()
 
-    def says(self, turn: TurnModel) -> None:
-        """Tell what the user says now."""
-        self._tell({"role": "user", "content": turn.input})
+    def add_user_message(self, turn: TurnModel) -> None:
+        """Publish what the user says."""
+        self._publish({"role": "user", "content": turn.input})
 
-    def answered(self, run: TurnRun) -> None:
-        """Tell what the agent has done and said."""
-        if not self._dispatcher.is_idle and not run.errors:
-            for message in answer_of(run.result(), self._turn + 1):
-                self._tell(message)
+    def add_answer(self, turn: TurnResult) -> None:
+        """Publish the tool calls and the response of the agent."""
+        if not self._dispatcher.is_idle and turn.outcome is not Outcome.AGENT_ERROR:
+            for message in answer_of(turn, self._turn + 1):
+                self._publish(message)
         self._turn += 1
 
-    def _tell(self, message: Message) -> None:
+    def _publish(self, message: Message) -> None:
         if self._dispatcher.is_idle:
             return
-        said = MessageAdded(index=self._told, message=message, turn=self._turn, **self._ids)
-        self._dispatcher.put(said)
-        self._told += 1
+        event = MessageAdded(index=self._published, message=message, turn=self._turn, **self._ids)
+        self._dispatcher.put(event)
+        self._published += 1

@@ -28,13 +28,12 @@ from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory
-from holodeck.lib.test_runner.case_caches import CaseCaches
 from holodeck.lib.test_runner.case_run import CaseRun
+from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.costs import with_cost
-from holodeck.lib.test_runner.grading import EvaluatorSet
+from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.history import histories_of, require_history_support
-from holodeck.lib.test_runner.observer import Observer
-from holodeck.lib.test_runner.schedule import CaseRunner, RunState, Schedule
+from holodeck.lib.test_runner.schedule import RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
@@ -60,42 +59,42 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-ASYNC_SLOTS = 10
-"""Cases of async code of the user's that run at once under `auto`."""
+ASYNC_CONCURRENCY = 10
+"""How many cases of the user's async code run at once under `parallel_test_cases: auto`."""
 
 
 class TestExecutor:
-    """Runs the test cases of an agent; what is not injected is made from the configuration.
+    """Runs the test cases of an agent; what is not passed in is built from the configuration.
 
     Args:
-        agent_config_path: The agent.yaml; its folder is where relative paths start.
-        execution_config: Settings from the command line; they win over all others.
+        agent_config_path: The agent.yaml; relative paths start from its folder.
+        execution_config: Settings from the command line, which override all others.
         file_processor: Turns the files of a case into text.
-        agent_factory: Builds the agents; used where no backend is given.
-        evaluators: Evaluators by metric name. One that a metric of the configuration names stands
-            in for the built-in one; any other is computed for every case.
+        agent_factory: Builds the agents if no backend is given.
+        evaluators: Evaluators by metric name. One with the name of a configured metric replaces
+            the built-in evaluator; any other is computed for every case.
         config_loader: Reads the configuration.
-        progress_callback: Called with each result as soon as there is one.
+        progress_callback: Called with each result as soon as it is known.
+        on_test_start: Called with each case right before it runs.
         force_ingest: Passed on to the backend; only vector stores ingest, and none exist yet.
         agent_config: The agent, instead of the one in the file.
         resolved_execution_config: Settings with every value, instead of the resolved ones.
-        backend: The way to the agent, instead of the one that the configuration names: whatever
-            `backend:` takes in YAML, or the agent itself as a function, an object, a class or an
+        backend: How to reach the agent, instead of what the configuration names: whatever
+            `backend:` accepts in YAML, or the agent itself as a function, an object, a class or an
             AgentBackend.
         allow_side_effects: Passed on to the selection of a backend.
-        on_test_start: Called with each case right before it runs.
 
     Attributes:
         agent_config: The agent.
         config: The settings, every value given.
         evaluators: The evaluators of cases without metrics of their own, by name.
-        carried_over: Results of an earlier run by the case's place in the file; those cases do not
-            run again.
-        selection: What was chosen of the cases in the file, for the report; None if all run.
-        on_result: Called with place and result before anything else learns of the result.
+        carried_over: Results of an earlier run by the index of their case; these cases do not run
+            again.
+        selection: Which cases of the file were selected, for the report; None if all run.
+        on_result: Called with the index of the case and its result before `progress_callback`.
         on_conversation: Called with each conversation before it begins.
-        on_event: Called with what happens in the cases, in a thread of its own.
-        run_id: The record of the run, for events to name; None where none is kept.
+        on_event: Called with the events of the cases, in a thread of its own.
+        run_id: The record of the run, which events name; None without a record.
         is_checked: Whether the static checks of `holodeck validate` were done before the run;
             otherwise they are its first step.
         is_one_at_a_time: Whether the cases ran one after the other although nobody asked for that.
@@ -137,18 +136,18 @@ class TestExecutor:
         self.on_test_start = on_test_start
         self.force_ingest = force_ingest
         self.allow_side_effects = allow_side_effects
-        self.agent_config = self._placed(agent_config)
+        agent = self._load_agent(agent_config)
         if isinstance(backend, str | Mapping):
-            self.agent_config = self.config_loader.with_backend(self.agent_config, backend)
+            agent = self.config_loader.with_backend(agent, backend)
             backend = None
         self.config = resolved_execution_config or self.config_loader.settings_of(
-            self.agent_config, execution_config
+            agent, execution_config
         )
-        self.agent_config = with_case_settings(self.agent_config, self.config)
+        self.agent_config = agent = with_case_settings(agent, self.config)
         if self.config.max_cost is not None:
-            refuse_unpriced(self.agent_config, self.config.source_of("max_cost"))
+            refuse_unpriced(agent, self.config.source_of("max_cost"))
         self.file_processor = file_processor or FileProcessor.from_execution_config(
-            self.config, base_dir=self.agent_config.base_dir
+            self.config, base_dir=agent.base_dir
         )
         self.agent_factory = agent_factory
         self._is_injected = backend is not None
@@ -158,20 +157,20 @@ class TestExecutor:
         self._after_shutdown = agent_factory if is_callers_own else self._given_backend
         self._owns_backend = self._backend is None or inspect.isclass(backend)
         self._injects_checks = bool(evaluators)
-        judges = Judges(self.config, self.agent_config.base_dir)
-        case_caches = CaseCaches(self.agent_config, self.config, self.config_loader)
-        self._evaluator_set = EvaluatorSet(self.agent_config, evaluators, judges, case_caches)
-        self._conversation_setup = self._made_stage()
-        self._observer = Observer(self.agent_config, is_injected=self._is_injected)
-        self._histories = histories_of(self.agent_config)
-        self._events = None if self.config.events is None else self._made_events()
+        self._observations = ObservationBuilder(agent, is_injected=self._is_injected)
+        judges = Judges(self.config, agent.base_dir)
+        case_caches = CaseCaches(agent, self.config, self.config_loader)
+        self._evaluator_set = EvaluatorSet(agent, evaluators, judges, case_caches)
+        self._conversation_setup = self._build_conversations()
+        self._histories = histories_of(agent)
+        self._events = None if self.config.events is None else self._build_events()
         self.evaluators = self._evaluator_set.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
-        self._run_state = RunState(self.cases, self._tell_of_result)
+        self._run_state = RunState(self.cases, self._report_result)
         self._started = time.perf_counter()
 
-    def _placed(self, given: Agent | None) -> Agent:
-        """The agent, its relative paths starting from the folder of its file."""
+    def _load_agent(self, given: Agent | None) -> Agent:
+        """Return the agent, with its relative paths starting from the folder of its file."""
         if given is None:
             return self.config_loader.load_agent_yaml(self.agent_config_path)
         if given.is_placed:
@@ -183,15 +182,15 @@ class TestExecutor:
             return agent
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 
-    def _made_stage(self) -> "ConversationSetup | None":
+    def _build_conversations(self) -> "ConversationSetup | None":
         if not any(case.is_played for case in self.cases):
             return None
-        # Imported here because most runs play nothing.
+        # Imported here because most runs have neither scripts nor simulated users.
         from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
 
-        return ConversationSetup(self.agent_config, self._evaluator_set)
+        return ConversationSetup(self.agent_config, self._evaluator_set, self._observations)
 
-    def _made_events(self) -> "RunEvents":
+    def _build_events(self) -> "RunEvents":
         # Imported here because nobody listens to most runs.
         from holodeck.lib.test_runner.events import RunEvents  # noqa: PLC0415
 
@@ -203,7 +202,7 @@ class TestExecutor:
         return self.agent_config.test_cases or []
 
     async def execute_tests(self) -> TestReport:
-        """Run every case and report; results stand in the order of the file.
+        """Run every case and report; the results are in the order of the file.
 
         At most `parallel_test_cases` run at once. Cancelling it cancels what runs; what had
         finished by then is in `report(interrupted=True)`.
@@ -214,10 +213,11 @@ class TestExecutor:
         """
         if not self.is_checked:
             self._check()
-        kept = {
-            index: with_cost(one, self.agent_config) for index, one in self.carried_over.items()
+        carried_over = {
+            index: with_cost(result, self.agent_config)
+            for index, result in self.carried_over.items()
         }
-        self._run_state = RunState(self.cases, self._tell_of_result, kept)
+        self._run_state = RunState(self.cases, self._report_result, carried_over)
         self._started = time.perf_counter()
         self._run_state.skip(skip_by_case)
         with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
@@ -237,20 +237,22 @@ class TestExecutor:
         if self._given_backend is not None:
             agent = agent.model_copy(update={"backend": IN_PYTHON})
         findings = check_before_run(agent, self.config)
-        if not self._injects_checks:  # which the findings know nothing of
+        if not self._injects_checks:  # the findings do not know injected evaluators
             log_findings(findings)
 
     async def _run_on_backend(self) -> None:
-        """Run the cases; a backend that was made for this run is closed after it."""
+        """Run the cases, and close everything that was opened for them."""
         warming_up = asyncio.create_task(self._evaluator_set.warm_up())
         if self.on_event is not None and self._events is None:
-            self._events = self._made_events()
+            self._events = self._build_events()
         if self._events is not None:
             self._events.open(self.on_event, self.run_id)
         try:
             backend = await self._ready_backend()
             require_history_support(self.agent_config, backend)
-            await self._run_all(backend)
+            for index, case in self._run_state.left:  # raises where the backend takes no context
+                self._backend_for(backend, index, case)
+            await self._run_cases(backend)
         finally:
             warming_up.cancel()
             if self._events is not None:
@@ -279,43 +281,68 @@ class TestExecutor:
             raise BackendInitError(with_place(error)) from error
         return self._backend
 
-    async def _run_all(self, backend: AgentBackend) -> None:
-        for index, case in self._run_state.left:  # what takes no context is told before any call
-            self._told(backend, index, case)
-        slots, delay = self._most_at_once(backend), self.config.retry_delay or 0
+    async def _run_cases(self, backend: AgentBackend) -> None:
+        concurrency = self._concurrency(backend)
         self.is_one_at_a_time = (
             self.config.parallel_test_cases == "auto"
-            and slots == 1
+            and concurrency == 1
             and isinstance(backend, CallableBackend)
         )
-        runner = CaseRunner(partial(self._case_run, backend), slots, delay)
         schedule = Schedule(
-            self._run_state, runner, self.agent_config, self.config, self._tell_of_start
+            self._run_state,
+            partial(self._new_run, backend),
+            self.agent_config,
+            self.config,
+            self._report_start,
+            concurrency,
         )
-        await schedule.run(slots)
+        await schedule.run()
 
-    def _most_at_once(self, backend: AgentBackend) -> int:
-        """Cases that may run at once.
+    def _concurrency(self, backend: AgentBackend) -> int:
+        """Return how many cases may run at once.
 
-        `auto` means as many as a limiter lets through. Code of the user's has none and may not be
-        safe to run twice at once, so `auto` means one there, and a few where it is async and the
-        cases share no object. A local model answers one at a time anyway.
+        `auto` means as many as the rate limits of a provider allow. The user's own code has no such
+        limit and may not be safe to run concurrently: one case at a time, or a few if the code is
+        async and the cases share no object. A local model answers one request at a time anyway.
         """
-        wanted = self.config.parallel_test_cases
+        setting = self.config.parallel_test_cases
         model, named = self.agent_config.model, self.agent_config.backend
         if model is not None and model.provider is ProviderEnum.LOCAL and named is None:
             return 1
-        if isinstance(wanted, int):
-            return wanted
+        if isinstance(setting, int):
+            return setting
         if isinstance(backend, CallableBackend):
-            return ASYNC_SLOTS if backend.shares_nothing else 1
+            return ASYNC_CONCURRENCY if backend.shares_nothing else 1
         return 1 if self._is_injected else MAX_SLOTS
 
-    def _tell_of_start(self, case: TestCaseModel) -> None:
+    def _new_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
+        conversations = self._conversation_setup
+        return CaseRun(
+            case=case,
+            backend=self._backend_for(backend, index, case),
+            files=self.file_processor,
+            checks=self._evaluator_set.checks_of(index),
+            observations=self._observations,
+            history=self._histories.get(index, ()),
+            agent_name=self.agent_config.name,
+            time_limit_s=self.config.case_timeout,
+            conversation=None if conversations is None else conversations.runner_of(index),
+            on_conversation=self.on_conversation,
+            events=None if self._events is None else self._events.of(case),
+        )
+
+    def _backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
+        """Return the backend with the context of the case. Raises ConfigError if it takes none."""
+        if case.context is None:
+            return backend
+        place = location(self.agent_config, "test_cases", index, "context")
+        return backend_in_context(backend, case.context, place)
+
+    def _report_start(self, case: TestCaseModel) -> None:
         if self.on_test_start is not None:
             self.on_test_start(case)
 
-    def _tell_of_result(self, index: int, result: TestResult) -> None:
+    def _report_result(self, index: int, result: TestResult) -> None:
         tools = [tool.name for tool in self.agent_config.tools or ()]
         for text in misnamed_tools(self.cases[index], result, tools):
             self._evaluator_set.judge_provider.note(text)
@@ -324,33 +351,16 @@ class TestExecutor:
         if self.progress_callback is not None:
             self.progress_callback(result)
 
-    def _case_run(self, backend: AgentBackend, index: int, case: TestCaseModel) -> CaseRun:
-        return CaseRun(
-            case=case,
-            backend=self._told(backend, index, case),
-            files=self.file_processor,
-            checks=self._evaluator_set.checks_of(index),
-            observer=self._observer,
-            history=self._histories.get(index, ()),
-            agent_name=self.agent_config.name,
-            time_limit_s=self.config.case_timeout,
-            play=None
-            if self._conversation_setup is None
-            else self._conversation_setup.play_of(index),
-            on_conversation=self.on_conversation,
-            events=None if self._events is None else self._events.of(case),
-        )
-
-    def _told(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:
-        """The backend, told the context of the case. Raises ConfigError if it takes none."""
-        if case.context is None:
-            return backend
-        where = location(self.agent_config, "test_cases", index, "context")
-        return backend_in_context(backend, case.context, where)
-
     def report(self, *, interrupted: bool = False) -> TestReport:
-        """The report of the results so far."""
+        """Return the report of the results so far."""
         results, stop = self._run_state.results, self._run_state.stop
+        model = self.agent_config.model
+        environment = {
+            "python_version": f"Python {platform.python_version()}",
+            "os": platform.system(),
+        }
+        if model is not None:
+            environment["model"] = f"{model.provider.value}/{model.name}"
         return TestReport(
             agent_name=self.agent_config.name,
             agent_config_path=str(self.agent_config_path),
@@ -358,7 +368,7 @@ class TestExecutor:
             summary=summarize(results, round((time.perf_counter() - self._started) * 1000)),
             timestamp=datetime.now(UTC).isoformat(timespec="seconds"),
             holodeck_version=holodeck.__version__,
-            environment=self._environment(),
+            environment=environment,
             interrupted=interrupted,
             stopped=self._run_state.stopped,
             stopped_by=stop.kind if stop else None,
@@ -367,19 +377,12 @@ class TestExecutor:
             notes=self._evaluator_set.judge_provider.notes,
         )
 
-    def _environment(self) -> dict[str, str]:
-        found = {"python_version": f"Python {platform.python_version()}", "os": platform.system()}
-        if self.agent_config.model is not None:
-            model = self.agent_config.model
-            found["model"] = f"{model.provider.value}/{model.name}"
-        return found
-
     async def shutdown(self) -> None:
-        """Let go of the backend; on the loop that ran the tests. May be called twice."""
+        """Close the backend, on the event loop that ran the tests. May be called twice."""
         backend, self._backend = self._backend, self._after_shutdown
         if backend is None:
             return
         try:
             await backend.teardown()
         except Exception as error:  # noqa: BLE001 - results must not be lost to a clean-up
-            logger.warning("letting go of the agent failed: %s", describe(error))
+            logger.warning("closing the agent failed: %s", describe(error))

@@ -10,7 +10,7 @@ from operator import and_
 from statistics import fmean, stdev
 
 from holodeck.lib.judging.check_figures import Proportion
-from holodeck.lib.test_runner.tries import FinishedRun
+from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, TestResult

@@ -1,8 +1,7 @@
 """The agent as a participant of a conversation, and the steps of a script as engine steps."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,27 +19,27 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
 )
 from holodeck.lib.exceptions import describe
-from holodeck.lib.test_runner.conversation_grading import check_last_turn
-from holodeck.lib.test_runner.grading import Check
-from holodeck.lib.test_runner.history import History, to_turns
-from holodeck.lib.test_runner.observer import Observer
+from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
+from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn, turn_messages
+from holodeck.lib.test_runner.history import to_turns
 from holodeck.lib.test_runner.transcripts import answer_of
-from holodeck.lib.test_runner.turn_run import Ask, TurnRun
 from holodeck.lib.threads import call_user_function
 from holodeck.models.expectations import Expectations
-from holodeck.models.script import Proceed, ScriptMessage, StepModel, kind_of, value_of
+from holodeck.models.script import StepModel, kind_of, value_of
 from holodeck.models.test_case import TestCaseModel, TurnModel, asked_of
-from holodeck.models.test_result import Outcome, TurnResult
+from holodeck.models.test_result import Outcome
 
 BEGINS = "(The conversation begins. Say the first words.)"
-"""What the agent is sent where it speaks first: all agents answer, none begins by itself."""
+"""What the agent is sent where it speaks first: agents answer, and none begins by itself."""
 NOTHING_NEW = (
     "the user has said nothing new since it answered; a simulated user who is done at a step 'user'"
     " says nothing more, so write 'proceed', which ends then, or 'criteria' for a judge"
 )
+NO_ANSWER = "the agent has not been asked until then"
 
-TakeTurn = Callable[[TurnModel, Ask], Awaitable[TurnRun]]
-"""Says a turn in a session; what goes wrong is noted in the turn."""
+Code = Mapping[int, Callable[..., Any]]
+"""The functions that a script calls, by the index of their step."""
 
 
 class AgentFailedError(Exception):
@@ -48,48 +47,45 @@ class AgentFailedError(Exception):
 
 
 class AgentParticipant:
-    """Plays the agent, in one session.
+    """The agent as a participant, in one session.
 
     Args:
-        session: The conversation with the agent.
-        take_turn: Says a turn and notes what comes back.
-        history: What was said before the session, which knows it.
+        state: Knows the conversation so far.
+        session: The session with the agent, which knows the messages before the case.
+        take_turn: Takes a turn, whose result is then in the state.
     """
 
     role = AgentRole.AGENT
 
-    def __init__(self, session: AgentSession, take_turn: TakeTurn, history: History = ()) -> None:
-        self.history = history
+    def __init__(self, state: CaseState, session: AgentSession, take_turn: TakeTurn) -> None:
+        self._state = state
         self._session = session
         self._take_turn = take_turn
-        self.turns: list[TurnResult] = []
-        """What was said to the agent so far, and what it did."""
-        self.broken_by: Exception | None = None
-        """What kept the agent from being run that none of its turns tells of."""
 
     async def call(self, input: AgentInput) -> list[Message]:  # noqa: A002 - the engine's name
-        """What the agent did and answered. Raises AgentIsBrokenError."""
+        """Return the tool calls and the response of the agent. Raises AgentFailedError."""
         try:
             return await self._answer(input.new_messages)
         except (AgentFailedError, ScenarioUsageError):
             raise
         except Exception as error:
-            self.broken_by = error
+            self._state.add_error(error)
             raise
 
-    async def _answer(self, unheard: Sequence[Message]) -> list[Message]:
-        earlier, said = _split(unheard)
+    async def _answer(self, new_messages: Sequence[Message]) -> list[Message]:
+        state = self._state
+        earlier, said = _split(new_messages)
         if earlier:
             self._remember(earlier)
         has_begun = any(one["role"] != "system" for one in earlier)
-        if not said and (self.turns or self.history or has_begun):
+        if not said and (state.turns or state.history or has_begun):
             raise ScenarioUsageError("the agent is asked", NOTHING_NEW)
-        run = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
-        turn = run.result()
-        self.turns.append(turn)
-        if run.errors:
-            raise AgentFailedError(run.errors[0])
-        return answer_of(turn, len(self.turns))
+        turn = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
+        if turn.outcome is Outcome.AGENT_ERROR:
+            raise AgentFailedError(turn.errors[0])
+        if turn.errors:  # faults of the agent fail the turn, whatever is checked
+            state.turns[-1] = turn.model_copy(update={"outcome": Outcome.FAILED})
+        return answer_of(turn, len(state.turns))
 
     def _remember(self, messages: list[backend.Message]) -> None:
         if not isinstance(self._session, backend.AcceptsHistory):
@@ -101,9 +97,9 @@ class AgentParticipant:
         self._session.remember(messages)
 
 
-def _split(unheard: Sequence[Message]) -> tuple[list[backend.Message], str]:
-    """What the agent is to remember, and what the user says to it now."""
-    plain = [one for one in unheard if text_of(one).strip()]
+def _split(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
+    """Return the messages that the agent must remember, and what the user says to it now."""
+    plain = [one for one in new_messages if text_of(one).strip()]
     answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
     now = plain[answered[-1] + 1 :] if answered else plain
     before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
@@ -112,133 +108,130 @@ def _split(unheard: Sequence[Message]) -> tuple[list[backend.Message], str]:
     return earlier, "\n\n".join(said)
 
 
-Code = Mapping[int, Callable[..., Any]]
-"""The functions that a script calls, by the number of their step."""
+def script_steps(
+    state: CaseState,
+    code: Code,
+    checks: Mapping[str | int, Sequence[Check]],
+    observations: ObservationBuilder,
+) -> list[ScriptStep]:
+    """Return the steps of the case's script as the engine runs them.
 
+    `code` and `checks` hold the functions and metrics of steps, by their index in the script.
+    """
 
-def _message(written: ScriptMessage) -> Step:
-    return script.message({"role": written.role, "content": written.content})
-
-
-def _proceed(written: Proceed | None) -> Step:
-    return script.proceed(None if written is None else written.turns)
-
-
-_PLAIN: Mapping[str, Callable[[Any], Step]] = {
-    "user": script.user,
-    "agent": script.agent,
-    "judge": script.judge,
-    "message": _message,
-    "proceed": _proceed,
-}
-
-
-NO_ANSWER = "the agent has not been asked until then"
-_SUCCEED, _FAIL = "succeed", "fail"
-_ENDINGS = {_SUCCEED: "the script says that it went well", _FAIL: "the script says so"}
-
-
-@dataclass
-class ScriptSteps:
-    """The steps of one run of a case."""
-
-    case: TestCaseModel
-    code: Code
-    agent: AgentParticipant
-    checks: Mapping[str | int, Sequence[Check]]
-    observer: Observer
-    made: list[ScriptStep] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.made = [self._step(at, one) for at, one in enumerate(self.case.script or ())]
-
-    def _step(self, at: int, written: str | StepModel) -> ScriptStep:
+    def engine_step(at: int, written: str | StepModel) -> ScriptStep:
         kind, value = kind_of(written), value_of(written)
-        if kind in _PLAIN:
-            step = _PLAIN[kind](value)
-            return _going_on(kind, step) if self._looks_after(at) else step
-        if kind == "call":
-            return _named(kind, lambda state: _called(value, self.code[at], state))
-        if kind == "check":
-            return _named(kind, lambda _: self._checked(at, value))
-        reason = value or _ENDINGS[kind]
-        return _named(kind, lambda _: _ended(kind, reason))
+        match kind:
+            case "call":
+                return _named(kind, partial(_call, value, code[at]))
+            case "check":
+                step_checks = checks.get(at, ())
+                return _named(kind, lambda _: _check(state, at, value, step_checks, observations))
+            case "succeed" | "fail":
+                return _named(kind, lambda _: _end(kind, value))
+        step = _plain_step(kind, value)
+        return _going_on(kind, step) if _is_checked_later(state.case, at) else step
 
-    def _looks_after(self, at: int) -> bool:
-        """Whether a later step looks at the conversation."""
-        later = (self.case.script or ())[at + 1 :]
-        return any(_looks(kind_of(one), value_of(one)) for one in later)
-
-    async def _checked(self, at: int, check: Expectations) -> ScenarioResult | None:
-        """Check the last answer; the result that ends the script if that does not pass."""
-        turns = self.agent.turns
-        if not turns:
-            return ScenarioResult(
-                success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
-            )
-        asked = asked_of(check, turns[-1].input)
-        checks, before = self.checks.get(at, ()), to_turns(self.agent.history)
-        outcome = await check_last_turn(asked, turns, checks, self.observer, self.case.name, before)
-        if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
-            return None
-        return ScenarioResult(
-            success=False,
-            messages=[],
-            reasoning=f"the check of step {at + 1} did not pass",
-            reason_code="check_failed",
-        )
+    return [engine_step(at, written) for at, written in enumerate(state.case.script or ())]
 
 
-def _looks(kind: str, value: Any) -> bool:
-    return kind in {"check", "call"} or (kind == "judge" and value is not None)
+def _plain_step(kind: str, value: Any) -> Step:
+    match kind:
+        case "user":
+            return script.user(value)
+        case "agent":
+            return script.agent(value)
+        case "judge":
+            return script.judge(value)
+        case "message":
+            return script.message({"role": value.role, "content": value.content})
+        case _:
+            return script.proceed(None if value is None else value.turns)
 
 
-def _going_on(name: str, step: Step) -> ScriptStep:
-    """The step without a judge's consent: what is still to be looked at may yet say no."""
+def _is_checked_later(case: TestCaseModel, at: int) -> bool:
+    """Whether a later step may still fail the conversation."""
+    later = [(kind_of(one), value_of(one)) for one in (case.script or ())[at + 1 :]]
+    return any(
+        kind in {"check", "call"} or (kind == "judge" and value is not None)
+        for kind, value in later
+    )
 
-    async def play(state: ScenarioState) -> ScenarioResult | None:
+
+def _going_on(kind: str, step: Step) -> ScriptStep:
+    """Return the step, after which the script continues even if the judge is content."""
+
+    async def run(state: ScenarioState) -> ScenarioResult | None:
         result = await step(state)
-        is_consent = result is not None and result.success and result.reason_code is None
-        return None if is_consent else result
+        is_content = result is not None and result.success and result.reason_code is None
+        return None if is_content else result
 
-    return _named(name, play)
+    return _named(kind, run)
 
 
-def _named(name: str, play: Callable[[ScenarioState], Any]) -> ScriptStep:
-    """A step that messages call by its name."""
+def _named(kind: str, run: Callable[[ScenarioState], Any]) -> ScriptStep:
+    """Return a step that messages call by its kind."""
 
     def step(state: ScenarioState) -> Any:
-        return play(state)
+        return run(state)
 
-    step.__name__ = name
+    step.__name__ = kind
     return step
 
 
-async def _ended(kind: str, reason: str) -> ScenarioResult:
-    is_success = kind == _SUCCEED
-    code = "succeeded" if is_success else "failed"
-    return ScenarioResult(success=is_success, messages=[], reasoning=reason, reason_code=code)
+async def _check(
+    state: CaseState,
+    at: int,
+    expectations: Expectations,
+    checks: Sequence[Check],
+    observations: ObservationBuilder,
+) -> ScenarioResult | None:
+    """Check the last turn; return the result that ends the script if that does not pass."""
+    if not state.turns:
+        return ScenarioResult(
+            success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
+        )
+    said = to_turns(state.history)
+    said += tuple(message for turn in state.turns for message in turn_messages(turn))
+    asked = asked_of(expectations, state.turns[-1].input)
+    outcome = await grade_turn(state, -1, asked, checks, observations, said)
+    if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
+        return None
+    return ScenarioResult(
+        success=False,
+        messages=[],
+        reasoning=f"the check of step {at + 1} did not pass",
+        reason_code="check_failed",
+    )
 
 
-async def _called(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
-    """What a function of the user's says: nothing, or the result that ends the script."""
+async def _end(kind: str, reason: str | None) -> ScenarioResult:
+    if kind == "succeed":
+        reason, code = reason or "the script says that it went well", "succeeded"
+        return ScenarioResult(success=True, messages=[], reasoning=reason, reason_code=code)
+    reason = reason or "the script says so"
+    return ScenarioResult(success=False, messages=[], reasoning=reason, reason_code="failed")
+
+
+async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -> Any:
+    """Call a function of the user's: it returns nothing, or the result that ends the script."""
     with unused_steps() as unused:
         try:
-            said = await call_user_function(partial(function, state), function)
+            returned = await call_user_function(partial(function, state), function)
         except (Exception, asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
             raise RuntimeError(describe(error)) from error
-    if any(one is not said for one in unused):
+    if any(one is not returned for one in unused):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
-    talk = running.get()
-    against = None if talk is None else talk.against
-    if against is not None and not isinstance(said, ScenarioResult):
+    run = running.get()
+    against = None if run is None else run.against
+    if against is not None and not isinstance(returned, ScenarioResult):
         raise TypeError(f"{name}: {dropped_result_message(against)}")
-    if said is None or said is True or isinstance(said, Step | ScenarioResult):
-        return said
-    if said is False:
+    if returned is None or returned is True or isinstance(returned, Step | ScenarioResult):
+        return returned
+    if returned is False:
         raise AssertionError(f"{name} said no")
     raise TypeError(
-        f"{name} returned a {type(said).__name__}; return nothing, and assert what must hold"
+        f"{name} returned a {type(returned).__name__}; return nothing, and assert what must hold"
     )

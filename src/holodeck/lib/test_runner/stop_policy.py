@@ -56,7 +56,7 @@ class StopReason:
     kind: StopKind
     reason: str
 
-    def told(self, left: int) -> str:
+    def message(self, left: int) -> str:
         """The reason with what it means for the `left` cases that have no result."""
         cases = "other case is" if left == 1 else f"other {left} cases are"
         return f"{self.reason}, so the {cases} not run"

@@ -1,12 +1,11 @@
 """Turns as messages: what the judge of a conversation reads."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from holodeck.lib.conversation.messages import UNSEEN_CALLS, Message
 from holodeck.lib.test_runner.tool_checks import NO_RESULT
-from holodeck.lib.test_runner.turn_run import with_files
-from holodeck.models.test_result import ToolInvocation, TurnResult
+from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
 
 
 def messages_of(turns: Iterable[TurnResult]) -> list[Message]:
@@ -17,6 +16,16 @@ def messages_of(turns: Iterable[TurnResult]) -> list[Message]:
 def _exchange(turn: TurnResult, number: int) -> Iterator[Message]:
     yield {"role": "user", "content": with_files(turn.input, turn.processed_files)}
     yield from answer_of(turn, number)
+
+
+def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:
+    """Return the message to the agent: the text of the files, then what the user says."""
+    texts = [
+        "\n".join(filter(None, [f"File: {file.original.path}", file.original.description]))
+        + f"\n{file.markdown_content}"
+        for file in files
+    ]
+    return "\n\n".join([*texts, text])
 
 
 def answer_of(turn: TurnResult, number: int) -> list[Message]:

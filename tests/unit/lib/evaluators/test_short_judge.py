@@ -14,7 +14,8 @@ from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.evaluators.short_judge import JudgeEvaluator
 from holodeck.lib.evaluators.short_judge_prompt import WORDINGS, fence
 from holodeck.lib.judging.judges import Judges
-from holodeck.lib.test_runner.grading import Check, grade
+from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.test_runner.metric_rows import compute_metrics
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
@@ -256,10 +257,11 @@ async def test_a_score_close_to_the_threshold_leaves_the_case_undecided(build, s
     server.reply(yes(0.55))
     evaluator = build(margin=0.1)
 
-    seen = Observation(response=CASE["response"], input=CASE["query"])
+    seen, rows = Observation(response=CASE["response"], input=CASE["query"]), []
 
-    [row] = await grade([Check("mine", evaluator, 0.5)], seen)
+    await compute_metrics([Check("mine", evaluator, 0.5)], seen, rows)
 
+    [row] = rows
     assert row.inconclusive
     assert row.passed is None
     assert row.judge_calls == 1

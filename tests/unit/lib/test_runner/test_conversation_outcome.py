@@ -1,21 +1,33 @@
-"""What a case came to by its ending and its criteria."""
+"""What the end of a conversation and its criteria decide about a case."""
 
 import pytest
 
-from holodeck.lib.test_runner.conversation_outcome import (
+from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.test_runner.checks import CaseChecks
+from holodeck.lib.test_runner.criteria import UNJUDGED
+from holodeck.lib.test_runner.grade import (
     NO_CONCLUSION,
     UNGRADED,
-    UNJUDGED,
-    ConversationOutcome,
+    decide_outcome,
+    ending_errors,
 )
-from holodeck.models.outcome import ConversationEnd, CriterionRow
-from holodeck.models.test_result import Outcome
+from holodeck.models.outcome import INTERRUPTED, ConversationEnd, CriterionRow
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import MetricResult, Outcome
 
 UNCHECKED, PASSED, FAILED = Outcome.UNCHECKED, Outcome.PASSED, Outcome.FAILED
 
 
 def criterion(status, **fields):
     return CriterionRow(criterion="kind", status=status, **fields)
+
+
+def state_of(ending=None, **fields):
+    return CaseState(TestCaseModel(simulate={"situation": "x"}), ending=ending, **fields)
+
+
+def outcome_of(state):
+    return decide_outcome(state, CaseChecks([]))
 
 
 @pytest.mark.parametrize(
@@ -32,10 +44,8 @@ def criterion(status, **fields):
     ids=["none", "open", "succeeded", "failed", "by its code", "broke", "broke but content"],
 )
 def test_an_ending_decides_unless_it_leaves_that_to_the_checks(ending, outcome, errors):
-    conclusion = ConversationOutcome(ending)
-
-    assert conclusion.outcomes == [outcome, UNCHECKED]
-    assert conclusion.errors == errors
+    assert outcome_of(state_of(ending)) is outcome
+    assert ending_errors(ending) == errors
 
 
 @pytest.mark.parametrize(
@@ -60,39 +70,40 @@ def test_an_ending_decides_unless_it_leaves_that_to_the_checks(ending, outcome, 
     ],
 )
 def test_every_required_criterion_has_to_hold(rows, outcome):
-    assert ConversationOutcome(criteria=rows).outcomes == [UNCHECKED, outcome]
+    assert outcome_of(state_of(criteria=rows)) is outcome
 
 
 OPEN_SCRIPT = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
 
 
 def test_a_script_that_nothing_concludes_fails_only_where_no_check_decides():
-    undecided = ConversationOutcome(OPEN_SCRIPT).decided_as(UNCHECKED)
-    decided = ConversationOutcome(OPEN_SCRIPT.model_copy(update={"passed": False})).decided_as(
-        PASSED
-    )
-    other = ConversationOutcome(ConversationEnd(code="judged"))
+    undecided = state_of(OPEN_SCRIPT)
+    decided = state_of(OPEN_SCRIPT, rows=[MetricResult(metric_name="a", score=1, passed=True)])
+    other = state_of(ConversationEnd(code="judged"))
 
-    assert (undecided.outcomes[0], undecided.errors) == (FAILED, [NO_CONCLUSION])
-    assert (decided.outcomes[0], decided.errors) == (UNCHECKED, [])
+    assert (outcome_of(undecided), ending_errors(undecided.ending)) == (FAILED, [NO_CONCLUSION])
+    assert (outcome_of(decided), ending_errors(decided.ending)) == (PASSED, [])
     assert decided.ending.reasoning == OPEN_SCRIPT.reasoning
-    assert other.decided_as(UNCHECKED) == other
-    assert ConversationOutcome().decided_as(UNCHECKED) == ConversationOutcome()
+    assert (outcome_of(other), other.ending) == (UNCHECKED, ConversationEnd(code="judged"))
+    assert outcome_of(state_of()) is UNCHECKED
 
 
 def test_time_that_runs_out_is_told_where_it_was_not_the_agents():
-    late = ConversationOutcome(UNGRADED).out_of_time("the case took longer than 1 s")
+    late = state_of(late_ending=UNGRADED)
 
-    assert late.errors == ["the case took longer than 1 s: not every metric was done"]
-    assert late.outcomes[0] is Outcome.METRIC_ERROR
-    assert ConversationOutcome().out_of_time("x") is None
-    assert ConversationOutcome(ConversationEnd(code="judged")).out_of_time("x") is None
+    assert late.end_late("the case took longer than 1 s")
+    assert ending_errors(late.ending) == [
+        "the case took longer than 1 s: not every metric was done"
+    ]
+    assert outcome_of(late) is Outcome.METRIC_ERROR
+    assert not state_of().end_late("x")
+    assert not state_of(ConversationEnd(code="judged")).end_late("x")
 
 
 def test_a_case_that_is_interrupted_while_it_is_graded_says_so():
-    cut = ConversationOutcome(UNGRADED).cut_off
+    cut = state_of(late_ending=UNGRADED)
 
+    assert cut.end_late("interrupted", INTERRUPTED)
     assert cut.ending.is_interrupted
-    assert cut.errors == ["interrupted: not every metric was done"]
-    assert ConversationOutcome().cut_off is None
+    assert ending_errors(cut.ending) == ["interrupted: not every metric was done"]
     assert not UNGRADED.is_interrupted

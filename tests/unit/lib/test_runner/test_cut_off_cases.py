@@ -11,7 +11,7 @@ from holodeck.lib.records.recorder import Recorder
 from holodeck.lib.records.run_store import read_run, reusable_results
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.grading import NOT_DONE
+from holodeck.lib.test_runner.metric_rows import NOT_DONE
 from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Outcome

@@ -4,7 +4,7 @@ import pytest
 
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.judges import Judges
-from holodeck.lib.test_runner.judge_provider import JudgeProvider
+from holodeck.lib.test_runner.checks import JudgeProvider
 from holodeck.models.agent import Agent
 from holodeck.models.deepeval_metrics import RAGMetric
 

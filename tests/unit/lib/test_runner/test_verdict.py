@@ -3,8 +3,8 @@
 import pytest
 
 from holodeck.lib.evaluators.latency import LatencyEvaluator
-from holodeck.lib.test_runner.grading import Check
-from holodeck.lib.test_runner.verdict import combine_outcomes, decide_outcome
+from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.test_runner.grade import combine_outcomes, outcome_of_checks
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck
 
 PASSED = MetricResult(metric_name="a", score=1, passed=True)
@@ -42,14 +42,14 @@ MET = ToolCheck(expectation="x", passed=True)
     ],
 )
 def test_what_is_decided_outranks_what_is_not(rows, tools, outcome):
-    assert decide_outcome([], tools, rows, []) is outcome
+    assert outcome_of_checks([], tools, rows, []) is outcome
 
 
 @pytest.mark.parametrize("row", [BROKEN, UNSURE], ids=["broken", "unsure"])
 def test_a_metric_that_must_decide_fails_a_case_that_it_leaves_open(row):
     check = Check("a", LatencyEvaluator(max_ms=1), fail_on_error=True)
 
-    assert decide_outcome([], [], [PASSED, row], [check]) is Outcome.FAILED
+    assert outcome_of_checks([], [], [PASSED, row], [check]) is Outcome.FAILED
 
 
 @pytest.mark.parametrize("row", [BROKEN, UNSURE], ids=["broken", "unsure"])
@@ -57,13 +57,13 @@ def test_one_metric_that_must_decide_is_enough_to_fail_beside_others_that_need_n
     check = Check("a", LatencyEvaluator(max_ms=1), fail_on_error=True)
     other = row.model_copy(update={"metric_name": "b"})
 
-    assert decide_outcome([], [], [row, other], [check]) is Outcome.FAILED
-    assert decide_outcome([], [], [other], [check]) is Outcome.METRIC_ERROR
+    assert outcome_of_checks([], [], [row, other], [check]) is Outcome.FAILED
+    assert outcome_of_checks([], [], [other], [check]) is Outcome.METRIC_ERROR
 
 
 @pytest.mark.parametrize("rows", [[], [PASSED], [BROKEN], [UNSURE], [REPORTED]])
 def test_what_the_agent_did_wrong_by_itself_fails_the_case(rows):
-    assert decide_outcome(["it answered nothing"], [MET], rows, []) is Outcome.FAILED
+    assert outcome_of_checks(["it answered nothing"], [MET], rows, []) is Outcome.FAILED
 
 
 @pytest.mark.parametrize(

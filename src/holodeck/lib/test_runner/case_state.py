@@ -1,0 +1,114 @@
+"""What is known of one run of a test case so far."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
+
+from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.conversation.messages import Message
+from holodeck.lib.exceptions import describe, raised_by
+from holodeck.models.evidence import Evidence, evidence
+from holodeck.models.history import EarlierMessage
+from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
+from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
+from holodeck.models.test_result import MetricResult, ToolCheck, ToolInvocation, TurnResult
+
+Send = Callable[[str], Awaitable[ExecutionResult]]
+"""Sends a message to the agent."""
+TakeTurn = Callable[[TurnModel, Send], Awaitable[TurnResult]]
+"""Takes one turn with the agent; whatever goes wrong is noted in the result."""
+
+
+@dataclass
+class CaseState:
+    """Everything known of one run of a test case; `observe` and `grade` fill it in.
+
+    A run that is cancelled or exceeds its time limit is reported from what is here by then.
+    """
+
+    case: TestCaseModel
+    history: Sequence[EarlierMessage] = ()
+    """The messages before the case."""
+
+    turns: list[TurnResult] = field(default_factory=list)
+    """The turns with the agent, one for a case of one input; grading adds checks and outcomes."""
+    answers: list[ExecutionResult] = field(default_factory=list)
+    """What the backend returned, including what it reported with an error."""
+    agent_seconds: float | None = None
+    """How long the agent took, without waiting for a rate limit; None if it was never called."""
+    waited_seconds: float = 0.0
+    """How long requests waited for a rate limit."""
+    errors: list[str] = field(default_factory=list)
+    """Why the agent was not run to the end."""
+    faults: list[str] = field(default_factory=list)
+    """What the agent itself did wrong, whatever the checks say."""
+    raised: list[RaisedError] = field(default_factory=list)
+    """Where the user's code raised what is in `errors`."""
+    failure: RetryKind | None = None
+    """What went wrong, if running the case again may help."""
+    is_permanent: bool = False
+    """Whether every other case will fail like this one: a wrong key, an exhausted quota."""
+    refusal: Refusal | None = None
+    """What the provider objected to before it answered anything; None if it did not."""
+
+    ending: ConversationEnd | None = None
+    """How a conversation ended, or why its judge failed."""
+    criteria: list[CriterionRow] = field(default_factory=list)
+    are_criteria_judged: bool = False
+    """Whether a judge took part in the conversation, so that grading does not ask it again."""
+    messages: list[Message] = field(default_factory=list)
+    """The whole conversation; empty if the turns contain all of it."""
+    judge_cost: ModelCost | None = None
+    simulator_cost: ModelCost | None = None
+
+    tool_checks: list[ToolCheck] = field(default_factory=list)
+    rows: list[MetricResult] = field(default_factory=list)
+    """One row for each metric of the case; a metric that is still computed has an error row."""
+    late_ending: ConversationEnd | None = None
+    """How the case ends if its time runs out now; None while holodeck waits for the agent."""
+
+    @property
+    def tool_invocations(self) -> list[ToolInvocation]:
+        """The tool calls of all turns."""
+        return [call for turn in self.turns for call in turn.tool_invocations]
+
+    @property
+    def evidence(self) -> Evidence:
+        """Where each fact was seen; a fact is known if it is known of every turn."""
+        return reduce(and_, [turn.evidence for turn in self.turns]) if self.turns else evidence()
+
+    def add_error(self, error: Exception) -> None:
+        """Note what ended the case outside of a turn."""
+        self.failure = failure_of(error) or self.failure
+        self.errors.append(describe(error))
+        self.raised += filter(None, [raised_by(error)])
+
+    def end_late(self, reason: str, code: str = "timeout") -> bool:
+        """End the case because of `reason`; False if that is an error of the agent."""
+        if self.late_ending is None:
+            return False
+        update = {"code": code, "reasoning": f"{reason}: {self.late_ending.reasoning}"}
+        self.ending = self.late_ending.model_copy(update=update)
+        return True
+
+
+def failure_of(error: Exception) -> RetryKind | None:
+    """Return what `retry_on` calls the error; None for a wrong configuration."""
+    if isinstance(error, ConfigError):
+        return None
+    return "timeout" if isinstance(error, BackendTimeoutError | TimeoutError) else "error"
+
+
+def add_costs(first: ModelCost | None, second: ModelCost | None) -> ModelCost | None:
+    """Return the sum of what two uses of a model cost; None if there was none."""
+    if first is None or second is None:
+        return first or second
+    return ModelCost(
+        model=second.model,
+        calls=first.calls + second.calls,
+        failed=first.failed + second.failed,
+        tokens=first.tokens + second.tokens,
+        kept=first.kept + second.kept,
+    )

@@ -1,0 +1,339 @@
+"""The checks of every case of an agent, built before any agent is called."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from holodeck.config.check_cases import NO_JUDGE
+from holodeck.config.environment import cache_dir
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.places import location
+from holodeck.config.secrets import collect
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
+from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judges import Judges, with_judge_defaults
+from holodeck.lib.redact import Redactor
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig, Setting
+from holodeck.models.evaluation import MetricSettings
+from holodeck.models.llm import DEFAULT_LOCAL_MODEL, LLMProvider, ProviderEnum
+from holodeck.models.metric import MetricKind
+from holodeck.models.test_case import TestCaseModel, TurnModel
+
+if TYPE_CHECKING:
+    from holodeck.lib.conversation.response_cache import ResponseCache
+    from holodeck.lib.test_runner.criteria import CaseCriteria
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A metric ready to be computed."""
+
+    name: str
+    evaluator: BaseEvaluator
+    threshold: float | None = None
+    fail_on_error: bool = False
+    kind: MetricKind = "standard"
+    required: bool = True
+
+
+@dataclass(frozen=True)
+class CaseChecks:
+    """The checks of one case."""
+
+    at_end: list[Check]
+    """On the response, or on the last response and the whole conversation."""
+    of_turns: list[list[Check]] = field(default_factory=list)
+    """On each turn of a conversation."""
+    of_steps: dict[str | int, list[Check]] = field(default_factory=dict)
+    """On the last response, by the index of the step of the script."""
+    criteria: "CaseCriteria | None" = None
+    """What a judge decides, on the whole conversation and at checkpoints of the script."""
+
+
+class JudgeProvider:
+    """Finds the judge of each metric, and notes what makes a judge hard to trust."""
+
+    def __init__(self, agent: Agent, judges: Judges) -> None:
+        self._agent = agent
+        self.judges = judges
+        self.notes: list[str] = []
+        """What readers of the report must know."""
+
+    def judge_of(self, metric: MetricSettings, place: str) -> Judge:
+        """Return the judge of the metric. Raises ConfigError if no model is configured."""
+        llm = judge_of(self._agent, metric)
+        if llm is None:
+            raise ConfigError(
+                place,
+                f"{metric.label!r} needs a model that judges;"
+                " write 'model' here or in 'evaluations'",
+            )
+        return self._judge(llm)
+
+    def judge_of_criteria(self, place: str) -> Judge:
+        """Return the judge of criteria. Raises ConfigError if no model is configured."""
+        llm = self._agent.judging_model
+        if llm is None:
+            raise ConfigError(place, NO_JUDGE)
+        return self._judge(llm)
+
+    def _judge(self, llm: LLMProvider) -> Judge:
+        self._warn(llm)
+        return self.judges.of(llm, is_agents_own=llm is self._agent.model)
+
+    def _warn(self, llm: LLMProvider) -> None:
+        name = f"{llm.provider.value}/{llm.name}"
+        agents = self._agent.model
+        if agents is not None and _identity(agents) == _identity(llm):
+            self.note(
+                f"the judge {name} is the agent's own model, and models are kind to themselves;"
+                " name another with 'evaluations.model'"
+            )
+        if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
+            self.note(
+                f"the judge {name} is too small to judge: its verdicts are close to chance;"
+                " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
+            )
+
+    def note(self, text: str) -> None:
+        """Add a note to the report and log it, once."""
+        if text not in self.notes:
+            self.notes.append(text)
+            logger.warning("%s", text)
+
+
+def _identity(llm: LLMProvider) -> tuple[str, str, str | None]:
+    return llm.provider.value, llm.name, llm.endpoint
+
+
+class CaseCaches:
+    """Builds the response caches of judges and simulated users.
+
+    Args:
+        agent: The agent under test.
+        settings: The settings of the run; None for no cache.
+        loader: Knows the environment variables, whose secrets no file may contain.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        settings: ExecutionConfig | None = None,
+        loader: ConfigLoader | None = None,
+    ) -> None:
+        self._agent = agent
+        self._loader = loader or ConfigLoader()
+        self._mode = "off" if settings is None else settings.cache_mode or "auto"
+        self._folder = Path() if settings is None else _folder(agent, settings)
+
+    def of(self, case: TestCaseModel, llm: LLMProvider, place: str) -> "ResponseCache | None":
+        """Return the cache for a model's responses in the case; None if it has none.
+
+        Raises ConfigError if responses are to be replayed and the case has no `cache_key`.
+        """
+        if self._mode == "off":
+            return None
+        if case.cache_key is None:
+            if self._mode == "replay":
+                raise ConfigError(
+                    place, "to replay, the case needs a 'cache_key'; write one, or use --cache-key"
+                )
+            return None
+        # Imported here because most cases have no cache.
+        from holodeck.lib.conversation.recordings import Recordings  # noqa: PLC0415
+        from holodeck.lib.conversation.response_cache import ResponseCache, model_cache_facts  # noqa: PLC0415
+
+        model = with_judge_defaults(llm, is_agents_own=llm is self._agent.model)
+        recordings = Recordings(self._folder, case.cache_key, self._redact)
+        return ResponseCache(recordings, self._mode, model_cache_facts(model))
+
+    def _redact(self, value: dict[str, Any]) -> dict[str, Any]:
+        return self._redactor.redact_report(value)
+
+    @cached_property
+    def _redactor(self) -> Redactor:
+        """Built when something is written, as most cases have no cache."""
+        return Redactor(collect(self._agent, self._loader.environment(self._agent.base_dir)))
+
+
+def _folder(agent: Agent, settings: ExecutionConfig) -> Path:
+    """Return the folder of the caches; a path from a file is relative to the agent.yaml."""
+    if settings.cache_dir is None:
+        return cache_dir() / "scenarios"
+    start = agent.base_dir if settings.is_from_file("cache_dir") else Path()
+    chosen = start.absolute() / Path(settings.cache_dir).expanduser()
+    # The environment variable names a folder that models share.
+    is_variable = settings.source_of("cache_dir").startswith(Setting.variable("cache_dir"))
+    return chosen / "scenarios" if is_variable else chosen
+
+
+class EvaluatorSet:
+    """Builds the checks of every case, so that mistakes are found before any agent is called.
+
+    `injected` evaluators replace those of configured metrics of the same name; the others are
+    computed for every case.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        injected: Mapping[str, BaseEvaluator] | None = None,
+        judges: Judges | None = None,
+        case_caches: CaseCaches | None = None,
+    ) -> None:
+        self._injected = dict(injected or {})
+        self._base_dir = agent.base_dir
+        self._inputs = Inputs(agent)
+        self.case_caches = case_caches or CaseCaches(agent)
+        self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
+        metrics = agent.evaluations.metrics if agent.evaluations else []
+        cases = agent.test_cases or []
+        self._agent = agent
+        self._global = self._checks(metrics, "evaluations", "metrics")
+        self._own = {
+            index: self._checks(case.evaluations, "test_cases", index, "evaluations")
+            for index, case in enumerate(cases)
+            if case.evaluations is not None
+        }
+        self._scorers = {
+            index: self._scorers_of(case.scorers, index)
+            for index, case in enumerate(cases)
+            if case.scorers
+        }
+        self._parts = {
+            index: {
+                at: self._checks_of_turn(part, "test_cases", index, *at) for at, part in case.parts
+            }
+            for index, case in enumerate(cases)
+            if case.is_played or case.turns is not None
+        }
+        self._criteria = {
+            index: self._criteria_of(agent, index, case)
+            for index, case in enumerate(cases)
+            if case.asks_judge
+        }
+        configured = {check.name for check in self._configured()}
+        self._extra = [
+            Check(name, evaluator)
+            for name, evaluator in self._injected.items()
+            if name not in configured
+        ]
+        self._refuse_missing_inputs(agent)
+
+    @property
+    def evaluators(self) -> dict[str, BaseEvaluator]:
+        """The evaluators of cases without metrics of their own, by name."""
+        return {check.name: check.evaluator for check in [*self._global, *self._extra]}
+
+    def checks_of(self, index: int) -> CaseChecks:
+        """Return the checks of the case at that index; its own metrics replace the global ones."""
+        metrics = self._own.get(index, self._global)
+        at_end = [*metrics, *self._scorers.get(index, []), *self._extra]
+        parts = self._parts.get(index, {})
+        return CaseChecks(
+            at_end=at_end,
+            of_turns=[checks for at, checks in parts.items() if at[0] == "turns"],
+            of_steps={at[1]: checks for at, checks in parts.items() if at[0] == "script"},
+            criteria=self._criteria.get(index),
+        )
+
+    async def warm_up(self) -> None:
+        """Load the libraries that evaluators need, one after the other."""
+        checks = chain(self._configured(), self._extra)
+        for evaluator in {type(one.evaluator): one.evaluator for one in checks}.values():
+            try:
+                await evaluator.prepare()
+            except Exception as error:  # noqa: BLE001 - computing the metric reports it
+                logger.debug("%s is not ready: %s", evaluator.name, error)
+
+    def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> "CaseCriteria":
+        # Imported here because most cases have no criteria.
+        from holodeck.lib.test_runner.criteria import CaseCriteria  # noqa: PLC0415
+
+        key = "script" if case.criteria is None else "criteria"
+        place = agent.place("test_cases", index, key)
+        judge, llm = self.judge_provider.judge_of_criteria(place), agent.judging_model
+        response_cache = None if llm is None else self.case_caches.of(case, llm, place)
+        return CaseCriteria(judge, case.judged, case.about, response_cache)
+
+    def _configured(self) -> Iterator[Check]:
+        """Return every check that the agent.yaml configures."""
+        of_parts = chain.from_iterable(parts.values() for parts in self._parts.values())
+        return chain(self._global, *self._own.values(), *self._scorers.values(), *of_parts)
+
+    def _scorers_of(self, scorers: Sequence[MetricSettings], index: int) -> list[Check]:
+        taken = {check.name for check in self._own.get(index, self._global)}
+        return self._checks(scorers, "test_cases", index, "scorers", taken=taken)
+
+    def _checks_of_turn(self, turn: TurnModel, *path: str | int) -> list[Check]:
+        metrics = self._checks(turn.evaluations or [], *path, "evaluations")
+        taken = {check.name for check in metrics}
+        return [*metrics, *self._checks(turn.scorers or [], *path, "scorers", taken=taken)]
+
+    def _checks(
+        self,
+        metrics: Sequence[MetricSettings],
+        *path: str | int,
+        taken: set[str] | None = None,
+    ) -> list[Check]:
+        taken = set() if taken is None else taken
+        return [
+            self._check(
+                metric, _free_name(metric.label, taken), location(self._agent, *path, index)
+            )
+            for index, metric in enumerate(metrics)
+            if metric.enabled
+        ]
+
+    def _check(self, metric: MetricSettings, name: str, place: str) -> Check:
+        evaluator = self._injected.get(name)
+        if evaluator is None:
+            judge = self.judge_provider.judge_of(metric, place) if asks_a_judge(metric) else None
+            embeddings = self.judge_provider.judges.embeddings
+            evaluator = build_evaluator(
+                metric, self._base_dir, where=place, judge=judge, embeddings=embeddings
+            )
+            self._inputs.learn(metric, evaluator)
+        return Check(
+            name,
+            evaluator,
+            metric.threshold,
+            metric.fail_on_error,
+            metric.kind,
+            metric.required,
+        )
+
+    def _refuse_missing_inputs(self, agent: Agent) -> None:
+        """Raise ConfigError for a metric whose case lacks an input that it needs."""
+        for index, case in enumerate(agent.test_cases or []):
+            self._refuse_missing(metrics_of(agent, case), case, index)
+            for at, part in case.parts:
+                self._refuse_missing(metrics_of_turn(part), part, index, *at)
+
+    def _refuse_missing(
+        self, metrics: Sequence[MetricSettings], case: TurnModel, *path: str | int
+    ) -> None:
+        for metric in metrics:
+            missing = self._inputs.missing(metric, case) if metric.enabled else None
+            if missing is not None:
+                raise ConfigError(location(self._agent, "test_cases", *path), missing)
+
+
+def _free_name(label: str, taken: set[str]) -> str:
+    """Return the label, with a number from its second use on, so that names are unique."""
+    name, number = label, 1
+    while name in taken:
+        number += 1
+        name = f"{label} #{number}"
+    taken.add(name)
+    return name

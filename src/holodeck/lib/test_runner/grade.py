@@ -1,0 +1,329 @@
+"""Grade what was observed of a test case: tool checks, metrics, criteria, and the outcome."""
+
+import logging
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any
+
+from holodeck.config.instructions import instructions_text
+from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
+from holodeck.lib.test_runner.case_state import CaseState
+from holodeck.lib.test_runner.checks import CaseChecks, Check
+from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
+from holodeck.lib.test_runner.history import to_judge_messages, to_turns
+from holodeck.lib.test_runner.metric_rows import compute_metrics
+from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.transcripts import messages_of
+from holodeck.lib.tools.function import load_function_tool
+from holodeck.models.agent import Agent
+from holodeck.models.evidence import Evidence, Unknown, evidence
+from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome
+from holodeck.models.test_case import TurnModel
+from holodeck.models.test_result import (
+    MetricResult,
+    TestResult,
+    ToolCheck,
+    TurnResult,
+    tools_matched,
+)
+from holodeck.models.token_usage import sum_of
+
+logger = logging.getLogger(__name__)
+
+NO_CONCLUSION = (
+    "the script ended without a conclusion: end it with 'judge', 'succeed' or 'fail', or write"
+    " 'criteria' or other checks for the case"
+)
+UNGRADED = ConversationEnd(code="timeout", reasoning="not every metric was done", broke=True)
+"""How a case ends whose time runs out while metrics are computed."""
+
+
+async def grade(state: CaseState, checks: CaseChecks, observations: "ObservationBuilder") -> None:
+    """Check and judge everything that was observed; the state gets the results.
+
+    Where the agent failed or the conversation broke off, nothing is graded, except that the tool
+    calls that are known of a case of one input are checked.
+    """
+    case, broke_off = state.case, state.ending is not None and state.ending.broke
+    is_complete = bool(state.turns) and not state.errors and not broke_off
+    if is_complete and case.turns is not None:
+        said = to_turns(state.history)
+        for at, (turn, turn_checks) in enumerate(zip(case.turns, checks.of_turns, strict=True)):
+            said += turn_messages(state.turns[at])
+            await grade_turn(state, at, turn, turn_checks, observations, said)
+    if is_complete or (case.input and state.answers):
+        state.tool_checks = check_tools(case, state.tool_invocations, state.evidence)
+    if not is_complete:
+        return
+    observation = observations.of_case(state)
+    await _compute_metrics(state, checks.at_end, observation, state.rows)
+    criteria = checks.criteria
+    if criteria is not None and criteria.are_about_the_whole and not state.are_criteria_judged:
+        messages = state.messages or messages_of(state.turns)
+        await criteria.judge(state, [*to_judge_messages(state.history), *messages])
+
+
+async def grade_turn(
+    state: CaseState,
+    index: int,
+    expectations: TurnModel,
+    checks: Sequence[Check],
+    observations: "ObservationBuilder",
+    said: tuple[Turn, ...],
+) -> Outcome:
+    """Check a turn, `said` being the conversation until its end; return what these checks decide.
+
+    The results are added to those of earlier checks of the turn.
+    """
+    turn, rows = state.turns[index], list[MetricResult]()
+    tool_checks = check_tools(expectations, turn.tool_invocations, turn.evidence)
+    observation = observations.of_turn(turn, expectations, said, state.case.name)
+    try:
+        await _compute_metrics(state, checks, observation, rows)
+    finally:
+        outcome = outcome_of_checks([], tool_checks, rows, checks)
+        known = [turn.outcome] if turn.outcome is not None else []
+        of_agent = [Outcome.FAILED] if turn.errors else []
+        update = {
+            "expected_tools": expectations.expected_tools or turn.expected_tools,
+            "tool_checks": [*turn.tool_checks, *tool_checks],
+            "metric_results": [*turn.metric_results, *rows],
+            "ground_truth": expectations.ground_truth or turn.ground_truth,
+            "outcome": combine_outcomes([*known, *of_agent, outcome]),
+        }
+        state.turns[index] = turn.model_copy(update=update)
+    return outcome
+
+
+def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
+    """Return what the user and the agent said in a turn."""
+    known = turn.evidence.tool_calls is not None
+    calls = tuple(turn.tool_invocations) if known else None
+    return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
+
+
+def decide_outcome(state: CaseState, checks: CaseChecks) -> Outcome:
+    """Return how the case ended. A script that nothing concludes, no check either, fails."""
+    if state.errors:
+        return Outcome.AGENT_ERROR
+    faults = state.turns[0].errors if state.case.input and state.turns else []
+    outcome = combine_outcomes(
+        [
+            outcome_of_checks(faults, state.tool_checks, state.rows, checks.at_end),
+            *(turn.outcome for turn in state.turns if turn.outcome is not None),
+            _outcome_of_ending(state.ending),
+            _outcome_of_criteria(state.criteria),
+        ]
+    )
+    is_open = state.ending is not None and state.ending.code == "no_conclusion"
+    if state.ending is not None and is_open and outcome is Outcome.UNCHECKED:
+        update = {"passed": False, "reasoning": NO_CONCLUSION}
+        state.ending = state.ending.model_copy(update=update)
+        return Outcome.FAILED
+    return outcome
+
+
+def outcome_of_checks(
+    faults: Sequence[str],
+    tool_checks: Sequence[ToolCheck],
+    rows: Sequence[MetricResult],
+    checks: Sequence[Check],
+) -> Outcome:
+    """Return what the checks of a case or turn decide; `faults` are what the agent did wrong.
+
+    What is decided outranks what is not, and nothing passes without a check that could fail. Rows
+    that are not required decide nothing.
+    """
+    rows = [row for row in rows if row.required]
+    failed = [row for row in rows if row.passed is False]
+    final = {check.name for check in checks if check.fail_on_error}
+    broken = [row for row in failed if row.error is not None and row.metric_name not in final]
+    undecided = [row for row in rows if row.inconclusive]
+    if faults or len(failed) > len(broken):
+        return Outcome.FAILED
+    if any(not check.passed and check.error is None for check in tool_checks):
+        return Outcome.FAILED
+    if any(row.metric_name in final for row in undecided):
+        return Outcome.FAILED
+    if broken or undecided or any(check.error for check in tool_checks):
+        return Outcome.METRIC_ERROR
+    is_decided = tool_checks or any(row.passed is not None for row in rows)
+    return Outcome.PASSED if is_decided else Outcome.UNCHECKED
+
+
+def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
+    """Return the outcome of a whole from those of its parts: the worst one."""
+    order = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
+    return next((one for one in order if one in outcomes), Outcome.UNCHECKED)
+
+
+def _outcome_of_ending(ending: ConversationEnd | None) -> Outcome:
+    if ending is None:
+        return Outcome.UNCHECKED
+    if ending.broke:
+        return Outcome.METRIC_ERROR
+    return {True: Outcome.PASSED, False: Outcome.FAILED, None: Outcome.UNCHECKED}[ending.passed]
+
+
+def _outcome_of_criteria(rows: Sequence[CriterionRow]) -> Outcome:
+    if any(row.is_missed for row in rows):
+        return Outcome.FAILED
+    return Outcome.PASSED if any(row.required for row in rows) else Outcome.UNCHECKED
+
+
+def ending_errors(ending: ConversationEnd | None) -> list[str]:
+    """Return what the end of a conversation adds to the errors of a result."""
+    if ending is None or not (ending.broke or ending.passed is False):
+        return []
+    return [ending.reasoning or ending.code]
+
+
+def build_result(
+    state: CaseState, checks: CaseChecks, observations: "ObservationBuilder", elapsed_ms: int
+) -> TestResult:
+    """Return the result of a run of a case from what is known of it."""
+    case, calls, seconds = state.case, state.tool_invocations, state.agent_seconds
+    is_answered = bool(state.turns) and not state.errors
+    return TestResult(
+        test_name=case.name,
+        test_id=case.id,
+        suite=case.suite,
+        tags=case.tags,
+        history=list(state.history),
+        test_input=case.said,
+        processed_files=[file for turn in state.turns for file in turn.processed_files],
+        agent_response=state.turns[-1].agent_response if is_answered else None,
+        tool_calls=[call.name for call in calls],
+        tool_invocations=calls,
+        execution_time_ms=elapsed_ms,
+        agent_time_ms=None if seconds is None else round(seconds * 1000),
+        raised=state.raised,
+        attempts=[attempt for turn in state.turns for attempt in turn.attempts],
+        timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        token_usage=sum_of(answer.token_usage for answer in state.answers),
+        evidence=observations.with_tools(state.evidence),
+        **_graded_fields(state, checks, [*state.errors, *state.faults]),
+    )
+
+
+def regraded_result(recorded: TestResult, state: CaseState, checks: CaseChecks) -> TestResult:
+    """Return a recorded result with what is known of it now that it is graded again."""
+    update = _graded_fields(state, checks, state.faults)
+    return recorded.model_copy(update={**update, "cost": None})
+
+
+def _graded_fields(state: CaseState, checks: CaseChecks, errors: list[str]) -> dict[str, Any]:
+    """Return the fields of a result that grading decides; `errors` are those of the agent."""
+    outcome = decide_outcome(state, checks)
+    return {
+        "expected_tools": state.case.expected_tools,
+        "tools_matched": tools_matched(state.tool_checks),
+        "tool_checks": state.tool_checks,
+        "metric_results": state.rows,
+        "ground_truth": state.case.ground_truth,
+        "passed": outcome is Outcome.PASSED,
+        "outcome": outcome,
+        "errors": [*errors, *ending_errors(state.ending)],
+        "turns": [] if state.case.input else state.turns,
+        "messages": state.messages,
+        "criteria": state.criteria,
+        "ending": state.ending,
+        "judge_cost": state.judge_cost,
+        "simulator_cost": state.simulator_cost,
+    }
+
+
+class ObservationBuilder:
+    """Builds what metrics see: what was observed, with what is known of the agent."""
+
+    def __init__(self, agent: Agent, *, is_injected: bool = False) -> None:
+        self._agent = agent
+        self._knows_tools = not (is_injected or agent.brings_its_own_model)
+        self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
+
+    def of_case(self, state: CaseState) -> Observation:
+        """Return the observation of the whole case."""
+        said = to_turns(state.history)
+        if state.history or not state.case.input:
+            said += tuple(message for turn in state.turns for message in turn_messages(turn))
+        if state.case.input and state.agent_seconds is not None:
+            latency: float | None = state.agent_seconds * 1000
+        else:
+            known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
+            latency = sum(known) if known else None
+        return self._build(state.turns, state.case, said, state.case.name, latency)
+
+    def of_turn(
+        self, turn: TurnResult, expectations: TurnModel, said: tuple[Turn, ...], name: str | None
+    ) -> Observation:
+        """Return the observation of one turn of the case of that name."""
+        return self._build([turn], expectations, said, name, turn.agent_time_ms)
+
+    def with_tools(self, observed: Evidence) -> Evidence:
+        """Return the evidence with where the tools of the agent are known from."""
+        tools = "backend" if self._knows_tools else None
+        return evidence(
+            observed.tool_calls, observed.token_usage, observed.history, tools, observed.latency
+        )
+
+    def _build(
+        self,
+        turns: Sequence[TurnResult],
+        expectations: TurnModel,
+        said: tuple[Turn, ...],
+        name: str | None,
+        latency_ms: float | None,
+    ) -> Observation:
+        """Return the observation; `input` is what the user said last.
+
+        Without `retrieval_context`, the passages are those that the agent's tools retrieved.
+        """
+        calls = [call for turn in turns for call in turn.tool_invocations]
+        retrieved = expectations.retrieval_context or build_retrieval_context_from_tools(
+            [{"name": call.name, "result": call.result} for call in calls], self._retrieval_tools
+        )
+        files = [file.markdown_content for turn in turns for file in turn.processed_files]
+        users = (one.content for one in reversed(said) if one.role == "user")
+        observed = reduce(and_, [turn.evidence for turn in turns])
+        return Observation(
+            response=turns[-1].agent_response or "",
+            input=next(users, expectations.input),
+            ground_truth=expectations.ground_truth,
+            retrieval_context=tuple(retrieved or ()),
+            tool_calls=Unknown("tool_calls") if observed.tool_calls is None else tuple(calls),
+            case_name=name,
+            latency_ms=latency_ms,
+            file_content="\n\n".join(files) or None,
+            expected_tools=expectations.expected_tools,
+            turns=said,
+            instructions=self._instructions,
+            tools=self._tools if self._knows_tools else Unknown("tools"),
+            evidence=self.with_tools(observed),
+        )
+
+    @cached_property
+    def _instructions(self) -> str | None:
+        return instructions_text(self._agent) or None
+
+    @cached_property
+    def _tools(self) -> tuple[OfferedTool, ...]:
+        try:
+            tools = [
+                load_function_tool(tool, self._agent.base_dir) for tool in self._agent.tools or []
+            ]
+        except ConfigError as error:  # only `holodeck score` gets here; a run would have failed
+            logger.warning("metrics do not see the agent's tools: %s", error)
+            return ()
+        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in tools)
+
+
+async def _compute_metrics(
+    state: CaseState, checks: Sequence[Check], observation: Observation, rows: list[MetricResult]
+) -> None:
+    """Compute the metrics; if time runs out meanwhile, the agent is not to blame."""
+    state.late_ending = UNGRADED
+    await compute_metrics(checks, observation, rows)
+    state.late_ending = None

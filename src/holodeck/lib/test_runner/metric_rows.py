@@ -1,0 +1,163 @@
+"""Compute the metrics of a case or turn: one row each, with a score or the reason for an error."""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.base import BaseEvaluator, Observation
+from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.observability import Span, names, span
+from holodeck.lib.test_runner.checks import Check
+from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
+from holodeck.lib.threads import is_cancelled
+from holodeck.models.test_result import MetricResult
+
+logger = logging.getLogger(__name__)
+
+NOT_DONE = "it was not done when the case had to end"
+
+
+async def compute_metrics(
+    checks: Sequence[Check], observation: Observation, rows: list[MetricResult]
+) -> None:
+    """Fill `rows` with one row for each check, in their order; all are computed concurrently.
+
+    If it is cancelled, the rows of checks that are not done are errors.
+    """
+    done: dict[int, MetricResult] = {}
+    try:
+        if len(checks) == 1:
+            await _compute_metric(checks[0], observation, partial(done.__setitem__, 0))
+            return
+        async with asyncio.TaskGroup() as group:
+            for at, check in enumerate(checks):
+                set_row = partial(done.__setitem__, at)
+                group.create_task(_compute_metric(check, observation, set_row))
+    finally:
+        rows[:] = [done.get(at) or _unfinished_row(check) for at, check in enumerate(checks)]
+
+
+async def _compute_metric(
+    check: Check, observation: Observation, set_row: Callable[[MetricResult], None]
+) -> None:
+    """Set the row of a check, also if it is cancelled."""
+    started = time.perf_counter()
+    with span(names.check(check.name)) as current, count_judge_usage(JudgeUsage()) as usage:
+        try:
+            await check.evaluator.prepare()
+            started = time.perf_counter()  # the time to load a library is not the metric's
+            found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
+            row = _row(check, found, started)
+        except asyncio.CancelledError:
+            why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
+            set_row(_with_usage(_error_row(check, EvaluationError(why), started), usage))
+            if is_cancelled():
+                raise
+            return
+        except Exception as error:  # noqa: BLE001 - the border: a metric that breaks is a row
+            logger.debug("metric %s: %s", check.name, traceback.format_exc())
+            row = _error_row(check, error, started)
+        row = _with_usage(row, usage)
+        _add_event(current, row)
+        set_row(row)
+
+
+def _unfinished_row(check: Check) -> MetricResult:
+    return _error_row(check, EvaluationError(NOT_DONE), time.perf_counter())
+
+
+def _with_usage(row: MetricResult, usage: JudgeUsage) -> MetricResult:
+    """Return the row with what its judge cost."""
+    if not usage.calls:
+        return row
+    costs = {
+        "model_used": usage.judge,
+        "judge_calls": usage.calls,
+        "judge_failed": usage.failed,
+        "judge_tokens": usage.usage,
+        "judge_ms": round(usage.seconds * 1000),
+    }
+    return row.model_copy(update=costs)
+
+
+def _inputs(evaluator: BaseEvaluator, observation: Observation) -> dict[str, Any]:
+    builder = EvalKwargsBuilder(
+        agent_response=observation.response,
+        input_query=observation.input,
+        ground_truth=observation.ground_truth,
+        file_content=observation.file_content,
+        retrieval_context=list(observation.retrieval_context) or None,
+        observation=observation,
+    )
+    return builder.build_for(evaluator)
+
+
+def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult:
+    score = _score(check, found)
+    verdict = found.get("passed")
+    is_inconclusive = bool(found.get("inconclusive"))
+    if is_inconclusive:
+        verdict = None
+    elif check.threshold is not None:  # a metric that says no is believed whatever its score
+        verdict = score >= check.threshold and verdict is not False
+    reasoning = found.get("reasoning")
+    return MetricResult(
+        metric_name=check.name,
+        kind=check.kind,
+        score=score,
+        raw_score=found.get("raw_score"),
+        raw_scale=found.get("raw_scale"),
+        scale=found.get("scale", "0-1"),
+        threshold=check.threshold,
+        passed=verdict,
+        required=check.required,
+        inconclusive=is_inconclusive,
+        retry_count=found.get("retry_count", 0),
+        evaluation_time_ms=_ms_since(started),
+        reasoning=str(reasoning) if reasoning else None,
+    )
+
+
+def _score(check: Check, found: Mapping[str, Any]) -> float:
+    """Return the score, which is under `score` or under the name of the metric."""
+    score = found.get("score", found.get(check.name))
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        raise EvaluationError(f"gave no score; its result has {', '.join(found) or 'nothing'}")
+    if not 0 <= score <= 1:
+        raise EvaluationError(f"gave the score {score}, which is not between 0 and 1")
+    return float(score)
+
+
+def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
+    return MetricResult(
+        metric_name=check.name,
+        kind=check.kind,
+        threshold=check.threshold,
+        passed=False,
+        required=check.required,
+        error=describe(error),
+        raised=raised_by(error),
+        evaluation_time_ms=_ms_since(started),
+    )
+
+
+def _add_event(current: Span, row: MetricResult) -> None:
+    current.event(
+        names.EVALUATION_RESULT,
+        {
+            names.EVALUATION_NAME: row.metric_name,
+            names.EVALUATION_SCORE: row.score,
+            names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],
+            names.ERROR_TYPE: None if row.error is None else "evaluation_error",
+        },
+    )
+
+
+def _ms_since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)

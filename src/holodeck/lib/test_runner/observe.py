@@ -1,0 +1,248 @@
+"""Run the agent on a test case and note everything that is observed."""
+
+import logging
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holodeck.errors import BackendError, Refusal
+from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
+from holodeck.lib.exceptions import describe, message_of, raised_by
+from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.observability import names, set_content, span
+from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
+from holodeck.lib.test_runner.history import to_agent_messages, to_judge_messages
+from holodeck.lib.test_runner.tool_checks import pair_tool_calls, refusals
+from holodeck.lib.test_runner.transcripts import with_files
+from holodeck.models.evidence import evidence
+from holodeck.models.outcome import Attempt, Outcome, RaisedError
+from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
+from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
+
+if TYPE_CHECKING:
+    from holodeck.lib.test_runner.conversation import ConversationRunner
+    from holodeck.lib.test_runner.conversation_display import OnConversation
+    from holodeck.lib.test_runner.events import StaticConversation
+
+logger = logging.getLogger(__name__)
+
+ANSWERED_NOTHING = "the agent answered nothing"
+
+
+async def observe(
+    state: CaseState,
+    backend: AgentBackend,
+    files: FileProcessor,
+    agent_name: str,
+    conversation: "ConversationRunner | None" = None,
+    on_conversation: "OnConversation | None" = None,
+) -> None:
+    """Run the agent on the case; what is observed is in the state as soon as it is known.
+
+    `conversation` runs cases with a script or a simulated user. `on_conversation` is called with
+    every conversation before it begins.
+    """
+    case = state.case
+    take_turn = partial(_take_turn, state, files, agent_name)
+    if conversation is not None:
+        async with _session(state, backend) as session:
+            await conversation.run(state, session, take_turn, on_conversation)
+        return
+    written = _written_conversation(state, on_conversation)
+    if case.turns is None:
+        await _take_turns(state, [case], partial(_send_once, state, backend), take_turn, written)
+        return
+    async with _session(state, backend) as session:
+        await _take_turns(state, case.turns, session.send, take_turn, written)
+
+
+async def _take_turns(
+    state: CaseState,
+    turns: Sequence[TurnModel],
+    send: Send,
+    take_turn: TakeTurn,
+    written: "StaticConversation | None",
+) -> None:
+    """Take one turn after the other; the first that fails ends the conversation."""
+    async with nullcontext() if written is None else written.under_way():
+        for turn in turns:
+            if written is not None:
+                written.add_user_message(turn)
+            result = await take_turn(turn, send)
+            if written is not None:
+                written.add_answer(result)
+            if state.errors:
+                return
+
+
+def _written_conversation(
+    state: CaseState, on_conversation: "OnConversation | None"
+) -> "StaticConversation | None":
+    """Return the events of the conversation; None if nobody listens."""
+    if on_conversation is None:
+        return None
+    # Imported here because nobody listens to most runs.
+    from holodeck.lib.test_runner.events import StaticConversation  # noqa: PLC0415
+
+    written = StaticConversation(state.case, to_judge_messages(state.history))
+    on_conversation(written)
+    return written
+
+
+async def _send_once(state: CaseState, backend: AgentBackend, message: str) -> ExecutionResult:
+    if state.history:
+        return await backend.invoke_once(message, context=to_agent_messages(state.history))
+    return await backend.invoke_once(message)
+
+
+@asynccontextmanager
+async def _session(state: CaseState, backend: AgentBackend) -> AsyncIterator[AgentSession]:
+    session = await open_session(backend, to_agent_messages(state.history))
+    try:
+        yield session
+    finally:
+        try:
+            await session.close()
+        except Exception as error:  # noqa: BLE001 - an error of the clean-up must not cost an answer
+            logger.warning("closing a conversation failed: %s", describe(error))
+
+
+async def _take_turn(
+    state: CaseState, files: FileProcessor, agent_name: str, turn: TurnModel, send: Send
+) -> TurnResult:
+    """Take one turn; its result is added to the state even if it is cancelled."""
+    taken = _Turn(turn)
+    try:
+        await taken.read_files(files)
+        if not taken.errors:
+            await taken.ask(send, agent_name)
+    finally:
+        taken.add_to(state)
+    return state.turns[-1]
+
+
+@dataclass
+class _Turn:
+    """A turn with the agent while it is taken."""
+
+    turn: TurnModel
+    files: list[ProcessedFileInput] = field(default_factory=list)
+    answer: ExecutionResult | None = None
+    tool_invocations: list[ToolInvocation] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    raised: list[RaisedError] = field(default_factory=list)
+    failure: RetryKind | None = None
+    is_permanent: bool = False
+    refusal: Refusal | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    agent_seconds: float | None = None
+    waited_seconds: float = 0.0
+
+    async def read_files(self, files: FileProcessor) -> None:
+        for file in self.turn.files or []:
+            processed = await files.process_file_async(file)
+            self.files.append(processed)
+            if processed.error:
+                self.errors.append(f"File error: {file.path}: {processed.error}")
+
+    async def ask(self, send: Send, agent_name: str) -> None:
+        """Send the message to the agent; an exception is noted, not raised."""
+        message = with_files(self.turn.input, self.files)
+        attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent_name}
+        started = time.perf_counter()
+        with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
+            set_content(current, names.INPUT_MESSAGES, message)
+            try:
+                self.answer = await send(message)
+                self.waited_seconds = self.answer.waited_ms / 1000
+            except Exception as error:  # noqa: BLE001 - the user's agent may raise anything
+                logger.debug("agent: %s", traceback.format_exc())
+                current.fail(type(error).__name__, message_of(error))
+                self._add_failure(error)
+                return
+            finally:
+                self.agent_seconds = time.perf_counter() - started - self.waited_seconds
+            set_content(current, names.OUTPUT_MESSAGES, self.answer.response)
+            usage = self.answer.token_usage
+            if usage is not None:
+                current.set({names.INPUT_TOKENS: usage.prompt_tokens})
+                current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
+        self._add_answer(self.answer)
+
+    def _add_answer(self, answer: ExecutionResult) -> None:
+        self.attempts = answer.attempts
+        calls = answer.tool_calls or ()
+        self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
+        self.faults += [
+            f"a tool call could not be carried out: {line}"
+            for line in refusals(calls, answer.tool_results)
+        ]
+        if answer.is_error:
+            self.failure = "error"
+            self.errors.append(f"Agent error: {answer.error_reason or 'it gave no reason'}")
+        elif not answer.response.strip():
+            self.faults.append(ANSWERED_NOTHING)
+
+    def _add_failure(self, error: Exception) -> None:
+        self.errors.append(describe(error))
+        self.raised += filter(None, [raised_by(error)])
+        self.is_permanent = isinstance(error, BackendError) and error.permanent
+        self.refusal = error.refusal if isinstance(error, BackendError) else None
+        self.failure = None if self.is_permanent else failure_of(error)
+        self.attempts = [one for one in getattr(error, "attempts", ()) if isinstance(one, Attempt)]
+        seen = getattr(error, "seen", None)
+        if isinstance(seen, ExecutionResult):
+            self.waited_seconds = seen.waited_ms / 1000
+            self.answer = seen
+            self.tool_invocations = pair_tool_calls(seen.tool_calls or (), seen.tool_results)
+
+    def add_to(self, state: CaseState) -> None:
+        state.turns.append(self._result(state.case))
+        prefix = "" if state.case.input else f"turn {len(state.turns)}: "
+        state.errors += [prefix + error for error in self.errors]
+        state.faults += [prefix + fault for fault in self.faults]
+        state.raised += self.raised
+        state.failure = state.failure or self.failure
+        state.is_permanent |= self.is_permanent
+        if self.is_permanent or len(state.turns) == 1:
+            state.refusal = state.refusal or self.refusal
+        if self.answer is not None:
+            state.answers.append(self.answer)
+        if self.agent_seconds is not None:
+            state.agent_seconds = (state.agent_seconds or 0.0) + self.agent_seconds
+        state.waited_seconds += self.waited_seconds
+
+    def _result(self, case: TestCaseModel) -> TurnResult:
+        answer, seconds = self.answer, self.agent_seconds
+        usage = None if answer is None else answer.token_usage
+        calls = None if answer is None else answer.tool_calls
+        source = None if answer is None else answer.source
+        # The result of the case validates its only turn; validating the turn as well would build
+        # one more schema in every run.
+        turn_result: Callable[..., TurnResult] = (
+            TurnResult.model_construct if case.input else TurnResult
+        )
+        return turn_result(
+            input=self.turn.input,
+            outcome=Outcome.AGENT_ERROR if self.errors else None,
+            processed_files=self.files,
+            agent_response=None if answer is None or self.errors else answer.response,
+            tool_invocations=self.tool_invocations,
+            expected_tools=self.turn.expected_tools,
+            ground_truth=self.turn.ground_truth,
+            agent_time_ms=None if seconds is None else round(seconds * 1000),
+            errors=[*self.errors, *self.faults],
+            attempts=self.attempts,
+            token_usage=usage,
+            evidence=evidence(
+                tool_calls=None if calls is None else source,
+                token_usage=None if usage is None else source,
+                history="runner",
+                latency=None if seconds is None else "runner",
+            ),
+        )
