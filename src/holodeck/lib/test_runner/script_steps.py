@@ -38,6 +38,9 @@ NOTHING_NEW = (
 )
 NO_ANSWER = "the agent has not been asked until then"
 
+_CHECKING = ("check", "call")
+_ENDING = ("succeed", "fail")
+
 Code = Mapping[int, Callable[..., Any]]
 """The functions that a script calls, by the index of their step."""
 
@@ -121,14 +124,13 @@ def script_steps(
 
     def engine_step(at: int, written: str | StepModel) -> ScriptStep:
         kind, value = kind_of(written), value_of(written)
-        match kind:
-            case "call":
-                return _named(kind, partial(_call, value, code[at]))
-            case "check":
-                step_checks = checks.get(at, ())
-                return _named(kind, lambda _: _check(state, at, value, step_checks, observations))
-            case "succeed" | "fail":
-                return _named(kind, lambda _: _end(kind, value))
+        if kind == "call":
+            return _named(kind, partial(_call, value, code[at]))
+        if kind == "check":
+            step_checks = checks.get(at, ())
+            return _named(kind, lambda _: _check(state, at, value, step_checks, observations))
+        if kind in _ENDING:
+            return _named(kind, lambda _: _end(kind, value))
         step = _plain_step(kind, value)
         return _going_on(kind, step) if _is_checked_later(state.case, at) else step
 
@@ -153,8 +155,7 @@ def _is_checked_later(case: TestCaseModel, at: int) -> bool:
     """Whether a later step may still fail the conversation."""
     later = [(kind_of(one), value_of(one)) for one in (case.script or ())[at + 1 :]]
     return any(
-        kind in {"check", "call"} or (kind == "judge" and value is not None)
-        for kind, value in later
+        kind in _CHECKING or (kind == "judge" and value is not None) for kind, value in later
     )
 
 
