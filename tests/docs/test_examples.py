@@ -1,8 +1,8 @@
 """Every example of the README and the guides runs.
 
 A comment before a block says what becomes of it: `file: NAME` writes it into the document's own
-folder, `run: exit N` runs its shell lines there, `run: python` runs it, `run: model` runs it on the
-embedded model. A block without a comment shows something that cannot be run here and is listed.
+folder, `run: exit N` runs its shell lines there, `run: output` is part of what the block before it
+printed, `run: python` runs it, `run: model` runs it on the embedded model. A block without a comment shows something that cannot be run here and is listed.
 """
 
 import os
@@ -56,15 +56,19 @@ def name_of(document):
 
 def play(document, folder, *, with_model):
     """Write and run the blocks of a document in order; stop at those that are not wanted."""
+    printed = ""
     for block in blocks_of(document):
         if block.what == "file":
             (folder / block.how).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.how).write_text(block.text)
+        elif block.how == "output":
+            assert with_model or block.text in printed
         elif block.what == "run" and (block.how == "model") == with_model:
-            run(block, folder)
+            printed = run(block, folder)
 
 
 def run(block, folder):
+    """Run a block and return what its last command printed."""
     environment = clean_environment(folder)
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     # the code and the plugin of this checkout, whatever is installed
@@ -77,6 +81,7 @@ def run(block, folder):
         if code:
             break
     assert code == expected, f"{command}\n{said}"
+    return said
 
 
 def commands_of(block):
