@@ -2,7 +2,8 @@
 
 A comment before a block says what becomes of it: `file: NAME` writes it into the document's own
 folder, `run: exit N` runs its shell lines there, `run: output` is part of what the block before it
-printed, `run: python` runs it, `run: model` runs it on the embedded model. A block without a comment shows something that cannot be run here and is listed.
+printed, `run: python` runs it, `run: model` runs it on the embedded model. A block without a
+comment shows something that cannot be run here and is listed.
 """
 
 import os
