@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from holodeck.models.test_case import TestCase
     from holodeck.models.test_result import MetricResult, TestReport, TestResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Agent",
