@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: show the file name above each example, and publish CHANGELOG.md."""
+"""Hooks of mkdocs: list the decisions, publish CHANGELOG.md, show the file name of each example."""
 
 import re
 from pathlib import Path
@@ -7,12 +7,20 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 EXAMPLE = re.compile(r"^<!-- file: (?P<name>.*?) -->\n```(?P<language>\w*)$", re.MULTILINE)
-CHANGELOG = Path(__file__).resolve().parent.parent / "CHANGELOG.md"
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def on_config(config: Any) -> None:
+    """Fill in the section of the navigation that lists the decisions."""
+    [project] = (one["Project"] for one in config.nav if "Project" in one)
+    [section] = (one for one in project if "Decisions" in one)
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    section["Decisions"] = [f"decisions/{page.name}" for page in pages]
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Add the changelog, whose links start from the root of the repository."""
-    text = CHANGELOG.read_text(encoding="utf-8").replace("](docs/", "](")
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").replace("](docs/", "](")
     files.append(File.generated(config, "changelog.md", content=text))
     return files
 
