@@ -15,18 +15,21 @@ MEASURED: dict[str, list[int | str]] = _DATA["faults"]
 """Kind of fault → what came of it with each of the peers."""
 
 LONGEST = 110
-HEAD = f"""# What comes of a provider's faults
+HEAD = f"""# Provider faults
 
-Written by `scripts/faults` from a run: {CASES} cases, each of which meets the fault at its first
-attempt (or at its first five), through the real runner on Semantic Kernel and on `backend: chat`,
-with default settings but for short waits. The silent ones are cut off by `--attempt-timeout`.
-`tests/reliability` holds every row to a run, and meets each of these faults for ever in one of a
-hundred cases.
+After reading this page you know how holodeck reacts to each fault of a model provider, and how
+other harnesses react.
 
-The numbers are cases of ten that end right. Those of the peers were measured by us on 2026-11-21,
-once each, with the settings their documentation suggests; an empty field was not tried, and – says
-that it cannot happen there. What pydantic-evals and agenticassure try again is tried by the openai
-client of the task. A case without an answer is not to pass.
+`scripts/faults` writes this page from a run: {CASES} cases, each of which meets the fault at its
+first attempt (or its first five), through the real runner on Semantic Kernel and on `backend:
+chat`, with default settings except shorter waits. `--attempt-timeout` ends the silent faults.
+`tests/reliability` checks every row, and also repeats each fault forever in one of a hundred
+cases.
+
+The numbers are cases out of ten with the correct result. We measured the other harnesses once
+each on 2026-11-21, with the settings that their documentation suggests. An empty field was not
+measured; – means that the fault cannot happen there. For pydantic-evals and agenticassure, the
+openai client of the task does the retries. A case without a response must not pass.
 """
 
 Cells = Mapping[tuple[str, str], str]
@@ -45,9 +48,9 @@ def page(cells: Cells) -> str:
     return "\n".join(
         [
             HEAD,
-            *_section("May pass by themselves, and are tried again", TRANSIENT, cells),
-            *_section("Strange, and still an answer", HARMLESS, cells),
-            *_section("Do not pass by themselves", PERMANENT, cells),
+            *_section("Transient faults, which are retried", TRANSIENT, cells),
+            *_section("Unusual but valid responses", HARMLESS, cells),
+            *_section("Permanent faults", PERMANENT, cells),
         ]
     )
 
