@@ -37,7 +37,7 @@ class _Seen:
             async with self.limiter.slot() as slot:
                 self.served.append(number)
                 self.under_way += 1
-                assert self.under_way <= self.limiter.under_way <= self.limiter.most
+                assert self.under_way <= self.limiter.in_flight <= self.limiter.max_slots
                 try:
                     await asyncio.sleep(takes)
                 finally:
@@ -63,7 +63,9 @@ class _Seen:
 )
 def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, quiet):
     async def run(clock):
-        limiter = Limiter("test", most=most, first=first, quiet_s=quiet, clock=clock)
+        limiter = Limiter(
+            "test", max_slots=most, initial_slots=first, growth_interval_s=quiet, clock=clock
+        )
         seen = _Seen(limiter)
         tasks = [asyncio.create_task(seen.request(n, *one)) for n, one in enumerate(requests)]
         for task, (comes, _, ends, more) in zip(tasks, requests, strict=True):
@@ -75,7 +77,7 @@ def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, qui
         uncancelled = {n for n, one in enumerate(requests) if one[2] != "cancel"}
         assert uncancelled <= seen.ended
         assert [n for n in seen.asked if n in set(seen.served)] == seen.served
-        assert (limiter.under_way, seen.under_way) == (0, 0)
+        assert (limiter.in_flight, seen.under_way) == (0, 0)
         assert 1 <= limiter.slots <= most
         # One after the other is the worst there is, and no wait of a day is among it.
         assert clock() <= 2 + sum(takes + more for _, takes, _, more in requests) + 0.1
@@ -86,7 +88,7 @@ def test_never_too_many_in_order_and_nobody_forgotten(requests, most, first, qui
 @given(st.integers(1, 100), st.integers(1, 100), st.integers(1, 400))
 def test_without_complaints_the_limiter_grows_to_the_most_it_may(most, first, requests):
     async def run(clock):
-        limiter = Limiter("test", most=most, first=first, clock=clock)
+        limiter = Limiter("test", max_slots=most, initial_slots=first, clock=clock)
 
         async def one():
             async with limiter.slot():

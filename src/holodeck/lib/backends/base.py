@@ -17,36 +17,36 @@ class _Named(TypedDict):
 
 
 class ToolCall(_Named, total=False):
-    """A tool call as the agent made it."""
+    """A call that the model requested."""
 
     arguments: dict[str, Any]
     call_id: str
     error: str
-    """Why the arguments could not be read."""
+    """Why the arguments could not be parsed."""
 
 
 class ToolResult(_Named, total=False):
-    """What a tool gave back."""
+    """What a tool returned."""
 
     result: Any
     call_id: str
     is_error: bool
     refused: bool
-    """Whether the call never reached a tool: unknown name, unreadable or unfitting arguments."""
+    """Whether the call never reached a tool: unknown name, unreadable or invalid arguments."""
     duration_ms: int
     raised: RaisedError
     """Where the code of a function tool raised the error."""
 
 
-class _Said(TypedDict):
+class _RoleAndContent(TypedDict):
     role: str
     content: str
 
 
-class Message(_Said, total=False):
-    """One earlier message of a conversation, as chat completions have it.
+class Message(_RoleAndContent, total=False):
+    """One message of a conversation, in the format of chat completions.
 
-    An answer that called tools may have an empty `content`.
+    A response that called tools may have an empty `content`.
     """
 
     tool_calls: list[dict[str, Any]]
@@ -58,10 +58,10 @@ class Message(_Said, total=False):
 
 @dataclass
 class ExecutionResult:
-    """What one exchange with an agent gave.
+    """What an agent did and answered in one turn.
 
-    `is_error` says that the agent answered, but with a failure (`error_reason`); a backend that
-    could not reach its agent raises instead. `attempts` holds the tries that did not work.
+    `is_error` means that the agent answered, but with a failure (`error_reason`); a backend that
+    cannot reach its agent raises instead. `attempts` holds the attempts that failed.
     """
 
     response: str
@@ -69,7 +69,7 @@ class ExecutionResult:
     """None if the backend cannot see them: unknown, which is not the same as none ([])."""
     tool_results: list[ToolResult] = field(default_factory=list)
     token_usage: TokenUsage | None = None
-    """None if the backend does not learn it."""
+    """None if unknown."""
     structured_output: Any | None = None
     num_turns: int = 1
     is_error: bool = False
@@ -78,32 +78,32 @@ class ExecutionResult:
     source: Source = "backend"
     """Who saw the tool calls and the token usage."""
     waited_ms: int = 0
-    """How long requests waited for a slot of the endpoint; not the agent's time."""
+    """How long requests waited for a slot; not part of the agent's latency."""
 
 
 @runtime_checkable
 class AgentSession(Protocol):
-    """One conversation that remembers what was said."""
+    """One conversation with an agent that remembers its earlier turns."""
 
     async def send(self, message: str) -> ExecutionResult:
-        """The agent's answer. Raises BackendError."""
+        """Return the agent's response. Raises BackendError."""
         ...
 
     def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """The agent's answer in pieces. Raises BackendError."""
+        """Yield the agent's response in pieces. Raises BackendError."""
         ...
 
     async def close(self) -> None:
-        """Let go of what the conversation holds; may be called twice."""
+        """Release what the conversation holds; may be called twice."""
         ...
 
 
 @runtime_checkable
 class AcceptsHistory(Protocol):
-    """A session that can be told what was said without it."""
+    """A session that can be given messages which it did not take part in."""
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said, after all that was said until then."""
+        """Append the messages to the history."""
         ...
 
 
@@ -112,39 +112,38 @@ class AgentBackend(Protocol):
     """A way to reach an agent; each `invoke_once` and each session is isolated from the others."""
 
     async def initialize(self) -> None:
-        """Make ready; may be called twice. Raises BackendInitError."""
+        """Prepare the agent; may be called twice. Raises BackendInitError."""
         ...
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """The answer to one message, after the earlier messages of `context`.
+        """Return the response to one message, after the earlier messages of `context`.
 
-        Raises BackendError; its `attempts` attribute, where present, holds the tries made.
+        Raises BackendError; its `attempts` attribute, where present, holds the attempts made.
         """
         ...
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        """A new conversation, after the earlier messages of `context`.
+        """Return a new conversation, after the earlier messages of `context`.
 
-        It is given only where there are some: an agent without conversations that begin in the
-        middle may leave the parameter out.
+        `context` is passed only if there are earlier messages: an agent that does not support
+        them may leave the parameter out.
         """
         ...
 
     async def teardown(self) -> None:
-        """Let go of everything; may be called twice, and without `initialize`."""
+        """Release everything; may be called twice, and without `initialize`."""
         ...
 
 
 Method = Literal["invoke_once", "create_session"]
-"""How an agent is reached: by one message, or for a conversation."""
+"""How the runner calls an agent: for one message, or for a conversation."""
 
 NO_CONTEXT_PARAMETER = (
-    "the agent cannot be told what was said before: what answers has no parameter 'context';"
+    "the agent cannot be given earlier messages: its function has no parameter 'context';"
     " write 'def agent(message, context)', say"
 )
-
 NO_MESSAGES_PLACEHOLDER = (
     "the request has no place for earlier messages; write '{messages}' in backend.request"
 )
@@ -154,20 +153,23 @@ NO_MESSAGES_PLACEHOLDER = (
 class ReportsHistorySupport(Protocol):
     """A backend that may be unable to pass on earlier messages."""
 
-    def why_forgetful(self, method: Method) -> str | None:
-        """Why it cannot be told what was said before; None if it can. Known when it is ready."""
+    def history_problem(self, method: Method) -> str | None:
+        """Return why the agent cannot be given earlier messages; None if it can.
+
+        Called once the backend is initialized.
+        """
         ...
 
 
 def history_problem(backend: AgentBackend, method: Method) -> str | None:
-    """Why a conversation cannot begin with earlier messages; None if it can."""
+    """Return why a conversation cannot begin with earlier messages; None if it can."""
     if isinstance(backend, ReportsHistorySupport):
-        return backend.why_forgetful(method)
-    reached = backend.invoke_once if method == "invoke_once" else backend.create_session
-    if "context" in inspect.signature(reached).parameters:
+        return backend.history_problem(method)
+    called = backend.invoke_once if method == "invoke_once" else backend.create_session
+    if "context" in inspect.signature(called).parameters:
         return None
     return (
-        f"the agent cannot be told what was said before: {method} of"
+        f"the agent cannot be given earlier messages: {method} of"
         f" {type(backend).__name__} has no parameter 'context'"
     )
 
@@ -175,13 +177,14 @@ def history_problem(backend: AgentBackend, method: Method) -> str | None:
 async def open_session(
     backend: AgentBackend, context: Sequence[Message] | None = None
 ) -> AgentSession:
-    """A new conversation, after the earlier messages if there are some."""
+    """Return a new conversation, after the earlier messages if there are some."""
     if context:
         return await backend.create_session(context=context)
     return await backend.create_session()
 
 
 CaseContext = Mapping[str, Any]
+"""The `context` of a test case, which the agent gets besides the input."""
 
 NO_CASE_CONTEXT_PARAMETER = (
     "the agent takes no context: give it a parameter 'case_context', or one called 'context'"
@@ -191,25 +194,28 @@ NO_CASE_CONTEXT_PARAMETER = (
 
 @runtime_checkable
 class AcceptsContext(Protocol):
-    """A backend that can tell its agent the context of a case."""
+    """A backend that can pass the context of a test case to its agent."""
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """The backend for one case with that context. Raises ConfigError if it goes nowhere."""
+        """Return the backend for one case with that context.
+
+        Raises ConfigError if the agent takes none.
+        """
         ...
 
 
 def backend_in_context(
-    backend: AgentBackend, context: CaseContext | None, where: str
+    backend: AgentBackend, context: CaseContext | None, location: str
 ) -> AgentBackend:
-    """The backend for a case, told a copy of its context; `where` opens the messages.
+    """Return the backend for a case with a copy of its context.
 
-    Raises ConfigError for a context that would not reach the agent.
+    Raises ConfigError at `location` if the context would not reach the agent.
     """
     if context is None:
         return backend
     if not isinstance(backend, AcceptsContext):
-        raise ConfigError(where, "the backend passes no context to its agent; remove it")
+        raise ConfigError(location, "the backend passes no context to its agent; remove it")
     try:
         return backend.in_context(deepcopy(dict(context)))
     except ConfigError as error:
-        raise ConfigError(where, error.message) from error
+        raise ConfigError(location, error.message) from error

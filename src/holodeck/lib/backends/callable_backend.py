@@ -34,16 +34,17 @@ from holodeck.lib.registry import load_attribute
 from holodeck.lib.threads import call_user_function, is_async
 from holodeck.models.config import ExecutionConfig
 
-WHERE = "backend"
+LOCATION = "backend"
+"""The key of the agent.yaml that messages name."""
 
 
 class CallableBackend:
     """Reaches an agent by calling it.
 
-    A class is instantiated anew for every conversation, so that no case sees what another one
-    left in it; a function, an object, and what a function without parameters makes are shared by
-    all. Something that keeps the AgentBackend protocol is used as it is. Calls are not tried
-    again: only the user knows whether that would do harm.
+    A class is instantiated for every conversation, so that cases share no state. A function, an
+    object, and what a function without parameters returns are shared by all cases. An object that
+    implements AgentBackend is used as it is. Calls are not retried: only the user knows whether
+    that would do harm.
 
     Args:
         target: `module:attribute`, or the agent itself.
@@ -61,18 +62,21 @@ class CallableBackend:
         self._base_dir = base_dir
         self._timeout = call_limits(execution).timeout
         self._agent: Any = None
+        """The shared agent, or the class of which each conversation gets an instance."""
         self._backend: AgentBackend | None = None
-        """The agent, if it is one that keeps the protocol."""
-        self._entry: AgentFunction | None = None
-        """How an agent is asked that all cases share; found out once."""
+        """The agent, if it implements AgentBackend."""
+        self._function: AgentFunction | None = None
+        """The function of a shared agent."""
         self._spare: Any = None
+        """The first instance of a class, for the first conversation."""
         self.shares_nothing = False
-        """Whether cases share no object and wait without blocking, so that several may run at once
-        by default: a coroutine function, or a class whose method is one. Known once initialized."""
+        """Whether cases share no object and wait without blocking, so that several may run
+        concurrently by default: a coroutine function, or a class whose method is one. Known once
+        initialized."""
         self._is_ready = False
 
     async def initialize(self) -> None:
-        """Import the agent, and make one where it is a class. Raises BackendInitError."""
+        """Import the agent, and instantiate it if it is a class. Raises BackendInitError."""
         if self._is_ready:
             return
         try:
@@ -86,73 +90,72 @@ class CallableBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """The answer to one message. Raises BackendError."""
+        """Return the response to one message. Raises BackendError."""
         return await self.ask(message, context or ())
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        """A conversation; it passes on what was said as context. Raises BackendError."""
+        """Return a conversation; it passes earlier messages as context. Raises BackendError."""
         return await self.open(context or ())
 
     def in_context(self, context: CaseContext) -> AgentBackend:
-        """The same for a case with a context. Raises ConfigError for an agent that takes none."""
-        agent = self._agent
-        if self._backend is not None:
-            takes_it = isinstance(self._backend, AcceptsContext)
-        else:
-            made = agent if self._spare is None else self._spare
-            takes_it = (
-                inspect.isclass(made) or find_agent_function(made, WHERE).case_context is not None
-            )
-        if self._is_ready and not takes_it:
-            raise ConfigError(WHERE, NO_CASE_CONTEXT_PARAMETER)
+        """Return the backend for a case with a context.
+
+        Raises ConfigError if the agent takes none.
+        """
+        if self._is_ready and not self._takes_case_context():
+            raise ConfigError(LOCATION, NO_CASE_CONTEXT_PARAMETER)
         return _InContext(self, context)
 
     async def ask(
-        self, message: str, context: Sequence[Message], of_case: CaseContext | None = None
+        self, message: str, context: Sequence[Message], case_context: CaseContext | None = None
     ) -> ExecutionResult:
-        """The answer to one message of a case that may have a context. Raises BackendError."""
+        """Return the response to one message of a case. Raises BackendError."""
         await self.initialize()
         if self._backend is not None:
-            once = _told(self._backend, of_case).invoke_once
-            return await call_with_limit(partial(once, message, context), self._timeout)
-        return await call_with_limit(
-            partial(self._ask_once, message, context, of_case), self._timeout
-        )
+            backend = backend_in_context(self._backend, case_context, LOCATION)
+            call = partial(backend.invoke_once, message, context)
+        else:
+            call = partial(self._ask_once, message, context, case_context)
+        return await call_with_limit(call, self._timeout)
 
     async def open(
-        self, context: Sequence[Message], of_case: CaseContext | None = None
+        self, context: Sequence[Message], case_context: CaseContext | None = None
     ) -> AgentSession:
-        """A conversation after the earlier messages, of a case that may have a context of its own.
-
-        Raises BackendError.
-        """
+        """Return a conversation of a case, after the earlier messages. Raises BackendError."""
         await self.initialize()
         if self._backend is not None:
-            opened = partial(open_session, _told(self._backend, of_case), context)
-            return _in_limits(await call_with_limit(opened, self._timeout), self._timeout)
-        agent = await call_with_limit(self._opened, self._timeout)
-        owns = inspect.isclass(self._agent)
+            backend = backend_in_context(self._backend, case_context, LOCATION)
+            opened = partial(open_session, backend, context)
+            session = await call_with_limit(opened, self._timeout)
+            if isinstance(session, AcceptsHistory):
+                return LimitedSessionWithHistory(session, session, self._timeout)
+            return LimitedSession(session, self._timeout)
+        agent = await call_with_limit(self._take_agent, self._timeout)
         return CallableSession(
-            agent, self._timeout, owns_agent=owns, of_case=of_case, context=context
+            agent,
+            self._timeout,
+            owns_agent=inspect.isclass(self._agent),
+            case_context=case_context,
+            context=context,
         )
 
-    def why_forgetful(self, method: Method) -> str | None:
-        """Why the agent cannot be told what was said before; None if it can.
+    def history_problem(self, method: Method) -> str | None:
+        """Return why the agent cannot be given earlier messages; None if it can.
 
-        Known once it is initialized.
+        Known once initialized.
         """
         if self._backend is not None:
             return history_problem(self._backend, method)
         agent = self._spare if inspect.isclass(self._agent) else self._agent
-        if agent is not None and find_agent_function(agent, WHERE).context == "left out":
+        if agent is not None and find_agent_function(agent, LOCATION).context == "left out":
             return NO_CONTEXT_PARAMETER
         return None
 
     async def teardown(self) -> None:
-        """Close what was made; the next call makes it anew."""
+        """Close the agent; the next call makes a new one."""
         agent, spare, was_ready = self._agent, self._spare, self._is_ready
         backend, self._backend = self._backend, None
-        self._agent = self._entry = self._spare = None
+        self._agent = self._function = self._spare = None
         self._is_ready = False
         if not was_ready:
             return
@@ -166,73 +169,76 @@ class CallableBackend:
     async def _load(self) -> None:
         value = self._target
         if isinstance(value, str):
-            value = load_attribute(value, self._base_dir, where=WHERE)
+            value = load_attribute(value, self._base_dir, where=LOCATION)
         if is_factory(value):
             value = await call_user_function(value, value)  # type: ignore[arg-type]
-        made = await call_user_function(value, value) if inspect.isclass(value) else value
-        if isinstance(made, AgentBackend):
-            await made.initialize()
-            self._agent = self._backend = made
+        agent = await call_user_function(value, value) if inspect.isclass(value) else value
+        if isinstance(agent, AgentBackend):
+            await agent.initialize()
+            self._agent = self._backend = agent
             return
-        entry = find_agent_function(made, WHERE)
+        function = find_agent_function(agent, LOCATION)
         self._agent = value
         if inspect.isclass(value):
-            self._spare = made
-            self.shares_nothing = is_async(entry.function)
+            self._spare = agent
+            self.shares_nothing = is_async(function.function)
         else:
-            self._entry = entry
+            self._function = function
             self.shares_nothing = inspect.isfunction(value) and is_async(value)
 
-    async def _opened(self) -> Any:
-        """An agent for one conversation."""
+    def _takes_case_context(self) -> bool:
+        if self._backend is not None:
+            return isinstance(self._backend, AcceptsContext)
+        agent = self._agent if self._spare is None else self._spare
+        if inspect.isclass(agent):  # its instances were not looked at
+            return True
+        return find_agent_function(agent, LOCATION).case_context is not None
+
+    async def _take_agent(self) -> Any:
+        """Return the agent for one conversation."""
         if not inspect.isclass(self._agent):
             return self._agent
         spare, self._spare = self._spare, None
         return spare if spare is not None else await call_user_function(self._agent, self._agent)
 
     async def _ask_once(
-        self, message: str, context: Sequence[Message], of_case: CaseContext | None
+        self, message: str, context: Sequence[Message], case_context: CaseContext | None
     ) -> ExecutionResult:
-        agent = await self._opened()
+        agent = await self._take_agent()
         try:
-            entry = self._entry or find_agent_function(agent, WHERE)
-            return await entry.answer(message, context, of_case)
+            function = self._function or find_agent_function(agent, LOCATION)
+            return await function.answer(message, context, case_context)
         finally:
             if inspect.isclass(self._agent):
                 await close_agent(agent)
 
 
-def _told(agent: AgentBackend, context: CaseContext | None) -> AgentBackend:
-    return agent if context is None else backend_in_context(agent, context, WHERE)
-
-
 class _InContext:
-    """A backend for one case, whose context it passes on."""
+    """The backend for one case, with the case's context."""
 
     def __init__(self, backend: CallableBackend, context: CaseContext) -> None:
         self._backend = backend
         self._context = context
 
     async def initialize(self) -> None:
-        """Make the backend ready."""
         await self._backend.initialize()
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """The answer to one message. Raises BackendError."""
+        """Return the response to one message. Raises BackendError."""
         return await self._backend.ask(message, context or (), self._context)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        """A conversation after the earlier messages. Raises BackendError."""
+        """Return a conversation after the earlier messages. Raises BackendError."""
         return await self._backend.open(context or (), self._context)
 
     async def teardown(self) -> None:
-        """Nothing: the backend serves other cases too."""
+        """Do nothing: other cases use the backend, too."""
 
 
 class CallableSession:
-    """A conversation whose history is passed to the agent as context."""
+    """A conversation that passes its history to the agent's function as context."""
 
     def __init__(
         self,
@@ -240,37 +246,36 @@ class CallableSession:
         timeout: float | None,
         *,
         owns_agent: bool,
-        of_case: CaseContext | None = None,
+        case_context: CaseContext | None = None,
         context: Sequence[Message] = (),
     ) -> None:
         self._agent = agent
-        self._of_case = of_case
-        self._entry: AgentFunction = find_agent_function(agent, WHERE)
+        self._case_context = case_context
+        self._function = find_agent_function(agent, LOCATION)
         self._timeout = timeout
         self._owns_agent = owns_agent
         self._history: list[Message] = list(context)
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:
-        """The agent's answer. Raises BackendError."""
+        """Return the agent's response. Raises BackendError."""
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
-        result = await call_with_limit(
-            partial(self._entry.answer, message, tuple(self._history), self._of_case),
-            self._timeout,
-        )
+        history = tuple(self._history)
+        call = partial(self._function.answer, message, history, self._case_context)
+        result = await call_with_limit(call, self._timeout)
         self._history.append({"role": "user", "content": message})
         self._history.append({"role": "assistant", "content": result.response})
         return result
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said. Raises ConfigError for an agent that is told of none."""
-        if self._entry.context == "left out":
-            raise ConfigError(WHERE, NO_CONTEXT_PARAMETER)
+        """Append messages to the history. Raises ConfigError if the agent takes no context."""
+        if self._function.context == "left out":
+            raise ConfigError(LOCATION, NO_CONTEXT_PARAMETER)
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """The agent's answer in one piece. Raises BackendError."""
+        """Yield the agent's response in one piece. Raises BackendError."""
         yield (await self.send(message)).response
 
     async def close(self) -> None:
@@ -281,57 +286,42 @@ class CallableSession:
 
 
 class LimitedSession:
-    """A session of the user's, with time limits and typed errors."""
+    """A session of the user's backend, with time limits and typed errors."""
 
     def __init__(self, session: AgentSession, timeout: float | None) -> None:
         self._session = session
         self._timeout = timeout
 
     async def send(self, message: str) -> ExecutionResult:
-        """The agent's answer. Raises BackendError."""
+        """Return the agent's response. Raises BackendError."""
         return await call_with_limit(partial(self._session.send, message), self._timeout)
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """The agent's answer in pieces, each within the time limit. Raises BackendError."""
+        """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
         pieces = aiter(self._session.send_streaming(message))
         while True:
-            try:
-                piece = await call_with_limit(partial(_next, pieces), self._timeout)
-            except _Ended:
+            piece = await call_with_limit(partial(_next_piece, pieces), self._timeout)
+            if piece is None:
                 return
             yield piece
 
     async def close(self) -> None:
-        """Close the user's session."""
         await self._session.close()
 
 
+async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
+    """Return the next piece of a stream; None at its end."""
+    return await anext(pieces, None)
+
+
 class LimitedSessionWithHistory(LimitedSession):
-    """One that can be told what was said without it."""
+    """A session of the user's backend that accepts earlier messages."""
 
     def __init__(
-        self, session: AgentSession, memory: AcceptsHistory, timeout: float | None
+        self, session: AgentSession, history: AcceptsHistory, timeout: float | None
     ) -> None:
         super().__init__(session, timeout)
-        self._memory = memory
+        self._history = history
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said."""
-        self._memory.remember(messages)
-
-
-def _in_limits(session: AgentSession, timeout: float | None) -> LimitedSession:
-    if isinstance(session, AcceptsHistory):
-        return LimitedSessionWithHistory(session, session, timeout)
-    return LimitedSession(session, timeout)
-
-
-class _Ended(BackendSessionError):
-    """The last piece was given."""
-
-
-async def _next(pieces: AsyncIterator[str]) -> str:
-    try:
-        return await anext(pieces)
-    except StopAsyncIteration as error:
-        raise _Ended("") from error
+        self._history.remember(messages)

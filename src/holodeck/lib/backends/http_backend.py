@@ -112,7 +112,7 @@ class HttpBackend:
     async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
         return HttpSession(self, context or ())
 
-    def why_forgetful(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
+    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
         """Return why the agent cannot be given earlier messages; None if it can."""
         return None if self._has("messages") else NO_MESSAGES_PLACEHOLDER
 
@@ -211,7 +211,7 @@ class HttpSession:
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add earlier messages. Raises ConfigError if the request has no place for them."""
-        reason = self._backend.why_forgetful("create_session")
+        reason = self._backend.history_problem("create_session")
         if reason is not None:
             raise ConfigError("backend.request", reason)
         self._history += messages

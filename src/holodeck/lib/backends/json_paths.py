@@ -1,7 +1,7 @@
 """Paths into JSON documents, written as `a.b[0].c`, and templates with placeholders."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from holodeck.errors import BackendSessionError, ConfigError
@@ -11,8 +11,8 @@ _STEP = re.compile(r"(?:^|\.)([^.\[\]]+)|\[(\d+)\]")
 Step = str | int
 
 
-def parse_path(path: str, where: str) -> list[Step]:
-    """The keys and indexes of a path. Raises ConfigError if it is malformed."""
+def parse_path(path: str, location: str) -> list[Step]:
+    """Return the keys and indexes of a path. Raises ConfigError for a malformed one."""
     steps: list[Step] = []
     position = 0
     for match in _STEP.finditer(path):
@@ -21,34 +21,37 @@ def parse_path(path: str, where: str) -> list[Step]:
         steps.append(match[1] if match[1] is not None else int(match[2]))
         position = match.end()
     if position != len(path) or not steps:
-        raise ConfigError(where, f"{path!r} is not a path such as 'choices[0].message.content'")
+        raise ConfigError(location, f"{path!r} is not a path such as 'choices[0].message.content'")
     return steps
 
 
 def value_at(document: Any, steps: list[Step]) -> Any:
-    """What stands there. Raises BackendSessionError, which says what does stand there."""
+    """Return the value at a path. Raises BackendSessionError, which says what is there instead."""
     value = document
     for i, step in enumerate(steps):
-        try:
-            value = _child(value, step)
-        except LookupError as error:
+        if isinstance(step, int):
+            exists = isinstance(value, list) and step < len(value)
+        else:
+            exists = isinstance(value, dict) and step in value
+        if not exists:
+            place = f"at {format_path(steps[:i])!r} is" if i else "it is"
             raise BackendSessionError(
-                f"the answer has no {format_path(steps)!r}: {_place(steps[:i])} {_found(value)}"
-            ) from error
+                f"the answer has no {format_path(steps)!r}: {place} {_describe(value)}"
+            )
+        value = value[step]
     return value
 
 
 def format_path(steps: list[Step]) -> str:
-    """The steps as they are written."""
     parts = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps]
     return "".join(parts).removeprefix(".")
 
 
 def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template with `{name}` in its strings replaced by the value of that name.
+    """Return the template with `{name}` in its strings replaced by the value of that name.
 
-    A string that is nothing but `{name}` becomes the value itself, be it text or not. What is
-    filled in is not looked at again.
+    A string that is just `{name}` becomes the value itself, whatever its type. Inserted values are
+    not searched for placeholders.
     """
     if isinstance(template, Mapping):
         return {key: fill_template(value, values) for key, value in template.items()}
@@ -58,38 +61,20 @@ def fill_template(template: Any, values: Mapping[str, Any]) -> Any:
         return template
     if template[:1] == "{" and template[1:-1] in values and template[-1] == "}":
         return values[template[1:-1]]
-    return _pattern(values).sub(lambda match: str(values[match[1]]), template)
+    placeholder = re.compile(r"\{(" + "|".join(map(re.escape, values)) + r")\}")
+    return placeholder.sub(lambda match: str(values[match[1]]), template)
 
 
 def has_placeholder(template: Any, name: str) -> bool:
-    """Whether a string of the template has a place for that value."""
-    return _any_string(template, lambda text: f"{{{name}}}" in text)
-
-
-def _any_string(template: Any, holds: Callable[[str], bool]) -> bool:
+    """Whether a string of the template holds `{name}`."""
     if isinstance(template, Mapping):
-        return any(_any_string(value, holds) for value in template.values())
+        return any(has_placeholder(value, name) for value in template.values())
     if isinstance(template, list):
-        return any(_any_string(item, holds) for item in template)
-    return isinstance(template, str) and holds(template)
+        return any(has_placeholder(item, name) for item in template)
+    return isinstance(template, str) and f"{{{name}}}" in template
 
 
-def _pattern(values: Mapping[str, Any]) -> re.Pattern[str]:
-    return re.compile(r"\{(" + "|".join(map(re.escape, values)) + r")\}")
-
-
-def _child(value: Any, step: Step) -> Any:
-    fits = isinstance(value, list) if isinstance(step, int) else isinstance(value, dict)
-    if not fits:
-        raise LookupError
-    return value[step]
-
-
-def _place(steps: list[Step]) -> str:
-    return f"at {format_path(steps)!r} is" if steps else "it is"
-
-
-def _found(value: Any) -> str:
+def _describe(value: Any) -> str:
     if isinstance(value, dict):
         keys = list(map(str, value))
         shown = ", ".join(keys[:10]) + (", …" if len(keys) > 10 else "")

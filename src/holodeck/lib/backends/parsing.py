@@ -1,4 +1,4 @@
-"""Parsers for what agents return: responses, tool calls and their arguments."""
+"""Parsers for what agents and models return: responses, tool calls and their arguments."""
 
 import json
 import math
@@ -16,16 +16,16 @@ from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (*ANSWER_KEYS, "tool_calls", "tool_results", "usage", "token_usage", "metadata")
-"""What an agent may return in a mapping; `metadata` is its own and nothing reads it."""
+"""Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 _MISSING: Any = object()
 
 
 def parse_result(value: Any) -> ExecutionResult:
-    """The answer: text, an ExecutionResult, or something with `response`, `output` or `text`.
+    """Return the result that an agent returned as text, mapping, object or ExecutionResult.
 
-    A mapping and an object with attributes are read alike; `tool_calls`, `tool_results` and
-    `usage` may stand beside the text. Without `tool_calls` the tool calls are unknown. Raises
-    BackendSessionError, which says what to return; a mapping with other keys is one reason.
+    A mapping and an object with attributes are read alike: `response`, `output` or `text`, and
+    optionally `tool_calls`, `tool_results` and `usage`. Without `tool_calls` the tool calls are
+    unknown. Raises BackendSessionError, which says what to return.
     """
     if isinstance(value, ExecutionResult):
         return value
@@ -34,13 +34,14 @@ def parse_result(value: Any) -> ExecutionResult:
     text = _MISSING if value is None else first_present(value, ANSWER_KEYS)
     if text is _MISSING or text is None:
         raise BackendSessionError(
-            f"the agent returned {_described(value)}; return the answer as text,"
+            f"the agent returned {_describe(value)}; return the answer as text,"
             f" or a mapping with {', '.join(map(repr, ANSWER_KEYS))}"
         )
     if isinstance(value, Mapping):
-        _refuse_unknown_keys(value)
+        _check_keys(value)
     calls, results = parse_tool_calls(first_present(value, ("tool_calls",), None))
-    results += _tool_results(first_present(value, ("tool_results",), None))
+    returned = _list(first_present(value, ("tool_results",), None), "tool_results")
+    results += [_tool_result(item, f"tool_results[{i}]") for i, item in enumerate(returned)]
     if calls is None and results:
         raise BackendSessionError(
             "the agent returned 'tool_results' without 'tool_calls'; return both"
@@ -55,21 +56,20 @@ def parse_result(value: Any) -> ExecutionResult:
     )
 
 
-def _refuse_unknown_keys(answer: Mapping[Any, Any]) -> None:
-    """Raise BackendSessionError for a key that nothing reads: a misspelt 'tool_calls', say."""
-    unknown = [key for key in answer if key not in RESULT_KEYS]
-    if not unknown:
-        return
-    hint = did_you_mean(str(unknown[0]).lower(), RESULT_KEYS, ".", cutoff=0.5)
-    raise BackendSessionError(
-        f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
-        f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(RESULT_KEYS)};"
-        " anything else belongs in 'metadata'"
-    )
+def _check_keys(result: Mapping[Any, Any]) -> None:
+    """Raise BackendSessionError for an unknown key, such as a misspelt 'tool_calls'."""
+    unknown = [key for key in result if key not in RESULT_KEYS]
+    if unknown:
+        hint = did_you_mean(str(unknown[0]).lower(), RESULT_KEYS, ".", cutoff=0.5)
+        raise BackendSessionError(
+            f"the agent returned a mapping with unknown {'keys' if unknown[1:] else 'key'}"
+            f" {', '.join(map(repr, unknown))}{hint} The keys are {', '.join(RESULT_KEYS)};"
+            " anything else belongs in 'metadata'"
+        )
 
 
 def as_text(answer: Any) -> str:
-    """The answer as text; whatever is not text as JSON."""
+    """Return a response as text; what is not text, as JSON."""
     plain = jsonable(answer)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
@@ -81,9 +81,9 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
     """
     if calls is None:
         return None, []
-    made: list[ToolCall] = []
+    tool_calls: list[ToolCall] = []
     results: list[ToolResult] = []
-    for i, item in enumerate(_listed(calls, "tool_calls")):
+    for i, item in enumerate(_list(calls, "tool_calls")):
         call = _tool_call(item, f"tool_calls[{i}]")
         result = first_present(item, ("result",), _MISSING)
         if result is not _MISSING:
@@ -91,8 +91,8 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
             results.append(
                 {"name": call["name"], "result": jsonable(result), "call_id": call["call_id"]}
             )
-        made.append(call)
-    return made, results
+        tool_calls.append(call)
+    return tool_calls, results
 
 
 def parse_usage(usage: Any) -> TokenUsage | None:
@@ -106,12 +106,12 @@ def parse_usage(usage: Any) -> TokenUsage | None:
         return None if prompt is None or completion is None else known
     except (pydantic.ValidationError, TypeError) as error:
         raise BackendSessionError(
-            f"usage is {_described(usage)}; prompt_tokens and completion_tokens are counts"
+            f"usage is {_describe(usage)}; prompt_tokens and completion_tokens are counts"
         ) from error
 
 
 def first_present(value: Any, keys: Iterable[str], default: Any = _MISSING) -> Any:
-    """What stands under the first key that is there, as item of a mapping or as attribute."""
+    """Return the value of the first key that exists, as item of a mapping or as attribute."""
     for key in keys:
         if isinstance(value, Mapping):
             if key in value:
@@ -121,14 +121,13 @@ def first_present(value: Any, keys: Iterable[str], default: Any = _MISSING) -> A
     return default
 
 
-def _tool_call(item: Any, where: str) -> ToolCall:
+def _tool_call(item: Any, location: str) -> ToolCall:
     if isinstance(item, str):
         return {"name": item, "arguments": {}}
-    name = first_present(item, ("name", "tool_name"), None)
-    if not isinstance(name, str):
-        raise BackendSessionError(f"{where} has no name: {_described(item)}")
-    call: ToolCall = {"name": name}
-    arguments, problem = _arguments(first_present(item, ("arguments", "args", "input"), None))
+    call: ToolCall = {"name": _tool_name(item, location)}
+    arguments, problem = _returned_arguments(
+        first_present(item, ("arguments", "args", "input"), None)
+    )
     call["arguments"] = arguments
     if problem is not None:
         call["error"] = problem
@@ -138,33 +137,9 @@ def _tool_call(item: Any, where: str) -> ToolCall:
     return call
 
 
-def _arguments(given: Any) -> tuple[dict[str, Any], str | None]:
-    """The arguments, which may be written as JSON, and why they could not be read."""
-    if given is None or given == "":
-        return {}, None
-    try:
-        read = jsonable(json.loads(given) if isinstance(given, str) else given)
-    except (ValueError, RecursionError):
-        read = None
-    if isinstance(read, dict):
-        return read, None
-    shown = given if isinstance(given, str) else as_text(given)
-    return {}, f"the arguments are no JSON object: {one_line(shown, 200)}"
-
-
-def _tool_results(results: Any) -> list[ToolResult]:
-    return [
-        _tool_result(item, f"tool_results[{i}]")
-        for i, item in enumerate(_listed(results, "tool_results"))
-    ]
-
-
-def _tool_result(item: Any, where: str) -> ToolResult:
-    name = first_present(item, ("name", "tool_name"), None)
-    if not isinstance(name, str):
-        raise BackendSessionError(f"{where} has no name: {_described(item)}")
+def _tool_result(item: Any, location: str) -> ToolResult:
     result: ToolResult = {
-        "name": name,
+        "name": _tool_name(item, location),
         "result": jsonable(first_present(item, ("result", "output", "content"), None)),
     }
     call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
@@ -175,15 +150,36 @@ def _tool_result(item: Any, where: str) -> ToolResult:
     return result
 
 
-def _listed(value: Any, where: str) -> list[Any]:
+def _tool_name(item: Any, location: str) -> str:
+    name = first_present(item, ("name", "tool_name"), None)
+    if not isinstance(name, str):
+        raise BackendSessionError(f"{location} has no name: {_describe(item)}")
+    return name
+
+
+def _returned_arguments(given: Any) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments, given as a mapping or as JSON, and why they could not be read."""
+    if given is None or given == "":
+        return {}, None
+    try:
+        arguments = jsonable(json.loads(given) if isinstance(given, str) else given)
+    except (ValueError, RecursionError):
+        arguments = None
+    if isinstance(arguments, dict):
+        return arguments, None
+    shown = given if isinstance(given, str) else as_text(given)
+    return {}, f"the arguments are not a JSON object: {one_line(shown, 200)}"
+
+
+def _list(value: Any, location: str) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
-        raise BackendSessionError(f"{where} is to be a list, not {_described(value)}")
+        raise BackendSessionError(f"{location} must be a list, not {_describe(value)}")
     return list(value)
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     if value is None:
         return "None"
     if isinstance(value, Mapping):
@@ -191,28 +187,67 @@ def _described(value: Any) -> str:
     return f"a {type(value).__name__} ({one_line(as_text(value), 100)})"
 
 
-MOST_DIGITS = 4_000
-"""Of a number; the time it takes to read one grows with the square of its digits."""
+MAX_DIGITS = 4_000
+"""Of a number in a model's arguments; the time to read one grows with the square of its digits."""
+_TOO_DEEP = f"arguments nested more than {MOST_DEPTH} levels deep, which are kept as text"
 
 
-def parse_arguments(written: str | Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None]:
-    """The arguments as a mapping, and why they could not be read if they could not.
+class _InvalidArguments(Exception):
+    """JSON that cannot be the arguments of a tool."""
 
-    What could not be read stands under `raw`, as text.
+
+def parse_arguments(arguments: str | Mapping[str, Any] | None) -> tuple[dict[str, Any], str | None]:
+    """Return the arguments that a model wrote as a mapping, and why they could not be parsed.
+
+    Arguments that could not be parsed are returned as text under the key `raw`.
     """
     try:
-        return (_parsed(written) if isinstance(written, str) else _kept(written or {})), None
+        if isinstance(arguments, str):
+            return _load_arguments(arguments), None
+        plain = jsonable(arguments or {})
+        if isinstance(plain, dict):
+            return plain, None
+        reason = _TOO_DEEP
     except RecursionError:
-        why = _DEEP
-    except _Unusable as error:
-        why = str(error)
+        reason = _TOO_DEEP
+    except _InvalidArguments as error:
+        reason = str(error)
     except ValueError as error:
-        why = f"malformed arguments: {error}"
-    raw = written if isinstance(written, str) else jsonable(written)
-    return {"raw": raw}, f"the model wrote {why}"
+        reason = f"malformed arguments: {error}"
+    raw = arguments if isinstance(arguments, str) else jsonable(arguments)
+    return {"raw": raw}, f"the model wrote {reason}"
 
 
-_DEEP = f"arguments nested more than {MOST_DEPTH} levels deep, which are kept as text"
+def _load_arguments(text: str) -> dict[str, Any]:
+    if not text.strip():
+        return {}
+    arguments = json.loads(
+        text, parse_constant=_reject_constant, parse_int=_parse_int, parse_float=_parse_float
+    )
+    if arguments is None:  # some models write null for a tool without parameters
+        return {}
+    if not isinstance(arguments, dict):
+        raise _InvalidArguments("arguments that are not a JSON object")
+    if is_deep(arguments, text):
+        raise _InvalidArguments(_TOO_DEEP)
+    return arguments
+
+
+def _reject_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits; at most {MAX_DIGITS:,} are read")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise ValueError(f"the number {one_line(digits, 20)} is too large")
+    return number
 
 
 def unique_call_id(call_id: str, known: set[str]) -> str:
@@ -222,44 +257,3 @@ def unique_call_id(call_id: str, known: set[str]) -> str:
         unique, number = f"{call_id or 'call'}_{number}", number + 1
     known.add(unique)
     return unique
-
-
-class _Unusable(Exception):
-    """JSON that is no arguments."""
-
-
-def _parsed(written: str) -> dict[str, Any]:
-    if not written.strip():
-        return {}
-    parsed = json.loads(written, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
-    if parsed is None:  # what some write for a tool without parameters
-        return {}
-    if not isinstance(parsed, dict):
-        raise _Unusable("arguments that are not a JSON object")
-    if is_deep(parsed, written):
-        raise _Unusable(_DEEP)
-    return parsed
-
-
-def _kept(given: Mapping[str, Any]) -> dict[str, Any]:
-    plain = jsonable(given)
-    if not isinstance(plain, dict):
-        raise _Unusable(_DEEP)
-    return plain
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number has {len(digits):,} digits; at most {MOST_DIGITS:,} are read")
-    return int(digits)
-
-
-def _finite(digits: str) -> float:
-    number = float(digits)
-    if not math.isfinite(number):
-        raise ValueError(f"the number {one_line(digits, 20)} is too large")
-    return number

@@ -25,21 +25,22 @@ SHAPES = (
     " or an AgentBackend"
 )
 SEMANTIC_KERNEL = "semantic_kernel"
-_BY_NAME = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-_MAPPINGS = r"(dict|Dict|Mapping|MutableMapping)\b"
-ContextPassing = Literal["left out", "second", "by name"]
+_MAPPING_NAMES = r"(dict|Dict|Mapping|MutableMapping)\b"
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+ContextPassing = Literal["left out", "second", "by name"]
+"""How a function takes the earlier messages."""
 
 
 @dataclass(frozen=True)
 class AgentFunction:
-    """The function or method that answers."""
+    """The user's function or method that answers."""
 
     function: Callable[..., Any]
     context: ContextPassing
-    """How the earlier messages are passed."""
     case_context: str | None = None
-    """The parameter that gets the context of the case; None if there is none."""
+    """The parameter for the context of the case; None if there is none."""
 
     async def answer(
         self,
@@ -47,7 +48,7 @@ class AgentFunction:
         context: Sequence[Message],
         case_context: Mapping[str, Any] | None = None,
     ) -> ExecutionResult:
-        """What it answers; one that is not async runs in a thread of its own."""
+        """Return the agent's response; a function that is not async runs in a thread."""
         call = partial(self.function, message)
         if self.case_context is not None:
             call = partial(call, **{self.case_context: case_context})
@@ -58,61 +59,77 @@ class AgentFunction:
         return parse_result(await call_user_function(call, self.function))
 
 
-def find_agent_function(agent: Any, where: str) -> AgentFunction:
-    """How an agent is asked. Raises ConfigError if it has no shape that is known."""
-    function = agent if inspect.isroutine(agent) else _method(agent, where)
+def find_agent_function(agent: Any, location: str) -> AgentFunction:
+    """Return the function of an agent. Raises ConfigError for an unknown shape."""
+    function = agent if inspect.isroutine(agent) else _method(agent, location)
+    name = str(getattr(function, "__qualname__", type(function).__name__))
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
-        raise ConfigError(where, f"the signature of {_name(function)} is hidden") from error
-    way, own = argument_passing(parameters, _name(function), where)
-    return AgentFunction(function, way, own)
+        raise ConfigError(location, f"the signature of {name} cannot be read") from error
+    context, case_context = argument_passing(parameters, name, location)
+    return AgentFunction(function, context, case_context)
 
 
 def argument_passing(
-    parameters: Sequence[Parameter], name: str, where: str
+    parameters: Sequence[Parameter], name: str, location: str
 ) -> tuple[ContextPassing, str | None]:
-    """How a function so called is passed the earlier messages, and which parameter gets the context
-    of the case. Raises ConfigError if it cannot be called at all.
+    """Return how a function takes the earlier messages, and its parameter for the case's context.
+
+    Raises ConfigError if the function cannot be called at all.
     """
-    own = _case_parameter(parameters)
-    others = [one for one in parameters if one.name != own]
-    return _way_of_context(others, name, where), own
+    case_context = _case_context_parameter(parameters)
+    parameters = [one for one in parameters if one.name != case_context]
+    positional = [one for one in parameters if one.kind in _POSITIONAL]
+    if not positional and not any(one.kind is Parameter.VAR_POSITIONAL for one in parameters):
+        raise ConfigError(location, f"{name} takes no input; name {SHAPES}")
+    others = [one for one in parameters[1:] if _is_required(one) and one.name != "context"]
+    if len(others) > 1 or (others and others[0] not in positional[1:2]):
+        raise ConfigError(
+            location, f"{name} needs {others[-1].name!r} besides the input and the context"
+        )
+    if any(
+        one.name == "context" and one.kind is not Parameter.POSITIONAL_ONLY
+        for one in parameters[1:]
+    ):
+        return "by name", case_context
+    takes_second = positional[1:2] and _is_required(positional[1])
+    return "second" if takes_second else "left out", case_context
 
 
 def is_factory(value: Any) -> bool:
-    """Whether it is a function that takes nothing, and so makes an agent instead of being one."""
+    """Whether it is a function without parameters, which makes an agent instead of being one."""
     is_function = inspect.isfunction(value) or inspect.ismethod(value)
     return is_function and not inspect.signature(value).parameters
 
 
 async def close_agent(agent: Any) -> None:
-    """Call the agent's `aclose` or `close`, if it has one; what that raises is only logged."""
+    """Call the agent's `aclose` or `close`, if it has one; an error is only logged."""
     methods = [getattr(agent, name, None) for name in ("aclose", "close")]
     method = next(filter(callable, methods), None)
     if method is None:
         return
     try:
         await call_user_function(method, method)
-    except Exception as error:  # noqa: BLE001 - an answer must not be lost to a clean-up
+    except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
         logger.warning("closing the agent failed: %s", describe(error))
 
 
-def _method(agent: Any, where: str) -> Callable[..., Any]:
+def _method(agent: Any, location: str) -> Callable[..., Any]:
     for name in METHODS:
         method = getattr(agent, name, None)
         if callable(method):
-            # The `__call__` of a partial or a cached function does not say what it takes.
-            found: Callable[..., Any] = agent if name == "__call__" else method
-            return found
+            # The `__call__` of a partial or a cached function hides its signature.
+            function: Callable[..., Any] = agent if name == "__call__" else method
+            return function
     kind = type(agent)
     if any(one.__module__.partition(".")[0] == SEMANTIC_KERNEL for one in kind.__mro__):
-        raise ConfigError(where, semantic_kernel_hint(kind.__name__))
-    raise ConfigError(where, f"a {kind.__name__} is no agent; name {SHAPES}")
+        raise ConfigError(location, semantic_kernel_hint(kind.__name__))
+    raise ConfigError(location, f"a {kind.__name__} is not an agent; name {SHAPES}")
 
 
 def semantic_kernel_hint(kind: str) -> str:
-    """What to write in place of a bare agent of Semantic Kernel; `kind` is the name of its class.
+    """Return what to write instead of a bare Semantic Kernel agent of the class `kind`.
 
     Only a chat agent has a kernel and a history that a thread run can keep.
     """
@@ -127,10 +144,10 @@ def semantic_kernel_hint(kind: str) -> str:
     )
 
 
-def _case_parameter(parameters: Sequence[Parameter]) -> str | None:
-    """The parameter for the context of the case: by its name, or `context` if it is a mapping."""
+def _case_context_parameter(parameters: Sequence[Parameter]) -> str | None:
+    """Return the parameter `case_context`, or `context` if it is annotated as a mapping."""
     for one in parameters[1:]:
-        if one.kind not in _BY_NAME:
+        if one.kind not in _NAMED:
             continue
         if one.name == "case_context" or (one.name == "context" and _is_mapping(one.annotation)):
             return one.name
@@ -138,40 +155,15 @@ def _case_parameter(parameters: Sequence[Parameter]) -> str | None:
 
 
 def _is_mapping(annotation: Any) -> bool:
-    """Whether a parameter annotated so takes a mapping, or a mapping and None."""
+    """Whether the annotation is a mapping, or a union with one."""
     if isinstance(annotation, str):
-        return re.match(r"(typing\.)?(Optional\[)?(typing\.)?" + _MAPPINGS, annotation) is not None
-    arms = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-    kinds = [typing.get_origin(arm) or arm for arm in arms]
+        pattern = r"(typing\.)?(Optional\[)?(typing\.)?" + _MAPPING_NAMES
+        return re.match(pattern, annotation) is not None
+    is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    kinds = [typing.get_origin(member) or member for member in members]
     return any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
 
 
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
-
-
-def _way_of_context(parameters: Sequence[Parameter], name: str, where: str) -> ContextPassing:
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    takes_rest = any(p.kind is Parameter.VAR_POSITIONAL for p in parameters)
-    if not positional and not takes_rest:
-        raise ConfigError(where, f"{name} takes no input; name {SHAPES}")
-    others = [p for p in parameters[1:] if _is_required(p) and p.name != "context"]
-    if len(others) > 1 or (others and others[0] not in positional[1:2]):
-        raise ConfigError(
-            where, f"{name} needs {others[-1].name!r} besides the input and the context"
-        )
-    if any(p.name == "context" and p.kind is not Parameter.POSITIONAL_ONLY for p in parameters[1:]):
-        return "by name"
-    second = positional[1:2]
-    return "second" if second and _is_required(second[0]) else "left out"
-
-
 def _is_required(parameter: Parameter) -> bool:
-    return parameter.default is Parameter.empty and parameter.kind not in {
-        Parameter.VAR_POSITIONAL,
-        Parameter.VAR_KEYWORD,
-    }
-
-
-def _name(function: Callable[..., Any]) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))
+    return parameter.default is Parameter.empty and parameter.kind not in _VARIADIC

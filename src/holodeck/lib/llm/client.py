@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from holodeck.lib.llm.completion import (
     Completion,
     anthropic_body,
-    anthropic_completion,
+    openai_body,
+    parse_anthropic_message,
     parse_completion,
-    strict_format,
 )
-from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none, sampling
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor
 from holodeck.lib.llm.errors import RequestError, status_error
 from holodeck.lib.llm.http_client import HttpClient
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-JsonObject = dict[str, Any]
 
 
 @dataclass
@@ -247,7 +246,7 @@ class HttpChatModel:
         proxy_for: ProxyFor | None = None,
     ) -> None:
         is_anthropic = llm.provider is ProviderEnum.ANTHROPIC
-        parse = anthropic_completion if is_anthropic else parse_completion
+        parse = parse_anthropic_message if is_anthropic else parse_completion
         endpoint = Endpoint.of(llm, proxy_for)
         self._llm = llm
         self._build_body = anthropic_body if is_anthropic else openai_body
@@ -295,21 +294,3 @@ class HttpChatModel:
         logger.info("%s: requests leave out %s from now on: %s", self.name, part, error)
         self._refused_parts |= {part, "top_logprobs"} if part == "logprobs" else {part}
         return True
-
-
-def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
-    """Return the body of a chat completion request."""
-    if request.max_tokens is not None:
-        llm = llm.model_copy(update={"max_tokens": request.max_tokens})
-    response_format: JsonObject | None = {"type": "json_object"} if request.is_json else None
-    if request.schema is not None:
-        response_format = strict_format(request.schema)
-    return drop_none(
-        {
-            "model": llm.name,
-            "messages": list(request.messages),
-            **sampling(llm, response_format),
-            "logprobs": True if request.top_logprobs is not None else None,
-            "top_logprobs": request.top_logprobs,
-        }
-    )

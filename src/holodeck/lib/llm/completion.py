@@ -6,41 +6,63 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from holodeck.lib.llm.endpoint import drop_none
+from holodeck.lib.llm.endpoint import drop_none, sampling
 from holodeck.lib.llm.errors import malformed_response
 from holodeck.lib.llm.model import ChatRequest
 from holodeck.models.llm import LLMProvider
 from holodeck.models.token_usage import TokenUsage
 
 NOT_A_COMPLETION = "not a chat completion"
+ANTHROPIC_MAX_TOKENS = 4096
+"""Anthropic requires a limit; this one is sent if the configuration has none."""
+
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class RawToolCall:
-    """A tool call as the model wrote it."""
+    """A tool call as the model wrote it, with unparsed arguments."""
 
     id: str
     name: str
     arguments: str
-    """JSON, or what the model took for it."""
+    """JSON, unless the model made a mistake."""
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One answer of a model."""
+    """One response of a model."""
 
     text: str | None
     calls: Sequence[RawToolCall]
     usage: TokenUsage
     token_probabilities: Mapping[str, float] | None = None
-    """How likely each first token was, 0 to 1, where the endpoint says so."""
+    """Probability of each alternative of the first token, if the endpoint returns any."""
     is_cut: bool = False
-    """Whether the answer ended at the limit of tokens."""
+    """Whether the response ended at the limit of tokens."""
+
+
+def openai_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
+    """Return the body of a chat completion request."""
+    if request.max_tokens is not None:
+        llm = llm.model_copy(update={"max_tokens": request.max_tokens})
+    response_format: JsonObject | None = {"type": "json_object"} if request.is_json else None
+    if request.schema is not None:
+        response_format = strict_format(request.schema)
+    return drop_none(
+        {
+            "model": llm.name,
+            "messages": list(request.messages),
+            **sampling(llm, response_format),
+            "logprobs": True if request.top_logprobs is not None else None,
+            "top_logprobs": request.top_logprobs,
+        }
+    )
 
 
 def parse_completion(body: bytes) -> Completion:
-    """The completion that an answer holds. Raises ChatFault."""
-    document = _document(body)
+    """Return the completion in the body of a response. Raises RequestError."""
+    document = _json_object(body)
     choices = document.get("choices")
     if not isinstance(choices, list) or not choices:
         raise malformed_response(f"is {NOT_A_COMPLETION}: it has no choices", body)
@@ -50,7 +72,7 @@ def parse_completion(body: bytes) -> Completion:
     try:
         return Completion(
             _text(message),
-            _calls(message),
+            _tool_calls(message.get("tool_calls")),
             _usage(document.get("usage")),
             token_probabilities(choices[0].get("logprobs")),
             choices[0].get("finish_reason") == "length",
@@ -59,7 +81,7 @@ def parse_completion(body: bytes) -> Completion:
         raise malformed_response(f"is {NOT_A_COMPLETION}: {error}", body) from error
 
 
-def _document(body: bytes) -> dict[str, Any]:
+def _json_object(body: bytes) -> JsonObject:
     if not body.strip():
         raise malformed_response(f"is empty, {NOT_A_COMPLETION}")
     if body.lstrip()[:1] == b"<":
@@ -75,7 +97,7 @@ def _document(body: bytes) -> dict[str, Any]:
     return document
 
 
-def _text(message: dict[str, Any]) -> str | None:
+def _text(message: JsonObject) -> str | None:
     content = message.get("content")
     if content is None:
         refusal = message.get("refusal")
@@ -85,52 +107,48 @@ def _text(message: dict[str, Any]) -> str | None:
     parts = content if isinstance(content, list) else [None]
     texts = [part.get("text", "") if isinstance(part, dict) else None for part in parts]
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("its content is no text")
+        raise TypeError("its content is not text")
     return "".join(map(str, texts))
 
 
-def _calls(message: dict[str, Any]) -> list[RawToolCall]:
-    calls = message.get("tool_calls")
+def _tool_calls(calls: Any) -> list[RawToolCall]:
     if calls is None:
         return []
     if not isinstance(calls, list):
-        raise TypeError("its tool calls are no list")
-    return [_call(one) for one in calls]
+        raise TypeError("its tool calls are not a list")
+    return [_tool_call(call) for call in calls]
 
 
-def _call(one: Any) -> RawToolCall:
-    function = one.get("function") if isinstance(one, dict) else None
-    function = {} if function is None and isinstance(one, dict) else function
+def _tool_call(call: Any) -> RawToolCall:
+    function = call.get("function", {}) if isinstance(call, dict) else ()
+    function = {} if function is None else function
     if not isinstance(function, dict):
-        raise TypeError("a tool call of it is none")
+        raise TypeError("one of its tool calls is not an object")
     arguments = function.get("arguments")
     if isinstance(arguments, dict):
         arguments = json.dumps(arguments)
-    values = [one.get("id"), function.get("name"), arguments]
+    values = [call.get("id"), function.get("name"), arguments]
     if not all(value is None or isinstance(value, str) for value in values):
-        raise TypeError("a tool call of it holds something else than text")
-    call_id, name, written = (value or "" for value in values)
-    return RawToolCall(call_id, name, written)
+        raise TypeError("one of its tool calls holds a value that is not text")
+    return RawToolCall(*(value or "" for value in values))
 
 
 def _usage(usage: Any) -> TokenUsage:
     if usage is None:
         return TokenUsage.zero()
     if not isinstance(usage, dict):
-        raise TypeError("its usage is none")
-    read, written = (_tokens(usage, name) for name in ("prompt_tokens", "completion_tokens"))
-    return TokenUsage.of(read, written)
-
-
-def _tokens(usage: dict[str, Any], name: str) -> int:
-    value = usage.get(name)
-    if value is not None and not isinstance(value, int):
-        raise TypeError(f"its usage counts {name} with something else than a number")
-    return max(0, value or 0)
+        raise TypeError("its usage is not an object")
+    counts = []
+    for name in ("prompt_tokens", "completion_tokens"):
+        count = usage.get(name)
+        if count is not None and not isinstance(count, int):
+            raise TypeError(f"the {name} of its usage are not a number")
+        counts.append(max(0, count or 0))
+    return TokenUsage.of(*counts)
 
 
 def token_probabilities(logprobs: Any) -> Mapping[str, float] | None:
-    """How likely each first token was, from the `logprobs` of a choice; None if it tells none."""
+    """Return the probability of each alternative of the first token, from a choice's `logprobs`."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     first = content[0] if isinstance(content, list) and content else None
     if not isinstance(first, dict):
@@ -143,29 +161,28 @@ def token_probabilities(logprobs: Any) -> Mapping[str, float] | None:
     return found or None
 
 
-MOST_TOKENS = 4096
-"""The API wants a limit; this one where the configuration has none."""
+def anthropic_body(llm: LLMProvider, request: ChatRequest) -> JsonObject:
+    """Return the body of a request to Anthropic's Messages API.
 
-
-def anthropic_body(llm: LLMProvider, question: ChatRequest) -> dict[str, Any]:
-    """A question as a request; the format of the answer is asked for in words."""
-    system = [one["content"] for one in question.messages if one["role"] == "system"]
-    if question.schema is not None:
-        system.append(f"Answer with JSON only, by this schema: {json.dumps(question.schema)}")
+    The API enforces no schema, so the system message asks for it.
+    """
+    system = [one["content"] for one in request.messages if one["role"] == "system"]
+    if request.schema is not None:
+        system.append(f"Answer with JSON only, by this schema: {json.dumps(request.schema)}")
     return drop_none(
         {
             "model": llm.name,
-            "messages": [dict(one) for one in question.messages if one["role"] != "system"],
+            "messages": [dict(one) for one in request.messages if one["role"] != "system"],
             "system": "\n\n".join(system) or None,
-            "max_tokens": question.max_tokens or llm.max_tokens or MOST_TOKENS,
+            "max_tokens": request.max_tokens or llm.max_tokens or ANTHROPIC_MAX_TOKENS,
             "temperature": llm.temperature,
             "top_p": llm.top_p,
         }
     )
 
 
-def anthropic_completion(body: bytes) -> Completion:
-    """The completion that an answer holds. Raises ChatFault."""
+def parse_anthropic_message(body: bytes) -> Completion:
+    """Return the completion in a response of the Messages API. Raises RequestError."""
     try:
         document = json.loads(body)
     except (ValueError, RecursionError) as error:
@@ -173,67 +190,62 @@ def anthropic_completion(body: bytes) -> Completion:
     content = document.get("content") if isinstance(document, dict) else None
     if not isinstance(content, list):
         raise malformed_response("is not a message: it has no content", body)
-    said = [one["text"] for one in content if isinstance(one, dict) and "text" in one]
-    texts = [text for text in said if isinstance(text, str)]
-    if len(texts) < len(said):
-        raise malformed_response("is not a message: its content is no text", body)
+    texts = [part["text"] for part in content if isinstance(part, dict) and "text" in part]
+    if not all(isinstance(text, str) for text in texts):
+        raise malformed_response("is not a message: its content is not text", body)
     usage = document.get("usage")
     return Completion(
         "".join(texts),
         (),
-        TokenUsage.of(_token_count(usage, "input_tokens"), _token_count(usage, "output_tokens")),
+        TokenUsage.of(_count(usage, "input_tokens"), _count(usage, "output_tokens")),
         is_cut=document.get("stop_reason") == "max_tokens",
     )
 
 
-def _token_count(usage: Any, name: str) -> int:
+def _count(usage: Any, name: str) -> int:
     value = usage.get(name) if isinstance(usage, Mapping) else None
     return value if isinstance(value, int) and value > 0 else 0
 
 
-JsonObject = dict[str, Any]
-
-_UNSPOKEN = frozenset({"title", "default", "examples", "$schema"})
-
-
 def strict_format(schema: Mapping[str, Any]) -> JsonObject:
-    """The `response_format` that asks for a schema: strict where it leaves no key open.
+    """Return the `response_format` for a schema: strict if no object may hold further keys.
 
-    Strict means that every object names all its keys and requires them; an object that may hold
-    any key cannot be asked for so, and the schema goes along as it is.
+    Strict mode requires that every object names all its keys and requires them. A schema with an
+    open object is sent unchanged.
     """
-    strict = _strict(schema)
-    wanted = {"name": "answer", "strict": strict is not None, "schema": strict or dict(schema)}
-    return {"type": "json_schema", "json_schema": wanted}
-
-
-def _strict(schema: Any) -> JsonObject | None:
-    """The schema with every object closed; None where an object is open."""
     try:
         closed = _closed(schema)
     except _OpenObjectError:
-        return None
-    return closed if isinstance(closed, dict) and closed.get("type") == "object" else None
+        closed = None
+    is_strict = isinstance(closed, dict) and closed.get("type") == "object"
+    sent = closed if is_strict else dict(schema)
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "strict": is_strict, "schema": sent},
+    }
 
 
 class _OpenObjectError(Exception):
     """An object that may hold any key."""
 
 
+_UNSUPPORTED_KEYWORDS = frozenset({"title", "default", "examples", "$schema"})
+
+
 def _closed(value: Any) -> Any:
+    """Return the schema with every object closed. Raises _OpenObjectError."""
     if isinstance(value, list):
         return [_closed(one) for one in value]
     if not isinstance(value, Mapping):
         return value
-    found = {key: _closed_part(key, one) for key, one in value.items() if key not in _UNSPOKEN}
+    found: JsonObject = {}
+    for key, part in value.items():
+        if key in {"properties", "$defs", "definitions"} and isinstance(part, Mapping):
+            found[key] = {name: _closed(one) for name, one in part.items()}  # names, not keywords
+        elif key not in _UNSUPPORTED_KEYWORDS:
+            found[key] = part if key in {"enum", "const", "required"} else _closed(part)
     if value.get("type") != "object":
         return found
     if "properties" not in found or value.get("additionalProperties") not in (None, False):
         raise _OpenObjectError
     return {**found, "additionalProperties": False, "required": list(found["properties"])}
-
-
-def _closed_part(key: str, value: Any) -> Any:
-    if key in {"properties", "$defs", "definitions"} and isinstance(value, Mapping):
-        return {name: _closed(one) for name, one in value.items()}  # names, not keywords
-    return value if key in {"enum", "const", "required"} else _closed(value)

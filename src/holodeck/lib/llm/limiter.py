@@ -1,11 +1,12 @@
-"""How many requests may be under way at one endpoint: found out while running.
+"""Concurrency and rate limits: how many requests may be in flight at one endpoint.
 
-A limiter starts with some slots and doubles them with every clean round until the endpoint first
-says that it is too much; then it halves them, or leaves as many as got through where those were
-fewer, and from there on grows by one a round, as TCP does. Where that was too much again, it stays
-just below for longer and longer: each complaint costs a pause.
-Waiting for a slot is nobody's latency: it stops the clock of `time_limit`, and callers get the
-seconds they waited.
+A limiter starts with some slots and doubles them with every clean round, until the endpoint first
+reports an overload. Then it halves them, or keeps as many as got through if those were fewer, and
+grows by one per round from there on, as TCP does. After a second overload at the same number it
+stays just below for longer and longer, since each overload costs a pause.
+
+Waiting for a slot counts for no latency: it stops the clock of `time_limit`, and callers learn how
+many seconds they waited.
 """
 
 import asyncio
@@ -28,198 +29,196 @@ logger = logging.getLogger(__name__)
 INITIAL_SLOTS = 32
 MAX_SLOTS = 100
 GROWTH_INTERVAL_S = 0.05
-"""Where somebody asked for so many at once, a start without a complaint for so long is clean."""
-_PARTS = 10
+"""With a given `--parallel`, the slots grow after this time at the start without an overload."""
+_INTERVAL_PARTS = 10
 PATIENCE = 8
-"""Clean rounds just below what was too much, before that is tried again; doubles each time."""
+"""Clean rounds just below an overload before the next growth; doubles with each overload."""
 MAX_PATIENCE = 1024
 MAX_PAUSE_S = 60.0
-"""Whoever is asked to wait longer fails instead; the others may find out for themselves."""
+"""A request that is asked to wait longer fails; other requests are still sent."""
 
 
 @dataclass
 class Slot:
-    """A place among the requests under way."""
+    """A place among the requests in flight."""
 
     waited_s: float
-    """Seconds until there was one."""
+    """Seconds until the slot was free."""
     era: int
-    """How often the limiter had been cut down when it was given."""
+    """Number of overloads before the slot was given."""
     overloaded: bool = False
-    """Whether the endpoint said that it is too much."""
+    """Whether the endpoint reported an overload for its request."""
 
 
 class Limiter:
     """The slots of one endpoint, for one kind of work, on one event loop.
 
     Args:
-        name: What messages call it.
-        most: Slots there may be at most.
-        first: Slots to start with.
-        quiet_s: Seconds without a complaint after which there are four times as many slots, until
-            the first complaint; None lets only answers count.
-        clock: Seconds, for tests.
+        name: The name in log messages.
+        max_slots: Most slots there can be.
+        initial_slots: Slots at the start.
+        growth_interval_s: Seconds without an overload after which there are four times as many
+            slots, until the first overload; with None, only responses count.
+        clock: Returns seconds; for tests.
     """
 
     def __init__(
         self,
         name: str,
-        most: int = MAX_SLOTS,
-        first: int = INITIAL_SLOTS,
-        quiet_s: float | None = None,
+        max_slots: int = MAX_SLOTS,
+        initial_slots: int = INITIAL_SLOTS,
+        growth_interval_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
-        self.most = most
-        self.slots = min(first, most)
-        self.under_way = 0
+        self.max_slots = max_slots
+        self.slots = min(initial_slots, max_slots)
+        self.in_flight = 0
         self.peak = 0
         self._era = 0
         self._clean = 0
+        """Clean responses in a row."""
         self._wave = self._refused = 0
-        self._ceiling = most
+        """Requests in flight at the last overload, and how many of them were refused."""
+        self._ceiling = max_slots
+        """The number of slots that is just below the last overload."""
         self._patience = PATIENCE
         self._not_before = 0.0
+        """When a pause ends."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._clock = clock
-        self._timer: asyncio.TimerHandle | None = None
-        self._quiet_s = quiet_s
-        self._listening: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
+        self._growth_interval_s = growth_interval_s
+        self._growth_timer: asyncio.TimerHandle | None = None
 
     def slot(self) -> AbstractAsyncContextManager[Slot]:
-        """A slot for one request, in the order of asking; frees it however the block ends."""
-        return _Stay(self)
+        """Return a context that holds a slot; the first to enter gets the first free slot."""
+        return _SlotContext(self)
 
     async def enter(self) -> Slot:
-        """A slot, to be given back with `leave`; `slot` does both."""
-        asked = self._clock()
-        if self._waiting or not self._is_free():
+        """Return a slot, to be given back with `leave`; `slot` does both."""
+        started = self._clock()
+        if self._waiting or not self._has_free_slot():
             with pause_time_limits():
-                await self._turn()
+                await self._wait_for_slot()
         else:
-            self._enter()
-        return Slot(self._clock() - asked, self._era)
+            self._take_slot()
+        return Slot(self._clock() - started, self._era)
 
     def leave(self, slot: Slot, *, failed: bool) -> None:
-        """Give a slot back, and say whether the request failed."""
-        self._leave(clean=not failed and not slot.overloaded and slot.era == self._era)
+        """Give a slot back."""
+        self._free_slot(is_clean=not failed and not slot.overloaded and slot.era == self._era)
 
     def overloaded(self, slot: Slot, pause_s: float | None = None) -> None:
-        """Halve the slots, and let nothing start for as long as the endpoint asked.
+        """Halve the slots, and start no request for as long as the endpoint asks.
 
-        Of several complaints about the same wave of requests only the first one halves; the others
-        tell how many of the wave got through, which is the most that is kept.
+        Only the first overload of a wave of requests halves; the others tell how many requests of
+        the wave got through, which is the most that is kept.
         """
         slot.overloaded = True
         if pause_s is not None:
-            self.hold(pause_s, "it asks for that")
+            self.pause(pause_s, "the endpoint asks for it")
         if slot.era == self._era:
-            self._begin_wave()
+            is_second = self.slots == self._ceiling + 1
+            self._patience = min(MAX_PATIENCE, self._patience * 2) if is_second else PATIENCE
+            self._wave, self._refused = min(self.slots, self.in_flight), 1
+            self._era += 1
+            self._clean = 0
         elif slot.era == self._era - 1:
             self._refused += 1
         else:
             return
-        self._cut()
+        self._shrink()
 
-    def _cut(self) -> None:
-        through = self._wave - self._refused
-        # Where nothing gets through, it is not about how many come at once.
-        self._ceiling = max(through, self._wave // 4, 1) if through > 0 else self._wave
-        before, self.slots = self.slots, max(1, min(self._wave // 2, self._ceiling))
-        if self.slots != before:
-            logger.info("%s: %d → %d at once: it is too much for it", self.name, before, self.slots)
-
-    def _begin_wave(self) -> None:
-        tried_again = self.slots == self._ceiling + 1
-        self._patience = min(MAX_PATIENCE, self._patience * 2) if tried_again else PATIENCE
-        self._wave, self._refused = min(self.slots, self.under_way), 1
-        self._era += 1
-        self._clean = 0
-
-    def hold(self, pause_s: float, reason: str) -> None:
-        """Let nothing start for so many seconds; a pause that is too long is left to chance."""
+    def pause(self, pause_s: float, reason: str) -> None:
+        """Start no request for so many seconds; a pause over MAX_PAUSE_S is ignored."""
         until = self._clock() + pause_s
         if pause_s > MAX_PAUSE_S or until <= self._not_before:
             return
-        if until > self._not_before + 1 or self._not_before <= self._clock():  # else said already
-            logger.info("%s: nothing new for %.2f s: %s", self.name, pause_s, reason)
+        is_news = until > self._not_before + 1 or self._not_before <= self._clock()
+        if is_news:
+            logger.info("%s: no new requests for %.2f s: %s", self.name, pause_s, reason)
         self._not_before = until
 
-    async def _turn(self) -> None:
+    def _shrink(self) -> None:
+        succeeded = self._wave - self._refused
+        # If no request gets through, their number is not the cause.
+        self._ceiling = max(succeeded, self._wave // 4, 1) if succeeded > 0 else self._wave
+        before, self.slots = self.slots, max(1, min(self._wave // 2, self._ceiling))
+        if self.slots != before:
+            logger.info("%s: %d → %d slots after an overload", self.name, before, self.slots)
+
+    def _grow(self, slots: int) -> None:
+        before, self.slots = self.slots, min(self.max_slots, slots)
+        self._clean = 0
+        logger.info("%s: %d → %d slots", self.name, before, self.slots)
+
+    async def _wait_for_slot(self) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._admit()
-        self._listen()
+        self._schedule_growth()
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # let in and cancelled in the same moment
-                self._leave(clean=False)
+            if turn.done() and not turn.cancelled():  # admitted and cancelled at the same moment
+                self._free_slot(is_clean=False)
             elif turn in self._waiting:
                 self._waiting.remove(turn)
             raise
 
-    def _is_free(self) -> bool:
-        return self.under_way < self.slots and self._clock() >= self._not_before
+    def _has_free_slot(self) -> bool:
+        return self.in_flight < self.slots and self._clock() >= self._not_before
 
-    def _enter(self) -> None:
-        self.under_way += 1
-        self.peak = max(self.peak, self.under_way)
+    def _take_slot(self) -> None:
+        self.in_flight += 1
+        self.peak = max(self.peak, self.in_flight)
 
-    def _leave(self, *, clean: bool) -> None:
-        self.under_way -= 1
-        self._clean = self._clean + 1 if clean else 0
+    def _free_slot(self, *, is_clean: bool) -> None:
+        self.in_flight -= 1
+        self._clean = self._clean + 1 if is_clean else 0
         rounds = self._patience if self.slots == self._ceiling else 1
-        if self._clean >= self.slots * rounds and self.slots < self.most and self._waiting:
-            self._grow()
+        if self._clean >= self.slots * rounds and self.slots < self.max_slots and self._waiting:
+            if self.slots > self._ceiling:  # the endpoint accepts more than at the last overload
+                self._ceiling = self.max_slots
+            self._grow(self.slots * 2 if self._era == 0 else self.slots + 1)
         self._admit()
 
-    def _grow(self) -> None:
-        before = self.slots
-        if before > self._ceiling:  # it is not too much any more
-            self._ceiling = self.most
-        self._grow_to(before * 2 if self._era == 0 else before + 1)
+    def _schedule_growth(self) -> None:
+        """At the start, grow after an interval without an overload."""
+        can_grow = self._era == 0 and self.slots < self.max_slots and self._waiting
+        if self._growth_interval_s is not None and self._growth_timer is None and can_grow:
+            self._grow_later(self._growth_interval_s / _INTERVAL_PARTS, _INTERVAL_PARTS)
 
-    def _grow_to(self, slots: int) -> None:
-        before, self.slots = self.slots, min(self.most, slots)
-        self._clean = 0
-        logger.info("%s: %d → %d at once: all is well", self.name, before, self.slots)
-
-    def _listen(self) -> None:
-        """At the start, see in a moment whether there has been a complaint."""
-        is_start = self._era == 0 and self.slots < self.most and self._waiting
-        if self._quiet_s is not None and self._listening is None and is_start:
-            self._listen_on(self._quiet_s / _PARTS, _PARTS)
-
-    def _listen_on(self, part_s: float, parts: int) -> None:
-        """In parts, between which a busy loop gets to read what has come."""
+    def _grow_later(self, part_s: float, parts: int) -> None:
+        """Wait in parts, so that a busy event loop reads responses in between."""
         if parts > 0:
             loop = asyncio.get_running_loop()
-            self._listening = loop.call_later(part_s, self._listen_on, part_s, parts - 1)
+            self._growth_timer = loop.call_later(part_s, self._grow_later, part_s, parts - 1)
             return
-        self._listening = None
-        if self._era == 0 and self.slots < self.most and self._clock() >= self._not_before:
-            self._grow_to(self.slots * 4)
+        self._growth_timer = None
+        if self._era == 0 and self.slots < self.max_slots and self._clock() >= self._not_before:
+            self._grow(self.slots * 4)
             self._admit()
-            self._listen()
+            self._schedule_growth()
 
     def _admit(self) -> None:
-        """Let those in who came first, as far as there is room; come back when a pause ends."""
-        while self._waiting and self._is_free():
+        """Give free slots to the first in line; try again when a pause ends."""
+        while self._waiting and self._has_free_slot():
             turn = self._waiting.popleft()
             if not turn.done():
-                self._enter()
+                self._take_slot()
                 turn.set_result(None)
         pause = self._not_before - self._clock()
-        if self._waiting and pause > 0 and self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(pause, self._pause_over)
+        if self._waiting and pause > 0 and self._pause_timer is None:
+            self._pause_timer = asyncio.get_running_loop().call_later(pause, self._end_pause)
 
-    def _pause_over(self) -> None:
-        self._timer = None
+    def _end_pause(self) -> None:
+        self._pause_timer = None
         self._admit()
 
 
-class _Stay:
+class _SlotContext:
     """A slot for as long as the block takes; a class, as a generator takes three times as long."""
 
     def __init__(self, limiter: Limiter) -> None:
@@ -233,14 +232,15 @@ class _Stay:
         self._limiter.leave(self._slot, failed=error is not None)
 
 
-_limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar("holodeck_time_limits", default=())
+_time_limits: ContextVar[tuple[asyncio.Timeout, ...]] = ContextVar(
+    "holodeck_time_limits", default=()
+)
 
 
 class time_limit:  # noqa: N801 - used like `asyncio.timeout`
-    """`asyncio.timeout`, whose clock stands still while the block waits for a slot.
+    """`asyncio.timeout`, whose clock stops while the block waits for a slot.
 
-    A block that held the event loop, so that nothing could end it in time, is too late all the
-    same.
+    A block that blocked the event loop past its limit raises TimeoutError, too.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -249,15 +249,15 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
 
     async def __aenter__(self) -> Self:
         await self._limit.__aenter__()
-        self._token = _limits.set((*_limits.get(), self._limit))
+        self._token = _time_limits.set((*_time_limits.get(), self._limit))
         return self
 
     def when(self) -> float | None:
-        """When the time is over, by the loop's clock; None for no limit, and while it stands."""
+        """Return when the time is up, by the loop's clock; None without a limit or when paused."""
         return self._limit.when()
 
     def expired(self) -> bool:
-        """Whether it was over before the block was done."""
+        """Whether the time was up before the block ended."""
         return self._is_late or self._limit.expired()
 
     async def __aexit__(
@@ -266,7 +266,7 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _limits.reset(self._token)
+        _time_limits.reset(self._token)
         await self._limit.__aexit__(kind, error, trace)
         ends = self._limit.when()
         if kind is None and ends is not None and asyncio.get_running_loop().time() > ends:
@@ -276,9 +276,9 @@ class time_limit:  # noqa: N801 - used like `asyncio.timeout`
 
 @contextmanager
 def pause_time_limits() -> Iterator[None]:
-    """Let no time pass meanwhile for the `time_limit` blocks around."""
+    """Stop the clocks of the `time_limit` blocks around for the time of the block."""
     now = asyncio.get_running_loop().time
-    running = [(limit, limit.when()) for limit in _limits.get() if not limit.expired()]
+    running = [(limit, limit.when()) for limit in _time_limits.get() if not limit.expired()]
     left = [(limit, ends - now()) for limit, ends in running if ends is not None]
     for limit, _ in left:
         limit.reschedule(None)
@@ -293,18 +293,21 @@ class Limiters:
     """The limiters of a run, one for each endpoint, key and kind of work, on each event loop."""
 
     def __init__(
-        self, most: int = MAX_SLOTS, first: int = INITIAL_SLOTS, quiet_s: float | None = None
+        self,
+        max_slots: int = MAX_SLOTS,
+        initial_slots: int = INITIAL_SLOTS,
+        growth_interval_s: float | None = None,
     ) -> None:
-        self.most = most
-        self._first = first
-        self._quiet_s = quiet_s
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
+        self._max_slots = max_slots
+        self._initial_slots = initial_slots
+        self._growth_interval_s = growth_interval_s
+        self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, Limiter]] = (
             WeakKeyDictionary()
         )
         self._reached: set[str] = set()
 
     def note_reached(self, endpoint: str) -> None:
-        """Take note that the endpoint answered, whatever it said."""
+        """Remember that the endpoint answered, whatever it answered."""
         self._reached.add(endpoint)
 
     def was_reached(self, endpoint: str) -> bool:
@@ -312,27 +315,34 @@ class Limiters:
         return endpoint in self._reached
 
     def of(self, endpoint: str, kind: str = "agent") -> Limiter:
-        """The limiter of an endpoint (say URL and a hash of the key) for a kind of work."""
-        known = self._of_loop.setdefault(asyncio.get_running_loop(), {})
+        """Return the limiter of an endpoint (URL and a hash of the key) for a kind of work."""
+        known = self._limiters.setdefault(asyncio.get_running_loop(), {})
         name = f"{kind} {endpoint}"
         if name not in known:
-            known[name] = Limiter(name, self.most, self._first, self._quiet_s)
+            known[name] = Limiter(
+                name, self._max_slots, self._initial_slots, self._growth_interval_s
+            )
         return known[name]
 
 
-_OPENAI = [
-    (f"x-ratelimit-remaining-{of}", f"x-ratelimit-reset-{of}") for of in ("requests", "tokens")
+_OPENAI_HEADERS = [
+    (f"x-ratelimit-remaining-{unit}", f"x-ratelimit-reset-{unit}")
+    for unit in ("requests", "tokens")
 ]
-_ANTHROPIC = [
-    (f"anthropic-ratelimit-{of}-remaining", f"anthropic-ratelimit-{of}-reset")
-    for of in ("requests", "tokens", "input-tokens", "output-tokens")
+_ANTHROPIC_HEADERS = [
+    (f"anthropic-ratelimit-{unit}-remaining", f"anthropic-ratelimit-{unit}-reset")
+    for unit in ("requests", "tokens", "input-tokens", "output-tokens")
 ]
-HEADERS = (*_OPENAI, *_ANTHROPIC, ("ratelimit-remaining", "ratelimit-reset"))
-"""What is left of a limit, and when it is there again."""
+RATE_LIMIT_HEADERS = (
+    *_OPENAI_HEADERS,
+    *_ANTHROPIC_HEADERS,
+    ("ratelimit-remaining", "ratelimit-reset"),
+)
+"""Headers with what is left of a limit, and with the time until it is reset."""
 
 _UNITS = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001, "": 1.0}
 _DURATION = re.compile(r"(?:[0-9]{1,9}(?:\.[0-9]{1,9})?(?:ms|[dhms]))+|[0-9]{1,9}(?:\.[0-9]{1,9})?")
-_PART = re.compile(r"([0-9.]+)(ms|[dhms]?)")
+_DURATION_PART = re.compile(r"([0-9.]+)(ms|[dhms]?)")
 
 
 def _now() -> datetime:
@@ -342,23 +352,24 @@ def _now() -> datetime:
 def apply_rate_limits(
     limiter: Limiter, headers: Mapping[str, str], now: Callable[[], datetime] = _now
 ) -> None:
-    """Let no new request start while the headers of an answer say that none is left.
+    """Pause the limiter if the headers of a response say that nothing is left of a limit.
 
-    The names of the headers are in lower case, or their case does not matter.
+    The names of the headers are in lower case, or the mapping ignores case.
     """
-    for remaining, reset in HEADERS:
+    for remaining, reset in RATE_LIMIT_HEADERS:
         left = headers.get(remaining)
         if left is not None and left.strip() == "0":
             seconds = seconds_until(headers.get(reset, ""), now)
             if seconds is not None:
-                limiter.hold(seconds, f"{remaining} is 0")
+                limiter.pause(seconds, f"{remaining} is 0")
 
 
 def seconds_until(reset: str, now: Callable[[], datetime] = _now) -> float | None:
-    """Seconds that `20ms`, `6m0s`, `1.5` or a date stands for; None if it makes no sense."""
+    """Return the seconds that `20ms`, `6m0s`, `1.5` or a date stands for; None if unreadable."""
     text = reset.strip().lower()
     if _DURATION.fullmatch(text):
-        return math.fsum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        parts = _DURATION_PART.findall(text)
+        return math.fsum(float(number) * _UNITS[unit] for number, unit in parts)
     try:
         date = datetime.fromisoformat(text.upper())
     except ValueError:

@@ -14,38 +14,34 @@ from holodeck.lib.threads import is_cancelled
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.outcome import Attempt
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class CallLimits:
-    """What one agent call may take."""
+    """Limits of one call."""
 
     timeout: float | None
     """Seconds for the whole call, retries included; None: no limit."""
     attempt_timeout: float | None
-    """Seconds for one try; None: no limit of its own."""
+    """Seconds for one attempt; None: no limit of its own."""
     retries: int
     retry_delay: float
     """Longest wait before the first retry, in seconds."""
     answer_bytes: int
-    """Of one answer; what is larger is not read to its end."""
+    """Size of one response; a larger one is not read to its end."""
 
 
 def call_limits(execution: ExecutionConfig | None) -> CallLimits:
-    """The limits that the settings say; their defaults where nothing is set."""
-    given = execution or ExecutionConfig()
+    """Return the limits from the settings, with defaults for those that are not set."""
+    settings = execution or ExecutionConfig()
     return CallLimits(
-        timeout=_setting(given, "llm_timeout"),
-        attempt_timeout=_setting(given, "attempt_timeout"),
-        retries=_setting(given, "max_retries"),
-        retry_delay=_setting(given, "retry_delay"),
-        answer_bytes=round(_setting(given, "max_answer_mb") * 1_000_000),
+        timeout=_setting(settings, "llm_timeout"),
+        attempt_timeout=_setting(settings, "attempt_timeout"),
+        retries=_setting(settings, "max_retries"),
+        retry_delay=_setting(settings, "retry_delay"),
+        answer_bytes=round(_setting(settings, "max_answer_mb") * 1_000_000),
     )
-
-
-def build_limiters(execution: ExecutionConfig | None) -> Limiters:
-    """As many slots as `--parallel` asks for, soon; `auto` leaves it to limiter and endpoint."""
-    wanted = execution.parallel_test_cases if execution else None
-    return Limiters(wanted, quiet_s=GROWTH_INTERVAL_S) if isinstance(wanted, int) else Limiters()
 
 
 def _setting(execution: ExecutionConfig, field: str) -> Any:
@@ -56,38 +52,44 @@ def _setting(execution: ExecutionConfig, field: str) -> Any:
     return next(item.default for item in metadata if isinstance(item, Setting))
 
 
-T = TypeVar("T")
+def build_limiters(execution: ExecutionConfig | None) -> Limiters:
+    """Return limiters with up to `--parallel` slots; `auto` leaves the number to the limiters."""
+    parallel = execution.parallel_test_cases if execution else None
+    if isinstance(parallel, int):
+        return Limiters(parallel, growth_interval_s=GROWTH_INTERVAL_S)
+    return Limiters()
 
-_of_case: ContextVar[float | None] = ContextVar("holodeck_case_timeout", default=None)
+
+_case_limit: ContextVar[float | None] = ContextVar("holodeck_case_timeout", default=None)
 
 
 @contextmanager
 def override_call_limit(seconds: float | None) -> Iterator[None]:
-    """Let each call of the agent in the block take so long, whatever its backend says otherwise.
+    """Limit each call of the agent in the block, whatever its backend's limit is.
 
-    None leaves it to the backend.
+    None leaves the limit to the backend.
     """
-    token = _of_case.set(seconds)
+    token = _case_limit.set(seconds)
     try:
         yield
     finally:
-        _of_case.reset(token)
+        _case_limit.reset(token)
 
 
 def current_call_limit(limit_s: float | None) -> float | None:
-    """The limit of a call of the agent: that of the case, else the given one."""
-    own = _of_case.get()
-    return limit_s if own is None else own
+    """Return the limit of a call: that of the test case, else the given one."""
+    case_limit = _case_limit.get()
+    return limit_s if case_limit is None else case_limit
 
 
 async def call_with_limit(
     call: Callable[[], Awaitable[T]], limit_s: float | None, attempts: Sequence[Attempt] = ()
 ) -> T:
-    """What `call` gives within `limit_s` seconds (None: no limit), or within the case's own limit.
+    """Return what `call` returns within `limit_s` seconds (None: no limit).
 
-    Raises BackendTimeoutError when time is up, with the `attempts` made until then; a BackendError
-    of the call as it is, and anything else it raises as BackendSessionError. Cancellation of the
-    caller passes through.
+    A limit of the test case wins over `limit_s`. Raises BackendTimeoutError when time is up, with
+    the `attempts` made until then. A BackendError of the call is raised unchanged, any other error
+    as BackendSessionError.
     """
     limit_s = current_call_limit(limit_s)
     try:
@@ -98,14 +100,10 @@ async def call_with_limit(
     except TimeoutError as error:
         if scope.expired():
             raise BackendTimeoutError(f"no answer within {limit_s:g} s", attempts) from error
-        raise _session_error(error, attempts) from error
+        raise BackendSessionError(describe(error), attempts) from error
     except asyncio.CancelledError as error:
         if is_cancelled():
             raise
         raise BackendSessionError("the agent cancelled itself", attempts) from error
     except (Exception, SystemExit) as error:
-        raise _session_error(error, attempts) from error
-
-
-def _session_error(error: BaseException, attempts: Sequence[Attempt]) -> BackendSessionError:
-    return BackendSessionError(describe(error), attempts)
+        raise BackendSessionError(describe(error), attempts) from error

@@ -10,81 +10,85 @@ from holodeck.models.token_usage import TokenUsage
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """What a model is asked."""
+    """One request to a model."""
 
     messages: Sequence[Mapping[str, Any]]
-    """As OpenAI has them: `role` and `content`."""
+    """In OpenAI's format: `role` and `content`."""
     schema: Mapping[str, Any] | None = None
-    """JSON schema of the answer, where the endpoint can hold a model to one; None for text."""
+    """JSON schema of the response, for endpoints that enforce one; None for text."""
     is_json: bool = False
-    """Whether the answer is to be any JSON object."""
+    """Whether the response must be some JSON object."""
     top_logprobs: int | None = None
-    """How many alternatives of the first token to tell, with their chances; None for none."""
+    """Number of alternatives of the first token to return with their probabilities."""
     max_tokens: int | None = None
-    """Most tokens of this answer; None leaves it to the model's own settings."""
+    """Limit of this response; None leaves it to the model's settings."""
 
 
 @dataclass(frozen=True)
 class ChatResponse:
-    """What a model answered."""
+    """A model's response."""
 
     text: str
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
     token_probabilities: Mapping[str, float] | None = None
-    """How likely each first token was, 0 to 1; None where that is not told."""
+    """Probability of each alternative of the first token; None if the endpoint does not say."""
     is_cut: bool = False
-    """Whether the answer ended at the limit of tokens."""
+    """Whether the response ended at the limit of tokens."""
     waited_s: float = 0.0
-    """Seconds that the request waited for its turn."""
+    """Seconds that the request waited for a slot."""
 
 
 class ChatModel(Protocol):
-    """Whoever answers questions; any number at once, on any event loop."""
+    """A model that answers any number of requests concurrently, on any event loop."""
 
     @property
     def name(self) -> str:
-        """What reports call it: provider and model."""
+        """Provider and model, as in reports."""
         ...
 
-    async def answer(self, question: ChatRequest) -> ChatResponse:
-        """The model's answer. Raises BackendError."""
+    async def answer(self, request: ChatRequest) -> ChatResponse:
+        """Return the model's response. Raises BackendError."""
         ...
 
     async def close(self) -> None:
-        """Let go of what belongs to the running event loop; may be used again."""
+        """Close what belongs to the running event loop; the model may be used again."""
         ...
 
 
 RequestListener = Callable[[int, ChatResponse | None], None]
-"""Told how many requests were sent, and the answer; None where there is none."""
+"""Called with the number of requests that were sent, and the response; None without one."""
 
 
 @dataclass
-class _Requests:
+class _RequestCount:
     sent: int = 0
 
 
-_requests: ContextVar[_Requests | None] = ContextVar("holodeck_requests", default=None)
+_request_count: ContextVar[_RequestCount | None] = ContextVar(
+    "holodeck_request_count", default=None
+)
 
 
 def note_request() -> None:
-    """Count a request that goes to a model now; for models."""
-    requests = _requests.get()
+    """Count a request that is about to be sent; called by models."""
+    requests = _request_count.get()
     if requests is not None:
         requests.sent += 1
 
 
-async def ask_model(model: ChatModel, question: ChatRequest, note: RequestListener) -> ChatResponse:
-    """The model's answer. Raises BackendError.
+async def ask_model(
+    model: ChatModel, request: ChatRequest, listener: RequestListener
+) -> ChatResponse:
+    """Return the model's response. Raises BackendError.
 
-    `note` is told of the requests in any case, also where the answer is not waited for any more.
+    The listener is called in any case, also if the call is cancelled.
     """
-    requests, said = _Requests(), None
-    token = _requests.set(requests)
+    requests, response = _RequestCount(), None
+    token = _request_count.set(requests)
     try:
-        said = await model.answer(question)
-        return said
+        response = await model.answer(request)
+        return response
     finally:
-        _requests.reset(token)
-        # A model that answers was asked, whether or not it counts.
-        note(max(requests.sent, int(said is not None)), said)
+        _request_count.reset(token)
+        # A response proves one request, even from a model that does not count.
+        listener(max(requests.sent, int(response is not None)), response)

@@ -115,7 +115,7 @@ class LocalChatModel:
         self._llm = llm
         self._path_of = path_of
         self._time_limit = time_limit
-        self._turns = Limiters(most=1, first=1)
+        self._turns = Limiters(max_slots=1, initial_slots=1)
 
     @property
     def name(self) -> str:

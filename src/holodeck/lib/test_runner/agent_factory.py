@@ -198,7 +198,7 @@ class AgentThreadRun:
             ) from error
 
     def _failure(self, error: Exception, call: "KernelTurn", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.faults import describe, refusal_in
+        from holodeck.lib.backends.semantic_kernel.errors import describe, refusal_in
         from holodeck.lib.backends.semantic_kernel.invocation import tool_calls, tool_results
 
         seen = ExecutionResult(

@@ -141,7 +141,7 @@ async def test_tools_and_tokens_are_read():
         {"name": "plain", "arguments": {}},
         {"name": "search", "arguments": {"q": 1}, "call_id": "x1"},
         {"name": "find", "arguments": {"q": 2}, "call_id": "call_2"},
-        {"name": "lost", "arguments": {}, "error": "the arguments are no JSON object: {"},
+        {"name": "lost", "arguments": {}, "error": "the arguments are not a JSON object: {"},
     ]
     assert result.tool_results == [
         {"name": "search", "result": ["r"], "call_id": "x1"},
@@ -170,7 +170,7 @@ async def test_half_of_the_tokens_are_not_taken_for_all(usage):
         ({"answer": "a"}, "the agent returned a mapping with 'answer'; return"),
         ({}, "a mapping with nothing in it"),
         ({"response": None}, "a mapping with 'response'"),
-        ({"response": "a", "tool_calls": {"name": "x"}}, "tool_calls is to be a list, not a mapp"),
+        ({"response": "a", "tool_calls": {"name": "x"}}, "tool_calls must be a list, not a mapp"),
         ({"response": "a", "tool_calls": [{"nam": "x"}]}, r"tool_calls\[0\] has no name"),
         ({"response": "a", "tool_results": [{}]}, r"tool_results\[0\] has no name"),
         ({"response": "a", "usage": {"prompt_tokens": -1}}, "usage is a mapping"),
@@ -294,7 +294,7 @@ async def test_an_agent_that_makes_backends_is_used_as_one():
 @pytest.mark.parametrize(
     ("target", "said"),
     [
-        (3, "a int is no agent; name a function"),
+        (3, "a int is not an agent; name a function"),
         (lambda *, x: x, "takes no input"),
         (lambda _, _b, c: c, "needs 'c' besides the input and the context"),
         (lambda _, *, key: key, "needs 'key' besides"),

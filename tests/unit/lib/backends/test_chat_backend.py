@@ -392,9 +392,9 @@ async def test_cancelling_leaves_nothing_behind(build, fake_openai):
         ({"endpoint": None}, "OPENAI_API_KEY"),
         ({"provider": "azure_openai"}, "AZURE_OPENAI_API_KEY"),
         ({"api_key": "a\r\nX: y"}, "holds characters that no key has"),
-        ({"endpoint": "ftp://host"}, "is no URL such as"),
-        ({"endpoint": "http://ho st/v1"}, "is no URL such as"),
-        ({"endpoint": "http://host:99999/v1"}, "is no URL such as"),
+        ({"endpoint": "ftp://host"}, "is not a URL such as"),
+        ({"endpoint": "http://ho st/v1"}, "is not a URL such as"),
+        ({"endpoint": "http://host:99999/v1"}, "is not a URL such as"),
     ],
 )
 async def test_what_makes_no_sense_is_said_before_anything_is_sent(build, model, said):

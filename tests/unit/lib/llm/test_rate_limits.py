@@ -66,7 +66,7 @@ async def test_nothing_starts_while_none_is_left(headers, caplog):
         waited = loop.time() - started
 
     assert waited >= 0.19
-    said = f"agent somewhere: nothing new for 0.20 s: {next(iter(headers))} is 0"
+    said = f"agent somewhere: no new requests for 0.20 s: {next(iter(headers))} is 0"
     assert caplog.messages == [said]
 
 

@@ -231,7 +231,7 @@ async def answer(message):
 async def test_an_agent_that_cannot_be_told_of_it_ends_the_run_before_it_is_called(
     tmp_path, backend, said
 ):
-    with pytest.raises(ConfigError, match=r"test_cases\[0\]\.history: the agent cannot be told"):
+    with pytest.raises(ConfigError, match=r"test_cases\[0\]\.history: the agent cannot be given"):
         await report_of(tmp_path, an_agent(**said), backend)
 
 

@@ -1,7 +1,7 @@
 """Builds a Semantic Kernel agent: its kernel, the provider's chat service and the tools."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -24,40 +24,157 @@ from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat, client_options
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
-from holodeck.lib.llm.endpoint import drop_none, endpoint_key, sampling
+from holodeck.lib.llm.endpoint import AZURE_VERSION, drop_none, endpoint_key, sampling
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.tools.base import Tool, run_tool
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from semantic_kernel import Kernel
-    from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
 
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
 
-
 NO_KEY = "none"
-"""Servers without keys still want the header; the client libraries insist on some text."""
+"""For servers without keys, as the client libraries insist on some text."""
+
+
+class VerbatimAgent(ChatCompletionAgent):
+    """An agent whose instructions are sent unchanged.
+
+    Semantic Kernel treats instructions as a template: `{{x}}` raises, `{{$x}}` vanishes.
+    """
+
+    _verbatim: str = PrivateAttr(default="")
+
+    @classmethod
+    def create(cls, verbatim: str, **fields: Any) -> "VerbatimAgent":
+        agent = cls(**fields)
+        agent._verbatim = verbatim
+        return agent
+
+    async def format_instructions(
+        self,
+        kernel: Kernel,  # noqa: ARG002 - the signature is Semantic Kernel's
+        arguments: KernelArguments | None = None,  # noqa: ARG002
+    ) -> str | None:
+        return self._verbatim
+
+
+def build_kernel(
+    llm: LLMProvider,
+    tools: Sequence[Tool],
+    limits: CallLimits,
+    weights: "LocalWeights",
+    limiters: Limiters,
+) -> Kernel:
+    """Return a kernel with the model's service and the tools."""
+    kernel = Kernel()
+    factory = service_factory(llm, limits, weights)
+    kernel.add_service(ResilientChat.wrap(factory, limiters, endpoint_key(llm)))
+    add_tools(kernel, tools)
+    return kernel
+
+
+def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
+    """Return the agent; characters that Semantic Kernel forbids in its name become `_`."""
+    return VerbatimAgent.create(
+        instructions,
+        kernel=kernel,
+        name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
+        function_choice_behavior=FunctionChoiceBehavior.Auto(
+            maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS
+        ),
+    )
+
+
+def build_arguments(
+    kernel: Kernel, llm: LLMProvider, schema: dict[str, Any] | None
+) -> KernelArguments:
+    """Return the request settings of every invocation."""
+    service = kernel.get_service(type=ResilientChat)
+    settings = service.get_prompt_execution_settings_class()(
+        service_id=service.service_id, **request_settings(llm, schema)
+    )
+    return KernelArguments(settings=settings)
+
+
+def with_retries(kernel: Kernel) -> Kernel:
+    """Return the kernel, or a copy whose services retry if its own do not."""
+    plain = [
+        service
+        for service in kernel.services.values()
+        if isinstance(service, ChatCompletionClientBase) and not isinstance(service, ResilientChat)
+    ]
+    if not plain:
+        return kernel
+    copy = kernel.clone()
+    for chat in plain:
+        copy.add_service(ResilientChat.wrap_existing(chat), overwrite=True)
+    return copy
+
+
+def add_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
+    """Add the tools to the kernel, under their plain names."""
+    if not tools:
+        return
+    by_name = {tool.name: tool for tool in tools}
+    for tool in tools:
+        kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
+        added = kernel.get_function(PLUGIN, tool.name)
+        added.metadata.plugin_name = None  # else the model reads "tools-<name>"
+
+    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
+    async def run(
+        context: "AutoFunctionInvocationContext",
+        next: Callable[[Any], Awaitable[None]],  # noqa: A002, ARG001 - SK passes it by this name
+    ) -> None:
+        """Run the tool with the arguments as the model wrote them, and keep the run."""
+        tool = by_name[context.function.name]
+        call = context.function_call_content
+        assert call is not None  # noqa: S101 - set whenever a model calls a function
+        arguments, error = parse_arguments(call.arguments)
+        content = f"Error: {error}"
+        if error is None:
+            turn = current_turn.get()
+            async with turn.tool_slots if turn is not None else nullcontext():
+                run = await run_tool(tool, arguments, call_id=call.id)
+            if turn is not None and call.id is not None:
+                turn.tool_runs[call.id] = run
+            content = run.result_text
+        context.function_result = FunctionResult(function=context.function.metadata, value=content)
+
+
+def _as_function(tool: Tool) -> KernelFunctionFromMethod:
+    @kernel_function(name=tool.name, description=tool.description)
+    async def call(**arguments: Any) -> str:
+        return (await run_tool(tool, arguments)).result_text
+
+    properties = tool.parameters.get("properties", {})
+    if "settings" in properties:  # Semantic Kernel uses this argument name itself
+        raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
+    required = set(tool.parameters.get("required", []))
+    parameters = [
+        KernelParameterMetadata(name=name, schema_data=schema, is_required=name in required)
+        for name, schema in properties.items()
+    ]
+    return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=parameters)
 
 
 def service_factory(
     llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
-) -> "Callable[[], ChatCompletionClientBase]":
-    """Makes a new service with a client of its own at each call. Raises ConfigError."""
-    makers: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
+) -> Callable[[], ChatCompletionClientBase]:
+    """Return a function that makes a new service with its own client. Raises ConfigError."""
+    factories: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
         ProviderEnum.OPENAI: lambda: _openai(llm, limits),
         ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, limits),
         ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, limits),
         ProviderEnum.OLLAMA: lambda: _ollama(llm, limits),
         ProviderEnum.LOCAL: lambda: _local(llm, weights),
     }
-    return makers[llm.provider]
+    return factories[llm.provider]
 
 
 def _key(llm: LLMProvider, variable: str) -> str:
@@ -68,7 +185,7 @@ def _key(llm: LLMProvider, variable: str) -> str:
     raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
 
 
-def _openai(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+def _openai(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     import_openai_connectors()
     from openai import AsyncOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
@@ -87,7 +204,7 @@ def _openai(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 
 
-def _azure(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+def _azure(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     import_openai_connectors()
     from openai import AsyncAzureOpenAI, DefaultAioHttpClient
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
@@ -96,7 +213,7 @@ def _azure(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
         api_key=_key(llm, "AZURE_OPENAI_API_KEY"),
         azure_endpoint=llm.endpoint or "",
         azure_deployment=llm.name,
-        api_version=llm.api_version or "2024-10-21",
+        api_version=llm.api_version or AZURE_VERSION,
         max_retries=0,
         timeout=limits.attempt_timeout,
         http_client=DefaultAioHttpClient(
@@ -106,7 +223,7 @@ def _azure(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     return AzureChatCompletion(deployment_name=llm.name, async_client=client)
 
 
-def _anthropic(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+def _anthropic(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 
@@ -123,7 +240,7 @@ def _anthropic(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBas
     return AnthropicChatCompletion(ai_model_id=llm.name, api_key=key, async_client=client)
 
 
-def _ollama(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
+def _ollama(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from ollama import AsyncClient
     from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
 
@@ -132,14 +249,14 @@ def _ollama(llm: LLMProvider, limits: CallLimits) -> "ChatCompletionClientBase":
     return OllamaChatCompletion(ai_model_id=llm.name, client=client)
 
 
-def _local(llm: LLMProvider, weights: "LocalWeights") -> "ChatCompletionClientBase":
+def _local(llm: LLMProvider, weights: "LocalWeights") -> ChatCompletionClientBase:
     from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 
     return LocalChatCompletion.of(llm.name, weights)
 
 
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
-    """The provider's own names and values for sampling and the format of the answer."""
+    """Return the settings of each request, in the provider's own names."""
     if llm.provider is ProviderEnum.OLLAMA:
         options = {
             "temperature": llm.temperature,
@@ -148,133 +265,8 @@ def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[st
         }
         return drop_none({"options": drop_none(options), "format": schema})
     if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
-        raise ConfigError("response_format", "anthropic has none; ask for the format in words")
+        raise ConfigError(
+            "response_format",
+            "anthropic supports no schema; ask for the format in the instructions",
+        )
     return sampling(llm, schema)
-
-
-def add_tools(kernel: "Kernel", tools: Sequence[Tool]) -> None:
-    """Let the kernel's model call the tools under their plain names."""
-    if not tools:
-        return
-    by_name = {tool.name: tool for tool in tools}
-    for tool in tools:
-        kernel.add_function(plugin_name=PLUGIN, function=_as_function(tool))
-        added = kernel.get_function(PLUGIN, tool.name)
-        added.metadata.plugin_name = None  # else the model reads "tools-<name>"
-
-    @kernel.filter(FilterTypes.AUTO_FUNCTION_INVOCATION)
-    async def run(
-        context: "AutoFunctionInvocationContext",
-        next: "Callable[[Any], Awaitable[None]]",  # noqa: A002, ARG001 - SK passes it by this name
-    ) -> None:
-        """Runs the tool with the very arguments of the call, and keeps what became of it."""
-        tool = by_name[context.function.name]
-        wanted = context.function_call_content
-        assert wanted is not None  # noqa: S101 - set by every invocation of a model's
-        arguments, error = parse_arguments(wanted.arguments)
-        if error is None:
-            call = current_turn.get()
-            async with call.tool_slots if call is not None else nullcontext():
-                run = await run_tool(tool, arguments, call_id=wanted.id)
-            if call is not None and wanted.id is not None:
-                call.tool_runs[wanted.id] = run
-        told = run.result_text if error is None else f"Error: {error}"
-        context.function_result = FunctionResult(function=context.function.metadata, value=told)
-
-
-def _as_function(tool: Tool) -> KernelFunctionFromMethod:
-    @kernel_function(name=tool.name, description=tool.description)
-    async def call(**arguments: Any) -> str:
-        return (await run_tool(tool, arguments)).result_text
-
-    return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=_parameters(tool))
-
-
-def _parameters(tool: Tool) -> list[KernelParameterMetadata]:
-    required = set(tool.parameters.get("required", []))
-    return [
-        _parameter(tool, name, schema, is_required=name in required)
-        for name, schema in tool.parameters.get("properties", {}).items()
-    ]
-
-
-def _parameter(
-    tool: Tool, name: str, schema: dict[str, Any], *, is_required: bool
-) -> KernelParameterMetadata:
-    if name == "settings":  # Semantic Kernel takes an argument of this name for its own
-        raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")
-    return KernelParameterMetadata(name=name, schema_data=schema, is_required=is_required)
-
-
-class VerbatimAgent(ChatCompletionAgent):
-    """An agent whose instructions are sent as they stand.
-
-    Semantic Kernel takes instructions for a template: `{{x}}` raises, `{{$x}}` vanishes.
-    """
-
-    _verbatim: str = PrivateAttr(default="")
-
-    @classmethod
-    def told(cls, instructions: str, **rest: Any) -> "VerbatimAgent":
-        """An agent with these instructions."""
-        agent = cls(**rest)
-        agent._verbatim = instructions
-        return agent
-
-    async def format_instructions(
-        self,
-        kernel: Kernel,  # noqa: ARG002 - the signature is Semantic Kernel's
-        arguments: KernelArguments | None = None,  # noqa: ARG002
-    ) -> str | None:
-        """The instructions, untouched."""
-        return self._verbatim
-
-
-def build_kernel(
-    llm: LLMProvider,
-    tools: Sequence[Tool],
-    limits: CallLimits,
-    weights: "LocalWeights",
-    limiters: Limiters,
-) -> Kernel:
-    """A kernel with the model's service and the tools."""
-    kernel = Kernel()
-    maker = service_factory(llm, limits, weights)
-    kernel.add_service(ResilientChat.wrap(maker, limiters, endpoint_key(llm)))
-    add_tools(kernel, tools)
-    return kernel
-
-
-def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
-    """The agent; its name is made of the characters that Semantic Kernel allows."""
-    return VerbatimAgent.told(
-        instructions,
-        kernel=kernel,
-        name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
-        function_choice_behavior=FunctionChoiceBehavior.Auto(
-            maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS
-        ),
-    )
-
-
-def build_arguments(
-    kernel: Kernel, llm: LLMProvider, schema: dict[str, Any] | None
-) -> KernelArguments:
-    """The request settings of every invocation."""
-    service = kernel.get_service(type=ResilientChat)
-    settings = service.get_prompt_execution_settings_class()(
-        service_id=service.service_id, **request_settings(llm, schema)
-    )
-    return KernelArguments(settings=settings)
-
-
-def with_retries(kernel: Kernel) -> Kernel:
-    """The kernel itself if its services keep their nerve, else a copy whose services do."""
-    chats = [one for one in kernel.services.values() if isinstance(one, ChatCompletionClientBase)]
-    plain = [chat for chat in chats if not isinstance(chat, ResilientChat)]
-    if not plain:
-        return kernel
-    copy = kernel.clone()
-    for chat in plain:
-        copy.add_service(ResilientChat.wrap_existing(chat), overwrite=True)
-    return copy

@@ -13,7 +13,7 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
-from holodeck.lib.backends.semantic_kernel.faults import (
+from holodeck.lib.backends.semantic_kernel.errors import (
     NOT_A_COMPLETION,
     MalformedResponse,
     malformed_on_error,
@@ -35,65 +35,7 @@ if TYPE_CHECKING:
         StreamingChatMessageContent,
     )
 
-
-current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)
-"""Whose slot the running request has."""
-
-HEADERS = {"Accept-Encoding": "identity"}
-"""A small compressed answer can be a huge one; one that is compressed all the same is decoded here,
-where it is bounded, and not by the library."""
-
-
-def client_options(most_bytes: int) -> dict[str, Any]:
-    """What any client is to be made with, so that reading an answer ends at so many bytes."""
-
-    async def bound(response: Any) -> None:
-        limiter = current_limiter.get()
-        if limiter is not None:
-            apply_rate_limits(limiter, response.headers)
-        coding = response.headers.pop("content-encoding", "identity").lower()
-        decoder = None if coding == "identity" else Decoder(coding, most_bytes)
-        length = response.headers.get("content-length", "")
-        if length.isdigit() and int(length[:16]) > most_bytes:
-            raise TooLarge(too_large(most_bytes))
-        response.stream = _bounded(response.stream, most_bytes, decoder)
-
-    return {"headers": HEADERS, "event_hooks": {"response": [bound]}}
-
-
-def _bounded(stream: Any, most_bytes: int, decoder: Decoder | None) -> Any:
-    """The stream, decoded; it raises TooLarge once more than so many bytes came."""
-    own = next(kind for kind in type(stream).__mro__ if kind.__name__ == "AsyncByteStream")
-    return _bounded_kind(own)(stream, most_bytes, decoder)
-
-
-@functools.cache
-def _bounded_kind(own: type) -> Any:
-    """A bounded stream on top of a library's own class, which the library insists on."""
-
-    class Bounded(own):  # type: ignore[misc]  # only known when it is there
-        def __init__(self, stream: Any, most_bytes: int, decoder: Decoder | None) -> None:
-            self._stream = stream
-            self._most_bytes = most_bytes
-            self._decoder = decoder
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = self._most_bytes
-            async for piece in self._stream:
-                left -= len(piece)
-                if left < 0:
-                    raise TooLarge(too_large(self._most_bytes))
-                yield piece if self._decoder is None else self._decoder.feed(piece)
-            if self._decoder is not None:
-                self._decoder.end()
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    return Bounded
-
-
-ServiceMaker = Callable[[], ChatCompletionClientBase]
+ServiceFactory = Callable[[], ChatCompletionClientBase]
 
 
 class ResilientChat(ChatCompletionClientBase):
@@ -105,7 +47,7 @@ class ResilientChat(ChatCompletionClientBase):
 
     SUPPORTS_FUNCTION_CALLING: ClassVar[bool] = True
 
-    _make: ServiceMaker = PrivateAttr()
+    _factory: ServiceFactory = PrivateAttr()
     _first: ChatCompletionClientBase = PrivateAttr()
     _first_is_taken: bool = PrivateAttr(default=False)
     _limiters: Limiters = PrivateAttr(default_factory=Limiters)
@@ -116,15 +58,15 @@ class ResilientChat(ChatCompletionClientBase):
 
     @classmethod
     def wrap(
-        cls, make: ServiceMaker, limiters: Limiters | None = None, endpoint: str = ""
+        cls, factory: ServiceFactory, limiters: Limiters | None = None, endpoint: str = ""
     ) -> "ResilientChat":
-        """Return a service that calls the services that `make` returns, one per event loop.
+        """Return a service that calls the services that `factory` returns, one per event loop.
 
         Its requests share the limiter of the endpoint.
         """
-        first = make()
+        first = factory()
         chat = cls(ai_model_id=first.ai_model_id, service_id=first.service_id)
-        chat._make, chat._first = make, first
+        chat._factory, chat._first = factory, first
         if limiters is not None:
             chat._limiters = limiters
         chat._endpoint = endpoint
@@ -139,7 +81,7 @@ class ResilientChat(ChatCompletionClientBase):
         """Return the real service of the running event loop, as loops cannot share a client."""
         loop = asyncio.get_running_loop()
         if loop not in self._services:
-            self._services[loop] = self._make() if self._first_is_taken else self._first
+            self._services[loop] = self._factory() if self._first_is_taken else self._first
             self._first_is_taken = True
         return self._services[loop]
 
@@ -172,24 +114,24 @@ class ResilientChat(ChatCompletionClientBase):
     async def _inner_get_chat_message_contents(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
     ) -> "list[ChatMessageContent]":
-        call = _current_call(chat_history)
+        turn = _current_turn(chat_history)
         sender = RequestSender(self._endpoint, self._limiters, classify=request_error)
-        request = partial(self._request, chat_history, settings, call)
-        messages = await sender.send(request, call.retry, call)
-        _note_response(call, messages[0], self.ai_model_id)
+        request = partial(self._request, chat_history, settings, turn)
+        messages = await sender.send(request, turn.retry, turn)
+        _note_response(turn, messages[0], self.ai_model_id)
         return messages
 
     async def _request(
         self,
         chat_history: "ChatHistory",
         settings: "PromptExecutionSettings",
-        call: KernelTurn,
+        turn: KernelTurn,
         limiter: Limiter,
     ) -> "list[ChatMessageContent]":
         """Send the request once."""
         token = current_limiter.set(limiter)
         try:
-            messages = await self._complete(chat_history, settings, call.attempt_timeout)
+            messages = await self._complete(chat_history, settings, turn.attempt_timeout)
         except Exception as error:
             if status_of(error) is not None:
                 self._limiters.note_reached(self._endpoint)
@@ -224,7 +166,7 @@ class ResilientChat(ChatCompletionClientBase):
         function_invoke_attempt: int = 0,
     ) -> AsyncGenerator["list[StreamingChatMessageContent]", Any]:
         """Yield the real service's stream; never retried, as the user may have seen pieces."""
-        call = _current_call(chat_history)
+        turn = _current_turn(chat_history)
         stream = self.service()._inner_get_streaming_chat_message_contents(  # noqa: SLF001
             chat_history, settings, function_invoke_attempt
         )
@@ -232,31 +174,86 @@ class ResilientChat(ChatCompletionClientBase):
             for piece in pieces[:1]:
                 usage = usage_of(piece.metadata)
                 if usage.total_tokens:
-                    call.meter.add(usage, self.ai_model_id)
+                    turn.meter.add(usage, self.ai_model_id)
             yield pieces
 
 
-def _current_call(history: "ChatHistory") -> KernelTurn:
+def _current_turn(history: "ChatHistory") -> KernelTurn:
     """Return the running turn; a new one for a kernel that is used directly."""
-    call = current_turn.get() or KernelTurn()
-    if call.history is not history:
-        call.history, call.first_new = history, len(history.messages)
-    return call
+    turn = current_turn.get() or KernelTurn()
+    if turn.history is not history:
+        turn.history, turn.first_new = history, len(history.messages)
+    return turn
 
 
-def _note_response(call: KernelTurn, message: "ChatMessageContent", model: str) -> None:
+def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) -> None:
     """Count the tokens, and give each tool call a unique id and readable arguments.
 
     Arguments that cannot be parsed are replaced by the reason, for the model to read; Semantic
     Kernel would fail on them.
     """
-    call.meter.add(usage_of(message.metadata), model)
+    turn.meter.add(usage_of(message.metadata), model)
     calls = [item for item in message.items if isinstance(item, FunctionCallContent)]
-    call.tool_rounds += bool(calls)
+    turn.tool_rounds += bool(calls)
     for item in calls:
         # Some providers send no ids, faulty ones the same id twice.
-        item.id = unique_call_id(item.id or "", call.call_ids)
-        call.arguments[item.id] = _, error = parse_arguments(item.arguments)
+        item.id = unique_call_id(item.id or "", turn.call_ids)
+        turn.arguments[item.id] = _, error = parse_arguments(item.arguments)
         if error is not None:
             is_text = isinstance(item.arguments, str)
             item.arguments = f"<{error}>" if is_text else {"unreadable": error}
+
+
+current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)
+"""The limiter of the running request."""
+
+
+def client_options(max_bytes: int) -> dict[str, Any]:
+    """Return options for the client of a provider's library, which limit the size of a response.
+
+    The libraries read responses of any size. A hook sees each response before its body is read; it
+    works for clients on httpx and on httpx2, whose responses are alike.
+    """
+
+    async def limit(response: Any) -> None:
+        limiter = current_limiter.get()
+        if limiter is not None:
+            apply_rate_limits(limiter, response.headers)
+        coding = response.headers.pop("content-encoding", "identity").lower()
+        decoder = None if coding == "identity" else Decoder(coding, max_bytes)
+        length = response.headers.get("content-length", "")
+        if length.isdigit() and int(length[:16]) > max_bytes:
+            raise TooLarge(too_large(max_bytes))
+        kinds = type(response.stream).__mro__
+        base = next(kind for kind in kinds if kind.__name__ == "AsyncByteStream")
+        response.stream = _limited_stream(base)(response.stream, max_bytes, decoder)
+
+    # A response that is compressed all the same is decoded here, up to the limit of its size.
+    headers = {"Accept-Encoding": "identity"}
+    return {"headers": headers, "event_hooks": {"response": [limit]}}
+
+
+@functools.cache
+def _limited_stream(base: type) -> Any:
+    """Return the class of a limited stream, based on the library's own class, as it requires."""
+
+    class LimitedStream(base):  # type: ignore[misc]  # only known at run time
+        def __init__(self, stream: Any, max_bytes: int, decoder: Decoder | None) -> None:
+            self._stream = stream
+            self._max_bytes = max_bytes
+            self._decoder = decoder
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            left = self._max_bytes
+            async for piece in self._stream:
+                left -= len(piece)
+                if left < 0:
+                    raise TooLarge(too_large(self._max_bytes))
+                yield piece if self._decoder is None else self._decoder.feed(piece)
+            if self._decoder is not None:
+                self._decoder.end()
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    return LimitedStream

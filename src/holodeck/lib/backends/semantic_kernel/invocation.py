@@ -1,7 +1,12 @@
-"""Invokes a Semantic Kernel agent, and reads its tool calls and results from the history."""
+"""Invokes a Semantic Kernel agent, and reads its tool calls and results from the history.
+
+The running turn is in a context variable, so that the service and the tools that Semantic Kernel
+invokes find it, however many turns run concurrently.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,19 +25,13 @@ from holodeck.lib.backends.base import Message, ToolCall, ToolResult
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.tools.base import MOST_AT_ONCE
+from holodeck.lib.tools.base import MOST_AT_ONCE, ToolRun
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from semantic_kernel import Kernel
     from semantic_kernel.agents import ChatCompletionAgent
-    from semantic_kernel.contents import ChatHistory, ChatMessageContent
     from semantic_kernel.functions import KernelArguments
-
-    from holodeck.lib.tools.base import ToolRun
-
 
 MAX_TOOL_ROUNDS = 20
 PLUGIN = "tools"
@@ -45,18 +44,18 @@ class KernelTurn(RequestStats):
 
     retry: RetryConfig = field(default_factory=RetryConfig)
     attempt_timeout: float | None = None
-    tool_runs: dict[str, "ToolRun"] = field(default_factory=dict)
+    tool_runs: dict[str, ToolRun] = field(default_factory=dict)
     """By the id of the tool call."""
     tool_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
     """Semantic Kernel itself runs all tools of a round at once."""
     runs_every_tool: bool = False
     """Whether every tool is ours, so that a result without a run is a refused call."""
-    history: "ChatHistory | None" = None
-    """Every message of the turn; Semantic Kernel appends to it."""
+    history: ChatHistory | None = None
+    """Every message of the conversation; Semantic Kernel appends to it."""
     first_new: int = 0
     """Index of the turn's first own message in the history."""
     call_ids: set[str] = field(default_factory=set)
-    arguments: dict[str, "tuple[dict[str, Any], str | None]"] = field(default_factory=dict)
+    arguments: dict[str, tuple[dict[str, Any], str | None]] = field(default_factory=dict)
     """By the id of the tool call: the parsed arguments, and why they could not be parsed."""
     tool_rounds: int = 0
 
@@ -67,40 +66,38 @@ class KernelTurn(RequestStats):
         return usage if usage is not None and usage.total_tokens else None
 
 
-current_turn: ContextVar[KernelTurn | None] = ContextVar("holodeck_agent_call", default=None)
+current_turn: ContextVar[KernelTurn | None] = ContextVar("holodeck_kernel_turn", default=None)
 
 
-def new_history(context: "Sequence[Message]" = ()) -> ChatHistory:
-    """A history that starts with the earlier messages given."""
+def new_history(context: Sequence[Message] = ()) -> ChatHistory:
+    """Return a history of the given messages."""
     history = ChatHistory()
-    called: dict[str, str] = {}
+    tool_names: dict[str, str] = {}
+    """By the id of the tool call."""
     for message in context:
-        calls = [_call(one) for one in message.get("tool_calls", [])]
-        called |= {str(one.id): str(one.name) for one in calls}
+        items: list[Any] = []
         role = AuthorRole(message["role"])
-        said = [_result(message, called)] if role is AuthorRole.TOOL else _texts(message)
-        items: list[Any] = [*said, *calls]
+        if role is AuthorRole.TOOL:
+            call_id = message.get("tool_call_id", "")
+            name = tool_names.get(call_id, call_id)
+            items.append(FunctionResultContent(id=call_id, name=name, result=message["content"]))
+        elif message["content"]:
+            items.append(TextContent(text=message["content"]))
+        for call in message.get("tool_calls", []):
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            items.append(FunctionCallContent(id=call["id"], name=name, arguments=arguments))
+            tool_names[str(call["id"])] = str(name)
         history.add_message(ChatMessageContent(role=role, items=items, name=message.get("name")))
     return history
 
 
-def _texts(message: Message) -> list[TextContent]:
-    return [TextContent(text=message["content"])] if message["content"] else []
-
-
-def _call(call: dict[str, Any]) -> FunctionCallContent:
-    function = call["function"]
-    return FunctionCallContent(
-        id=call["id"], name=function["name"], arguments=function["arguments"]
-    )
-
-
-def _result(message: Message, called: dict[str, str]) -> FunctionResultContent:
-    """The result of a tool, by the name under which it was called."""
-    call_id = message.get("tool_call_id", "")
-    return FunctionResultContent(
-        id=call_id, name=called.get(call_id, call_id), result=message["content"]
-    )
+@contextmanager
+def _running(turn: KernelTurn) -> Iterator[None]:
+    token = current_turn.set(turn)
+    try:
+        yield
+    finally:
+        current_turn.reset(token)
 
 
 async def invoke(
@@ -108,20 +105,14 @@ async def invoke(
     kernel: "Kernel",
     arguments: "KernelArguments",
     history: ChatHistory,
-    call: KernelTurn,
+    turn: KernelTurn,
 ) -> str:
-    """The agent's answer to the history; the history gets every message that is new."""
-    call.runs_every_tool = set(kernel.plugins) <= {PLUGIN}
+    """Return the agent's response, and append the turn's messages to the history."""
+    turn.runs_every_tool = set(kernel.plugins) <= {PLUGIN}
     thread = ChatHistoryAgentThread(chat_history=history)
-    token = current_turn.set(call)
-    try:
-        answers = [
-            answer
-            async for answer in agent.invoke(thread=thread, kernel=kernel, arguments=arguments)
-        ]
-    finally:
-        current_turn.reset(token)
-    return "".join(str(answer.message.content or "") for answer in answers)
+    with _running(turn):
+        responses = agent.invoke(thread=thread, kernel=kernel, arguments=arguments)
+        return "".join([str(one.message.content or "") async for one in responses])
 
 
 async def invoke_streaming(
@@ -129,64 +120,55 @@ async def invoke_streaming(
     kernel: "Kernel",
     arguments: "KernelArguments",
     history: ChatHistory,
-    call: KernelTurn,
+    turn: KernelTurn,
 ) -> AsyncIterator[str]:
-    """The agent's answer in pieces."""
+    """Yield the agent's response in pieces."""
     thread = ChatHistoryAgentThread(chat_history=history)
-    token = current_turn.set(call)
-    try:
+    with _running(turn):
         stream = agent.invoke_stream(thread=thread, kernel=kernel, arguments=arguments)
         async for piece in stream:
             if piece.message.content:
                 yield str(piece.message.content)
-    finally:
-        current_turn.reset(token)
 
 
-def tool_calls(call: KernelTurn) -> list[ToolCall]:
-    """The calls that the model asked for, in its order."""
+def tool_calls(turn: KernelTurn) -> list[ToolCall]:
+    """Return the turn's tool calls, in the model's order."""
+    calls = []
+    for item in _items(turn):
+        if isinstance(item, FunctionCallContent):
+            call_id = item.id or ""
+            parsed = turn.arguments.get(call_id)
+            arguments, error = parse_arguments(item.arguments) if parsed is None else parsed
+            call = ToolCall(name=item.name or "", arguments=arguments, call_id=call_id)
+            if error is not None:
+                call["error"] = error
+            calls.append(call)
+    return calls
+
+
+def tool_results(turn: KernelTurn) -> list[ToolResult]:
+    """Return the results of the turn's tool calls, in the order of the calls."""
+    results = {item.id: item for item in _items(turn) if isinstance(item, FunctionResultContent)}
     return [
-        _tool_call(call, item)
-        for message in _new_messages(call)
-        for item in message.items
-        if isinstance(item, FunctionCallContent)
+        _tool_result(turn, call["name"], results[call["call_id"]])
+        for call in tool_calls(turn)
+        if call["call_id"] in results
     ]
 
 
-def tool_results(call: KernelTurn) -> list[ToolResult]:
-    """What came of them, in the order of the calls."""
-    found = {
-        item.id: item
-        for message in _new_messages(call)
-        for item in message.items
-        if isinstance(item, FunctionResultContent)
-    }
-    return [
-        _tool_result(call, asked["name"], found[asked["call_id"]])
-        for asked in tool_calls(call)
-        if asked["call_id"] in found
-    ]
+def _items(turn: KernelTurn) -> Iterator[Any]:
+    """Yield the parts of the turn's own messages."""
+    if turn.history is not None:
+        for message in turn.history.messages[turn.first_new :]:
+            yield from message.items
 
 
-def _new_messages(call: KernelTurn) -> "Iterable[ChatMessageContent]":
-    return [] if call.history is None else call.history.messages[call.first_new :]
-
-
-def _tool_call(call: KernelTurn, item: FunctionCallContent) -> ToolCall:
-    read = call.arguments.get(item.id or "")
-    arguments, error = parse_arguments(item.arguments) if read is None else read
-    told = ToolCall(name=item.name or "", arguments=arguments, call_id=item.id or "")
-    if error is not None:
-        told["error"] = error
-    return told
-
-
-def _tool_result(call: KernelTurn, name: str, item: FunctionResultContent) -> ToolResult:
-    """The result; one that no run stands behind is Semantic Kernel's own refusal of the call."""
+def _tool_result(turn: KernelTurn, name: str, item: FunctionResultContent) -> ToolResult:
+    """Return the result; without a run of the tool, Semantic Kernel itself refused the call."""
     result = ToolResult(name=name, call_id=item.id or "", result=item.result)
-    run = call.tool_runs.get(item.id or "")
+    run = turn.tool_runs.get(item.id or "")
     if run is None:
-        result["is_error"] = result["refused"] = call.runs_every_tool
+        result["is_error"] = result["refused"] = turn.runs_every_tool
         return result
     result["is_error"] = run.error is not None
     result["duration_ms"] = run.duration_ms
@@ -197,19 +179,18 @@ def _tool_result(call: KernelTurn, name: str, item: FunctionResultContent) -> To
     return result
 
 
-_READ = ("prompt_tokens", "input_tokens")
-_WRITTEN = ("completion_tokens", "output_tokens")
-
-
 def usage_of(metadata: Mapping[str, Any]) -> TokenUsage:
-    """The tokens that a message's metadata tells of; zero where it tells nothing."""
+    """Return the token usage in a message's metadata, under any provider's names; else zero."""
     usage = metadata.get("usage")
     if usage is None:
         return TokenUsage.zero()
-    return TokenUsage.of(_first(usage, _READ), _first(usage, _WRITTEN))
+    return TokenUsage.of(
+        _first_count(usage, "prompt_tokens", "input_tokens"),
+        _first_count(usage, "completion_tokens", "output_tokens"),
+    )
 
 
-def _first(usage: Any, names: tuple[str, ...]) -> int:
+def _first_count(usage: Any, *names: str) -> int:
     for name in names:
         value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
         if isinstance(value, int) and value > 0:
