@@ -12,11 +12,11 @@ from typing import Any, Literal, TypedDict, Unpack
 from pydantic import ValidationError
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.owners import is_yaml
-from holodeck.config.problems import wanted
 from holodeck.config.secrets import collect
-from holodeck.config.settings import contradiction
-from holodeck.config.settings import settings as declared_settings
+from holodeck.config.settings import conflict_message
+from holodeck.config.settings import setting_fields as declared_settings
+from holodeck.config.suite_files import is_yaml
+from holodeck.config.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -264,10 +264,10 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
     except ValidationError as error:
         place = error.errors(include_url=False)[0]["loc"]
         if not place:
-            raise ConfigError("run()", contradiction(error)) from None
+            raise ConfigError("run()", conflict_message(error)) from None
         option = str(place[0])
         found = settings[option]
-        raise ConfigError(option, f"found {found!r}; wanted {wanted(error)}") from None
+        raise ConfigError(option, f"found {found!r}; wanted {expected_value(error)}") from None
 
 
 def _suggested_option(option: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 from holodeck.config.cases.suites import suite_name
 from holodeck.config.check import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
-from holodeck.config.owners import agent_above
 from holodeck.config.secrets import collect
+from holodeck.config.suite_files import find_agent_above
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
@@ -125,7 +125,7 @@ class SuiteFile(AgentFile):
 
     def _nearest(self) -> str:
         """The agent.yaml of the file. Raises ConfigError."""
-        agent = agent_above(self.path)
+        agent = find_agent_above(self.path)
         if agent is None:
             raise ConfigError(
                 self.path.name,

@@ -146,10 +146,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     if not _is_wanted(file_path, parent.config, is_named=is_named):
         return None
     # Imported here because most test runs have no such file.
-    from holodeck.config.owners import holds_a_suite  # noqa: PLC0415
+    from holodeck.config.suite_files import is_suite_file  # noqa: PLC0415
     from holodeck.pytest_agent_file import AgentFile, SuiteFile  # noqa: PLC0415
 
-    kind = SuiteFile if holds_a_suite(file_path) else AgentFile
+    kind = SuiteFile if is_suite_file(file_path) else AgentFile
     file: pytest.Collector = kind.from_parent(parent, path=file_path, is_named=is_named)
     return file
 

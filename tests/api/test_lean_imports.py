@@ -15,7 +15,7 @@ HEAVY = (
 """Libraries that only those who use them may pay for."""
 
 SELDOM = (
-    "holodeck.config.cases.external", "holodeck.config.cases.files", "holodeck.config.history",
+    "holodeck.config.cases.suites", "holodeck.config.cases.data_files", "holodeck.config.history",
     "holodeck.config.cases.parameters", "holodeck.config.check_history", "holodeck.models.suite",
     "holodeck.lib.llm.client", "holodeck.lib.conversation.engine",
     "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",

@@ -72,7 +72,7 @@ def test_a_documented_name_is_where_it_is_documented(module, name):
         ("holodeck:TestExecutor", "holodeck.lib.test_runner.executor:TestExecutor"),
         ("holodeck.lib.errors:ConfigError", "holodeck.errors:ConfigError"),
         ("holodeck.lib.evaluators.base:EvaluationError", "holodeck.errors:EvaluationError"),
-        ("holodeck.lib.file_processor:FileProcessor", "holodeck.lib.files.processor:FileProcessor"),
+        ("holodeck.lib.file_processor:FileProcessor", "holodeck.lib.file_processor:FileProcessor"),
         ("holodeck.models.test_case:TestCase", "holodeck.models.test_case:TestCaseModel"),
     ],
 )

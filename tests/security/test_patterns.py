@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from fakes import case
-from holodeck.config.syntax import decode
+from holodeck.config.yaml_nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.observability.content import TOO_SLOW, Content
@@ -187,4 +187,4 @@ def test_our_own_patterns_take_a_long_text_without_pausing(text):
 
 
 def test_decoding_a_long_line_is_no_more_work_than_reading_it():
-    assert len(decode(b"a" * 10_000_000, "x")) == 10_000_000
+    assert len(decode_text(b"a" * 10_000_000, "x")) == 10_000_000

@@ -5,7 +5,7 @@ import copy
 import pytest
 import yaml
 
-from holodeck.config.env import Environment
+from holodeck.config.environment import Environment
 from holodeck.config.source import Source
 from support.promises import ROOT
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from holodeck import errors
-from holodeck.config.owners import DEFAULT_AGENT_FILE, agent_above, holds_a_suite, is_yaml
+from holodeck.config.suite_files import DEFAULT_AGENT_FILE, find_agent_above, is_suite_file, is_yaml
 from holodeck.errors import ConfigError
 
 _DATA_SUFFIXES = {".csv", ".jsonl"}
@@ -52,7 +52,7 @@ def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
     suites: dict[Path, list[str]] = {}
     others: list[str] = []
     for path in _each_file(paths or (DEFAULT_AGENT_FILE,), others):
-        if holds_a_suite(path):
+        if is_suite_file(path):
             suites.setdefault(Path(agent or _agent_above(path)), []).append(path)
         elif Path(path).suffix in _DATA_SUFFIXES:
             raise ConfigError(
@@ -71,12 +71,12 @@ def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
 
 def find_target(path: str) -> AgentTarget:
     """Return the agent of a path that is not a folder of agents. Raises ConfigError."""
-    return AgentTarget(_agent_above(path), (path,)) if holds_a_suite(path) else AgentTarget(path)
+    return AgentTarget(_agent_above(path), (path,)) if is_suite_file(path) else AgentTarget(path)
 
 
 def _agent_above(path: str) -> str:
     """Return the nearest agent.yaml beside a file or above it. Raises ConfigError."""
-    found = agent_above(path)
+    found = find_agent_above(path)
     if found is not None:
         return found
     raise ConfigError(
@@ -95,7 +95,7 @@ def _each_file(paths: Sequence[str], others: list[str]) -> Iterator[str]:
             continue
         inside = list(_yaml_files(Path(path)))
         found = [one for one in inside if one.name == DEFAULT_AGENT_FILE]
-        found = found or list(filter(holds_a_suite, inside))
+        found = found or list(filter(is_suite_file, inside))
         if not found:
             raise errors.FileNotFoundError(
                 path, f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE} or a suite"

@@ -31,10 +31,10 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     config.yaml, environment variable, default.
     """
     from holodeck.cli.agent_paths import find_target
-    from holodeck.config.flags import shown
+    from holodeck.config.flags import format_default
     from holodeck.config.loader import ConfigLoader
-    from holodeck.config.owners import DEFAULT_AGENT_FILE
     from holodeck.config.secrets import collect
+    from holodeck.config.suite_files import DEFAULT_AGENT_FILE
     from holodeck.lib.ui.terminal import format_table
 
     loader, agent = ConfigLoader(), None
@@ -53,6 +53,6 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
         rows = [("KEY", "VALUE", "SOURCE")]
         for one in settings:
             overrides = f" (overrides {one.overrules})" if one.overrules else ""
-            rows.append((one.key, shown(one.value), f"{one.source}{overrides}"))
+            rows.append((one.key, format_default(one.value), f"{one.source}{overrides}"))
         text = format_table(rows)
     click.echo(cli_context.clean(text))

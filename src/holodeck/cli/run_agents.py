@@ -16,9 +16,8 @@ from holodeck.cli.logs import print_error, start_logging
 from holodeck.cli.options import ReportTarget
 from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_run
 from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
-from holodeck.config.cases.left_out import current_left_out
-from holodeck.config.owners import why_left_out
-from holodeck.config.source import shown
+from holodeck.config.source import display_path
+from holodeck.config.suite_files import current_invalid_suites, why_not_run
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, NothingSelected
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.suggestions import did_you_mean_or_list
@@ -89,7 +88,7 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
         _require_one_agent(options, len(found.targets))
     agents = [_load(options, target, context) for target in found.targets]
     read = {path for one in agents for path in one.case_files}
-    unread = {one: why_left_out(one) for one in found.others if Path(one).resolve() not in read}
+    unread = {one: why_not_run(one) for one in found.others if Path(one).resolve() not in read}
     unnamed = [one for one, reason in unread.items() if reason is None]
     if unnamed:
         names = ", ".join(unnamed[:_MAX_FILES])
@@ -102,7 +101,7 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
     else:
         code = _run_each(options, agents, context)
     not_run = [f"Not run: {one}: {reason}" for one, reason in unread.items() if reason is not None]
-    left_out = current_left_out()
+    left_out = current_invalid_suites()
     if left_out is not None:
         for file, error in left_out.errors.items():
             not_run.append(f"Left out {file} (--skip-invalid): {error}")
@@ -176,9 +175,9 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
         return request
     from holodeck.config.cases.suites import suite_name
 
-    left_out = current_left_out()
+    left_out = current_invalid_suites()
     errors = left_out.errors if left_out is not None else {}
-    files = [one for one in target.suites if shown(Path(one).absolute()) not in errors]
+    files = [one for one in target.suites if display_path(Path(one).absolute()) not in errors]
     if not files:
         raise next(iter(errors.values()))
     suites = tuple(suite_name(Path(one)) for one in files)

@@ -4,23 +4,19 @@ import logging
 from collections.abc import Sequence
 from importlib.util import find_spec
 
+from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.check_cases import check_case, check_pattern, is_decided
-from holodeck.config.check_metrics import check_metric, check_undecided
-from holodeck.config.check_placeholders import check_placeholders
+from holodeck.config.check_metrics import check_metric, check_placeholders, check_undecided
 from holodeck.config.findings import Finding, Findings, raise_on_errors
-from holodeck.config.instructions import instructions_text
-from holodeck.config.keys import metrics_in, missing_keys
-from holodeck.config.places import location
-from holodeck.config.prices import refuse_unpriced
+from holodeck.config.model_calls import all_metrics, find_missing_keys, require_prices
 from holodeck.config.python_files import (
-    check_target,
-    class_of,
-    definition,
-    doubt_about,
-    parameters,
+    find_definition,
+    import_warning,
+    imported_class,
+    parameter_names,
+    require_target,
 )
-from holodeck.config.response_format import response_schema
-from holodeck.config.source import Path_
+from holodeck.config.source import KeyPath, location
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
@@ -45,7 +41,9 @@ def check_before_run(agent: Agent, settings: ExecutionConfig) -> list[Finding]:
     """Return what is doubtful about an agent. Raises ConfigError for what is known to be wrong."""
     findings = check(agent)
     raise_on_errors(findings)
-    for path, lacking in missing_keys(agent):  # to `validate`, which may run anywhere, a warning
+    for path, lacking in find_missing_keys(
+        agent
+    ):  # to `validate`, which may run anywhere, a warning
         if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
             raise ConfigError(location(agent, *path), lacking)
     return findings
@@ -63,7 +61,7 @@ def check(agent: Agent) -> list[Finding]:
     """Everything found, in the order of the file's parts."""
     findings = Findings(agent)
     _check_model(agent, findings)
-    for path, lacking in missing_keys(agent):
+    for path, lacking in find_missing_keys(agent):
         findings.warning(path, lacking)
     _check_backend(agent, findings)
     _check_texts(agent, findings)
@@ -107,7 +105,7 @@ def _check_model(agent: Agent, findings: Findings) -> None:
 def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
     if agent.evaluations is None or agent.evaluations.model is None:
         return
-    for _, metric in metrics_in(agent):
+    for _, metric in all_metrics(agent):
         asked = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
         if asked is agent.evaluations.model:
             return
@@ -145,31 +143,31 @@ def _check_named_backend(backend: str, agent: Agent, findings: Findings) -> None
     if ":" not in backend:
         return
     _check_target(backend, agent, ("backend",), findings)
-    module, _, kind = (class_of(backend, agent.base_dir) or "").rpartition(".")
+    module, _, kind = (imported_class(backend, agent.base_dir) or "").rpartition(".")
     if f"{module}.".startswith(f"{SEMANTIC_KERNEL}.agents."):
         findings.error(("backend",), semantic_kernel_hint(kind))
 
 
-def _check_target(target: str, agent: Agent, path: Path_, findings: Findings) -> None:
+def _check_target(target: str, agent: Agent, path: KeyPath, findings: Findings) -> None:
     """Find what is known to be wrong with `module:attribute`. Raises ConfigError."""
-    check_target(target, agent.base_dir, "backend" if path == ("backend",) else "metric")
-    doubt = doubt_about(target, agent.base_dir)
+    require_target(target, agent.base_dir, "backend" if path == ("backend",) else "metric")
+    doubt = import_warning(target, agent.base_dir)
     if doubt is not None:
         findings.warning(path, doubt)
 
 
-def _check_url(url: str, path: Path_, findings: Findings) -> None:
+def _check_url(url: str, path: KeyPath, findings: Findings) -> None:
     if not url.startswith(("http://", "https://")):
         findings.error(path, "a URL begins with http:// or https://")
 
 
 def _check_texts(agent: Agent, findings: Findings) -> None:
     try:
-        instructions_text(agent)
+        load_instructions(agent)
     except ConfigError as error:
         findings.of_error(("instructions", "file"), error)
     try:
-        response_schema(agent)
+        load_response_schema(agent)
     except ConfigError as error:
         findings.of_error(("response_format",), error)
 
@@ -183,7 +181,7 @@ def _check_patterns(agent: Agent, findings: Findings) -> None:
 def _check_prices(agent: Agent, findings: Findings) -> None:
     if agent.execution is not None and agent.execution.max_cost is not None:
         try:
-            refuse_unpriced(agent, "")
+            require_prices(agent, "")
         except ConfigError as error:
             findings.of_error(("execution", "max_cost"), error)
 
@@ -231,19 +229,19 @@ def _check_tools(agent: Agent, findings: Findings) -> dict[str, list[str] | None
 
 
 def _parameters(
-    agent: Agent, tool: FunctionTool, path: Path_, findings: Findings
+    agent: Agent, tool: FunctionTool, path: KeyPath, findings: Findings
 ) -> list[str] | None:
     try:
-        function = definition(tool.file, tool.function, agent.base_dir, "")
+        function = find_definition(tool.file, tool.function, agent.base_dir, "")
     except ConfigError as error:
         key = "function" if "defines no" in error.message else "file"
         findings.of_error((*path, key), error)
         return None
-    return parameters(function) if tool.parameters is None else list(tool.parameters)
+    return parameter_names(function) if tool.parameters is None else list(tool.parameters)
 
 
 def _check_metrics_in(
-    agent: Agent, asked: TurnModel, path: Path_, inputs: Inputs, findings: Findings
+    agent: Agent, asked: TurnModel, path: KeyPath, inputs: Inputs, findings: Findings
 ) -> None:
     check_metrics(agent, asked.evaluations or [], (*path, "evaluations"), inputs, findings)
     check_metrics(agent, asked.scorers or [], (*path, "scorers"), inputs, findings)
@@ -252,7 +250,7 @@ def _check_metrics_in(
 def check_metrics(
     agent: Agent,
     metrics: Sequence[MetricSettings],
-    path: Path_,
+    path: KeyPath,
     inputs: Inputs,
     findings: Findings,
 ) -> None:
@@ -274,7 +272,7 @@ def check_metrics(
             findings.of_error(place, error)
 
 
-def _check_judge(agent: Agent, metric: MetricSettings, place: Path_, findings: Findings) -> None:
+def _check_judge(agent: Agent, metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
     if asks_a_judge(metric) and judge_of(agent, metric) is None:
         findings.error(
             place,

@@ -1,13 +1,12 @@
 """What is wrong with a test case: expectations nothing can meet, and checks nothing can fail."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from holodeck.config.check_metrics import check_forbidden_text, check_undecided
-from holodeck.config.check_tool_names import check_forbidden_name, warn_of_parts
-from holodeck.config.files import inside
 from holodeck.config.findings import Findings
-from holodeck.config.python_files import check_target
-from holodeck.config.source import Path_
+from holodeck.config.python_files import require_target
+from holodeck.config.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.inputs import (
@@ -20,10 +19,43 @@ from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.lib.suggestions import did_you_mean
+from holodeck.lib.tools.names import is_whole_name
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
 from holodeck.models.script import kind_of, unanswered, value_of
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
+
+_IN_NO_NAME = re.compile(r"[*?\[\]{}()|^$\\,;<>\"'`]")
+"""Characters of patterns, lists and placeholders; no tool that a model calls has them."""
+
+
+def check_forbidden_name(name: str, path: KeyPath, findings: Findings) -> bool:
+    """Find a forbidden name that no tool can have; whether it is one."""
+    sign = _IN_NO_NAME.search(name)
+    if "{{" in name:
+        why = "is a placeholder that nothing fills; add 'parameters', or write the tool's name"
+    elif sign is not None and sign[0] in ",;":
+        why = "is one name; write each tool as an item of its own: [a, b]"
+    elif sign is not None:
+        why = f"has {sign[0]!r} in it; names are compared as they are, patterns are not read"
+    elif re.search(r"\s", name):
+        why = "has white space around it or in it, which no tool's name has; remove it"
+    else:
+        return False
+    findings.error(path, f"no call can match {name!r}: it {why}")
+    return True
+
+
+def warn_of_parts(name: str, tools: Sequence[str], path: KeyPath, findings: Findings) -> None:
+    """Find tools whose calls meet an expectation that may be meant for another one."""
+    parts = [tool for tool in tools if not is_whole_name(name, tool)]
+    if parts:
+        findings.warning(
+            path,
+            f"{name!r} is only a part of {', '.join(map(repr, parts))}, whose calls count as well;"
+            f" write '{{name: {parts[0]}}}' if that tool is meant",
+        )
+
 
 Tools = Mapping[str, list[str] | None]
 """Tool → names of its parameters; None for a tool that takes any."""
@@ -43,7 +75,7 @@ _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 def check_case(
     agent: Agent,
     case: TestCaseModel,
-    path: Path_,
+    path: KeyPath,
     tools: Tools,
     inputs: Inputs,
     findings: Findings,
@@ -80,7 +112,7 @@ def check_case(
     _check_script(agent, case, (*path, "script"), findings)
 
 
-def _check_script(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+def _check_script(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Findings) -> None:
     left_open = unanswered(case.script or ())
     if left_open is not None:
         findings.warning((*path, left_open), "the agent never answers this; write 'agent' below it")
@@ -89,7 +121,7 @@ def _check_script(agent: Agent, case: TestCaseModel, path: Path_, findings: Find
             _check_code(agent, value_of(step), (*path, number, "call"), findings)
 
 
-def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Findings) -> None:
+def _check_models(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Findings) -> None:
     if case.asks_judge and agent.judging_model is None:
         key = "script" if case.criteria is None else "criteria"
         findings.error((*path, key), NO_JUDGE)
@@ -97,7 +129,7 @@ def _check_models(agent: Agent, case: TestCaseModel, path: Path_, findings: Find
         findings.error((*path, "simulate"), NO_SIMULATOR)
 
 
-def _check_context(agent: Agent, path: Path_, findings: Findings) -> None:
+def _check_context(agent: Agent, path: KeyPath, findings: Findings) -> None:
     """A context that goes nowhere changes nothing, whatever its author thinks."""
     backend = agent.backend
     if not agent.brings_its_own_model:
@@ -108,9 +140,9 @@ def _check_context(agent: Agent, path: Path_, findings: Findings) -> None:
         )
 
 
-def _check_code(agent: Agent, target: str, place: Path_, findings: Findings) -> None:
+def _check_code(agent: Agent, target: str, place: KeyPath, findings: Findings) -> None:
     try:
-        check_target(target, agent.base_dir, "call")
+        require_target(target, agent.base_dir, "call")
     except ConfigError as error:
         findings.of_error(place, error)
 
@@ -133,7 +165,7 @@ def _check_expectations(
     agent: Agent,
     case: TurnModel,
     metrics: Sequence[MetricSettings],
-    path: Path_,
+    path: KeyPath,
     tools: Tools,
     inputs: Inputs,
     findings: Findings,
@@ -152,7 +184,7 @@ def _check_expectations(
     _check_tool_expectations(agent, case, path, tools, findings)
     for index, file in enumerate(case.files or []):
         try:
-            inside(file.path, agent.base_dir, "")
+            find_file(file.path, agent.base_dir, "")
         except ConfigError as error:
             findings.of_error((*path, "files", index, "path"), error, stops_the_run=False)
 
@@ -161,7 +193,7 @@ def _check_inputs(
     inputs: Inputs,
     metrics: Sequence[MetricSettings],
     case: TurnModel,
-    path: Path_,
+    path: KeyPath,
     findings: Findings,
 ) -> None:
     """Metrics written in the case or turn are found at their own place, global ones at the case."""
@@ -183,7 +215,7 @@ def is_decided(agent: Agent, case: TestCaseModel) -> bool:
 
 
 def _warn_of_nothing_decided(
-    metrics: Sequence[MetricSettings], path: Path_, findings: Findings
+    metrics: Sequence[MetricSettings], path: KeyPath, findings: Findings
 ) -> None:
     if not metrics:
         findings.warning(
@@ -204,7 +236,7 @@ def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:
 
 
 def _check_tool_expectations(
-    agent: Agent, case: TurnModel, path: Path_, tools: Tools, findings: Findings
+    agent: Agent, case: TurnModel, path: KeyPath, tools: Tools, findings: Findings
 ) -> None:
     forbidden = set(case.forbidden_tools or [])
     for index, wanted in enumerate(case.expected_tools or []):
@@ -225,7 +257,7 @@ def _check_tool_expectations(
 
 
 def _check_known(
-    wanted: str | ExpectedTool, place: Path_, tools: Tools, findings: Findings
+    wanted: str | ExpectedTool, place: KeyPath, tools: Tools, findings: Findings
 ) -> None:
     fitting = _fitting(wanted, tools)
     if not fitting:
@@ -254,13 +286,13 @@ def _unknown_arguments(
             yield argument, known
 
 
-def _check_matchers(wanted: ExpectedTool, place: Path_, findings: Findings) -> None:
+def _check_matchers(wanted: ExpectedTool, place: KeyPath, findings: Findings) -> None:
     for argument, matcher in wanted.matchers().items():
         if matcher.regex is not None:
             check_pattern(matcher.regex, (*place, "args", argument, "regex"), findings)
 
 
-def check_pattern(pattern: str, path: Path_, findings: Findings) -> None:
+def check_pattern(pattern: str, path: KeyPath, findings: Findings) -> None:
     """Find a regular expression that is none."""
     try:
         compiled(pattern)

@@ -6,9 +6,9 @@ from inspect import Parameter
 from typing import Any
 
 from holodeck.config.findings import Findings
-from holodeck.config.history import history_of
-from holodeck.config.python_files import definition
-from holodeck.config.source import Path_
+from holodeck.config.history import load_history
+from holodeck.config.python_files import find_definition
+from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
@@ -21,7 +21,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def check_history_support(
-    agent: Agent, path: Path_, case: TestCaseModel, findings: Findings
+    agent: Agent, path: KeyPath, case: TestCaseModel, findings: Findings
 ) -> None:
     """Find what the agent of a case should have in mind and cannot."""
     if case.turns is not None and len(case.turns) > 1:
@@ -33,7 +33,7 @@ def check_history_support(
         _check_history(agent, path, findings)
 
 
-def _check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
+def _check_memory(agent: Agent, path: KeyPath, findings: Findings) -> None:
     """Find what cannot carry a conversation of several turns, or hears each as if it were alone."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
@@ -55,11 +55,11 @@ def _check_memory(agent: Agent, path: Path_, findings: Findings) -> None:
         )
 
 
-def _check_history(agent: Agent, path: Path_, findings: Findings) -> None:
+def _check_history(agent: Agent, path: KeyPath, findings: Findings) -> None:
     """Find what is wrong with the earlier messages of a case, and agents that cannot get them."""
     place = (*path, "history")
     try:
-        history_of(agent, int(path[1]))
+        load_history(agent, int(path[1]))
     except ConfigError as error:
         findings.of_error((*place, "file"), error)
     why = _why_deaf(agent)
@@ -67,7 +67,7 @@ def _check_history(agent: Agent, path: Path_, findings: Findings) -> None:
         findings.error(place, why)
 
 
-def _check_lines(agent: Agent, path: Path_, case: TestCaseModel, findings: Findings) -> None:
+def _check_lines(agent: Agent, path: KeyPath, case: TestCaseModel, findings: Findings) -> None:
     """Find the first line of a script that the agent should be told of and cannot be."""
     steps = list(enumerate(case.script or ()))
     told = [at for at, one in steps if needs_telling(kind_of(one), value_of(one))]
@@ -91,7 +91,7 @@ def _defined(agent: Agent) -> ast.AST | None:
         return None
     module, _, name = agent.backend.partition(":")
     try:
-        return definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
+        return find_definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
     except ConfigError:  # told of elsewhere, or it is installed
         return None
 

@@ -1,12 +1,17 @@
 """Metrics that no answer can fail, and metrics that decide nothing: found before anything runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from pydantic import BaseModel
+
+from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.findings import Findings
-from holodeck.config.source import Path_
+from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.patterns import compiled, passes_every_text
+from holodeck.models.agent import Agent
 from holodeck.models.deepeval_metrics import GEvalMetric
 from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
 from holodeck.models.judge_metric import JudgeMetric
@@ -18,7 +23,7 @@ NOT_THE_AGENTS = frozenset({"input", "ground_truth", "expected_output"})
 """What of a case does not come from the agent."""
 
 
-def check_metric(metric: MetricSettings, place: Path_, findings: Findings) -> None:
+def check_metric(metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
     """Find what makes a metric pass every answer; one that is only reported may."""
     if not metric.required:
         return
@@ -37,7 +42,7 @@ def check_metric(metric: MetricSettings, place: Path_, findings: Findings) -> No
         _check_sight(sees, "actual_output", (*place, "evaluation_params"), findings)
 
 
-def _check_threshold(metric: MetricSettings, place: Path_, findings: Findings) -> None:
+def _check_threshold(metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
     if metric.threshold != 0:
         return
     if metric.user_code is None:
@@ -49,11 +54,11 @@ def _check_threshold(metric: MetricSettings, place: Path_, findings: Findings) -
         )
 
 
-def _refuse_zero(path: Path_, findings: Findings) -> None:
+def _refuse_zero(path: KeyPath, findings: Findings) -> None:
     findings.error(path, f"every score reaches 0; write more than 0, {ONLY_REPORTED}")
 
 
-def _check_pattern(metric: RegexMetric, place: Path_, findings: Findings) -> None:
+def _check_pattern(metric: RegexMetric, place: KeyPath, findings: Findings) -> None:
     path = (*place, "pattern")
     try:
         pattern = compiled(metric.pattern, ignore_case=metric.ignore_case)
@@ -68,14 +73,14 @@ def _check_pattern(metric: RegexMetric, place: Path_, findings: Findings) -> Non
         )
 
 
-def _check_forbidden_texts(metric: NotContainsMetric, place: Path_, findings: Findings) -> None:
+def _check_forbidden_texts(metric: NotContainsMetric, place: KeyPath, findings: Findings) -> None:
     for index, text in enumerate(metric.wanted() or ()):
         path = (*place, "value") if metric.values is None else (*place, "values", index)
         check_forbidden_text(text, metric, path, findings)
 
 
 def check_forbidden_text(
-    text: str, metric: NotContainsMetric, path: Path_, findings: Findings
+    text: str, metric: NotContainsMetric, path: KeyPath, findings: Findings
 ) -> None:
     """Find a text that 'not_contains' looks for and that hardly any answer contains."""
     if text.endswith("\n"):
@@ -98,14 +103,14 @@ def check_forbidden_text(
         )
 
 
-def _check_sight(sees: Sequence[str], answer: str, path: Path_, findings: Findings) -> None:
+def _check_sight(sees: Sequence[str], answer: str, path: KeyPath, findings: Findings) -> None:
     if NOT_THE_AGENTS.issuperset(sees):
         findings.error(
             path, f"the judge never sees the answer; add {answer!r} to {', '.join(sees)}"
         )
 
 
-def check_undecided(metrics: Sequence[MetricSettings], path: Path_, findings: Findings) -> None:
+def check_undecided(metrics: Sequence[MetricSettings], path: KeyPath, findings: Findings) -> None:
     """Find metrics that give no verdict, beside checks that do."""
     for index, metric in enumerate(metrics):
         if metric.enabled and metric.required and not can_fail(metric) and metric.threshold is None:
@@ -113,3 +118,41 @@ def check_undecided(metrics: Sequence[MetricSettings], path: Path_, findings: Fi
                 (*path, index),
                 f"{metric.label!r} decides nothing without a threshold; write one, {ONLY_REPORTED}",
             )
+
+
+_NO_MATTER = frozenset({"forbidden_tools", "description"})
+"""Keys that are looked at elsewhere, or only by people."""
+
+
+def check_placeholders(agent: Agent, findings: Findings) -> None:
+    """Find them in every text of the cases and of the metrics."""
+    parts: list[tuple[KeyPath, Any]] = [(("evaluations",), agent.evaluations)]
+    parts += [(("test_cases", at), case) for at, case in enumerate(agent.test_cases or ())]
+    for path, part in parts:
+        for at, found, can_fail in _left(part, path):
+            if can_fail:
+                why = "stays as it is; add 'parameters' if it stands for values"
+                findings.warning(at, f"'{found}' {why}")
+            else:
+                findings.error(at, f"no answer contains '{found}'; add 'parameters' or write text")
+
+
+def _left(
+    value: Any, path: KeyPath, *, can_fail: bool = True
+) -> Iterator[tuple[KeyPath, str, bool]]:
+    """The first placeholder of each text, and whether the check that it is part of can fail."""
+    if isinstance(value, str):
+        found = PLACEHOLDER.search(value) if "{{" in value else None
+        if found is not None:
+            yield path, found[0], can_fail
+    elif isinstance(value, BaseModel):
+        forbids = isinstance(value, NotContainsMetric)
+        for key in type(value).model_fields:
+            if key in value.model_fields_set and key not in _NO_MATTER:
+                yield from _left(getattr(value, key), (*path, key), can_fail=not forbids)
+    elif isinstance(value, dict):
+        for key, one in value.items():
+            yield from _left(one, (*path, key), can_fail=can_fail)
+    elif isinstance(value, list):
+        for index, one in enumerate(value):
+            yield from _left(one, (*path, index), can_fail=can_fail)

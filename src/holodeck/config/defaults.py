@@ -1,6 +1,6 @@
 """The settings of a run that nobody changed."""
 
-from holodeck.config.settings import settings
+from holodeck.config.settings import setting_fields
 
-DEFAULT_EXECUTION_CONFIG = {field: one.setting.default for field, one in settings().items()}
+DEFAULT_EXECUTION_CONFIG = {field: one.setting.default for field, one in setting_fields().items()}
 """Field → default, read off the fields' own declarations."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from holodeck.config.problems import MAX_MESSAGE, bounded
-from holodeck.config.source import Path_, dotted
+from holodeck.config.source import KeyPath, format_key_path
+from holodeck.config.validation_errors import MAX_MESSAGE, limit_lines
 from holodeck.errors import ConfigError
 from holodeck.lib.text import abridged
 from holodeck.models.agent import Agent
@@ -37,21 +37,21 @@ class Findings:
         self._agent = agent
         self.all: list[Finding] = []
 
-    def error(self, path: Path_, message: str, *, stops_the_run: bool = True) -> None:
+    def error(self, path: KeyPath, message: str, *, stops_the_run: bool = True) -> None:
         self._add("error", path, message, stops_the_run)
 
-    def warning(self, path: Path_, message: str) -> None:
+    def warning(self, path: KeyPath, message: str) -> None:
         self._add("warning", path, message, stops_the_run=False)
 
-    def _add(self, severity: Severity, path: Path_, message: str, stops_the_run: bool) -> None:
-        where = dotted(self._agent.written(*path)) or self._agent.name
+    def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
+        where = format_key_path(self._agent.written(*path)) or self._agent.name
         place = self._agent.place(*path)
         brief = abridged(message, MAX_MESSAGE // 2)  # what it quotes may be megabytes
         self.all.append(Finding(severity, where, brief, place, stops_the_run))
 
-    def of_error(self, path: Path_, error: ConfigError, *, stops_the_run: bool = True) -> None:
+    def of_error(self, path: KeyPath, error: ConfigError, *, stops_the_run: bool = True) -> None:
         """An error of ours, without the place that it already tells."""
-        named = dotted(self._agent.written(*path))
+        named = format_key_path(self._agent.written(*path))
         known = f"{self._agent.place(*path)}: {named}"
         inner = error.field.removeprefix(known).lstrip(".: ")
         text = f"{inner}: {error.message}" if inner and inner != named else error.message
@@ -64,4 +64,4 @@ def raise_on_errors(findings: Iterable[Finding]) -> None:
     if wrong:
         lines = [f"{one.place}: {one.path}: {one.message}" for one in wrong]
         place = wrong[0].place
-        raise ConfigError(place, "\n".join(bounded(lines)).removeprefix(f"{place}: "))
+        raise ConfigError(place, "\n".join(limit_lines(lines)).removeprefix(f"{place}: "))

@@ -7,9 +7,9 @@ from typing import Any, TypeVar, get_args
 import click
 from pydantic import TypeAdapter, ValidationError
 
-from holodeck.config.nodes import short
-from holodeck.config.problems import wanted
-from holodeck.config.settings import Declared, contradiction, settings
+from holodeck.config.settings import SettingField, conflict_message, setting_fields
+from holodeck.config.validation_errors import expected_value
+from holodeck.config.yaml_nodes import quote
 from holodeck.models.config import ExecutionConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -20,7 +20,7 @@ class SettingType(click.ParamType):
 
     name = "number"
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: SettingField) -> None:
         self._declared = declared
 
     @cached_property
@@ -32,7 +32,7 @@ class SettingType(click.ParamType):
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
-            self.fail(f"found {short(str(value))}; wanted {wanted(error)}", param, ctx)
+            self.fail(f"found {quote(str(value))}; wanted {expected_value(error)}", param, ctx)
 
 
 def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
@@ -42,7 +42,7 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
     """
 
     def decorate(command: F) -> F:
-        for declared in reversed(settings().values()):
+        for declared in reversed(setting_fields().values()):
             if declared.setting.flags and declared.field not in without:
                 command = option(declared)(command)
         return command
@@ -50,7 +50,7 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
     return decorate
 
 
-def option(declared: Declared) -> Callable[[F], F]:
+def option(declared: SettingField) -> Callable[[F], F]:
     """The option of one setting; a switch can also be turned off, as in `--no-quiet`."""
     flags = list(declared.setting.flags)
     if not _is_switch(declared):
@@ -74,29 +74,29 @@ def off_flag(flag: str) -> str:
 
 def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
     """The settings among a command's arguments, each knowing its flag."""
-    given = {field: values[field] for field in settings() if values.get(field) is not None}
-    sources = {field: _source(settings()[field], value) for field, value in given.items()}
+    given = {field: values[field] for field in setting_fields() if values.get(field) is not None}
+    sources = {field: _source(setting_fields()[field], value) for field, value in given.items()}
     try:
         return ExecutionConfig(**given).with_sources(sources)
     except ValidationError as error:
-        raise click.UsageError(contradiction(error)) from error
+        raise click.UsageError(conflict_message(error)) from error
 
 
-def _source(declared: Declared, value: Any) -> str:
+def _source(declared: SettingField, value: Any) -> str:
     flag = declared.flag or declared.field
     return off_flag(flag) if value is False else flag
 
 
-def _is_switch(declared: Declared) -> bool:
+def _is_switch(declared: SettingField) -> bool:
     return bool in get_args(declared.annotation)
 
 
-def _help(declared: Declared) -> str:
+def _help(declared: SettingField) -> str:
     default = declared.setting.default
-    return f"{declared.setting.help} [default: {shown(default)}]"
+    return f"{declared.setting.help} [default: {format_default(default)}]"
 
 
-def shown(default: Any) -> str:
+def format_default(default: Any) -> str:
     """A default as help and documentation say it."""
     if default is None:
         return "none"

@@ -6,15 +6,10 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from holodeck.config.cases.json_rows import json_document, json_lines
-from holodeck.config.cases.rows import Rows, as_node
-from holodeck.config.files import inside
-from holodeck.config.nodes import Node, compose
-from holodeck.config.places import Places, Written, location
-from holodeck.config.problems import config_error
-from holodeck.config.reading import read_bytes
-from holodeck.config.source import Source
-from holodeck.config.syntax import decode
+from holodeck.config.cases.rows import Rows, parse_json_document, parse_json_lines, to_node
+from holodeck.config.source import Locations, NodeSource, Source, find_file, location, read_bytes
+from holodeck.config.validation_errors import config_error
+from holodeck.config.yaml_nodes import Node, compose, decode_text
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierMessage, Messages, TranscriptFile
@@ -25,7 +20,7 @@ _HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(
 )
 
 
-def history_of(agent: Agent, index: int) -> Sequence[EarlierMessage]:
+def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
     """What was said before the case at that place in the file; empty if it begins anew.
 
     Raises FileNotFoundError, and ConfigError with the place in the transcript.
@@ -34,41 +29,41 @@ def history_of(agent: Agent, index: int) -> Sequence[EarlierMessage]:
     if not isinstance(history, TranscriptFile):
         return history or ()
     where = location(agent, "test_cases", index, "history", "file")
-    path = inside(history.file, agent.base_dir, where)
+    path = find_file(history.file, agent.base_dir, where)
     if path.suffix not in SUFFIXES:
         raise ConfigError(where, f"{history.file!r} ends in none of {', '.join(SUFFIXES)}")
-    return _read(path, history, where)
+    return _load(path, history, where)
 
 
-def _read(path: Path, history: TranscriptFile, where: str) -> list[EarlierMessage]:
+def _load(path: Path, history: TranscriptFile, where: str) -> list[EarlierMessage]:
     try:
         source, found = _document(path, history.file)
         kept = [at for at, one in enumerate(found) if not _is_left_out(one, history)]
-        return _validated([found[at] for at in kept], _Kept(source, kept))
+        return _validate([found[at] for at in kept], _SelectedMessages(source, kept))
     except ConfigError as error:
         raise ConfigError(where, str(error)) from error
 
 
-def _document(path: Path, name: str) -> tuple[Written, list[Any]]:
+def _document(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
     """The file and the list that it holds, word for word."""
-    source, found = _parsed(path, decode(read_bytes(path, name), name), name)
+    source, found = _parse(path, decode_text(read_bytes(path, name), name), name)
     if not isinstance(found, list):
         raise ConfigError(f"{name}:1:1", "wanted a list of messages")
     return source, found
 
 
-def _parsed(path: Path, text: str, name: str) -> tuple[Written, Any]:
+def _parse(path: Path, text: str, name: str) -> tuple[NodeSource, Any]:
     if path.suffix == ".jsonl":
-        lines = json_lines(text, name)
+        lines = parse_json_lines(text, name)
         return Source(name, _listed(lines)), list(lines.values)
     if path.suffix == ".json":
-        return json_document(text, name)
+        return parse_json_document(text, name)
     source = Source(name, compose(text, name))
     return source, source.value()
 
 
 def _listed(lines: Rows) -> Node:
-    nodes = [as_node(*one) for one in zip(lines.values, lines.lines, strict=True)]
+    nodes = [to_node(*one) for one in zip(lines.values, lines.lines, strict=True)]
     return Node(nodes, 1, 1)
 
 
@@ -76,10 +71,10 @@ def _is_left_out(message: Any, history: TranscriptFile) -> bool:
     return isinstance(message, dict) and message.get("role") in history.leave_out
 
 
-class _Kept:
+class _SelectedMessages:
     """Knows the places of the messages that are kept."""
 
-    def __init__(self, source: Written, indices: Sequence[int]) -> None:
+    def __init__(self, source: NodeSource, indices: Sequence[int]) -> None:
         self.name = source.name
         self._source = source
         self._indices = indices
@@ -92,8 +87,8 @@ class _Kept:
         return self._source.find(path)
 
 
-def _validated(messages: list[Any], source: _Kept) -> list[EarlierMessage]:
+def _validate(messages: list[Any], source: _SelectedMessages) -> list[EarlierMessage]:
     try:
         return _HISTORY.validate_python(messages)
     except ValidationError as error:
-        raise config_error(error, Places(source), EarlierMessage) from None
+        raise config_error(error, Locations(source), EarlierMessage) from None

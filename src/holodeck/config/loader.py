@@ -3,31 +3,107 @@
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from holodeck import errors
-from holodeck.config.case_settings import with_case_settings
-from holodeck.config.cases.gather import GatheredAgent, gather_cases
-from holodeck.config.cases.left_out import current_left_out
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
-from holodeck.config.env import Environment, user_folders
-from holodeck.config.files import nearest
-from holodeck.config.in_use import SettingInUse, Shared, model_in_use, notice, settings_in_use
-from holodeck.config.lost_checks import NO_VALUE, lost_checks, refuse
-from holodeck.config.owners import DEFAULT_AGENT_FILE
-from holodeck.config.places import Origin, Places
-from holodeck.config.prices import merged as merged_prices
-from holodeck.config.problems import config_error
-from holodeck.config.providers import filled
-from holodeck.config.reading import why_unreadable
-from holodeck.config.settings import Layer, resolve, settings, unknown_variables
-from holodeck.config.source import Source, shown
+from holodeck.config.environment import Environment, user_folders
+from holodeck.config.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
+from holodeck.config.model_calls import merge_prices as merged_prices
+from holodeck.config.providers import with_provider_variables
+from holodeck.config.settings import (
+    ConfigFile,
+    EffectiveSetting,
+    SettingsLayer,
+    effective_model_settings,
+    effective_settings,
+    overridden_notice,
+    resolve_settings,
+    setting_fields,
+    unknown_variable_warnings,
+    with_case_settings,
+)
+from holodeck.config.source import (
+    Locations,
+    Origin,
+    Source,
+    Substitute,
+    display_path,
+    suggest_file,
+    unreadable_reason,
+)
+from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
+from holodeck.config.validation_errors import config_error
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
+
+
+@dataclass
+class GatheredAgent:
+    """An agent.yaml's values, `test_cases` being all of them."""
+
+    data: dict[str, Any]
+    cases: list[Any] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    """Of each case, where it was written."""
+    read: set[Path] = field(default_factory=set)
+    """The files besides the agent.yaml that cases were read from."""
+
+    def add(self, case: Any, origin: Origin) -> None:
+        """Add the cases that one stands for; what is no case is left to be told of."""
+        for one in _expand(case, origin):
+            self.cases.append(one)
+            self.origins.append(origin)
+
+
+def gather_cases(
+    source: Source, agent_file: Path, change: Substitute, also: Sequence[str] = ()
+) -> GatheredAgent:
+    """The values of an agent.yaml with the cases from everywhere. Raises ConfigError.
+
+    `change` puts variables into texts. `also` are files of suites that it need not name itself, as
+    seen from its folder.
+    """
+    data = source.data(change)
+    elsewhere: Iterable[tuple[Any, Origin]] = ()
+    read: set[Path] = set()
+    if also or not data.keys() <= Agent.model_fields.keys():
+        # Imported here because most agents hold all of their cases.
+        from holodeck.config.cases.data_files import CaseFiles  # noqa: PLC0415
+        from holodeck.config.cases.suites import load_external_cases  # noqa: PLC0415
+
+        files = CaseFiles(agent_file, change, read)
+        elsewhere = load_external_cases(data, source, files, also)
+    own = data.get("test_cases")
+    found = GatheredAgent(data, read=read)
+    if own is not None and not isinstance(own, list):
+        return found  # which is told together with whatever else is wrong
+    for index, case in enumerate(own or []):
+        found.add(case, Origin(source, ("test_cases", index)))
+    for case, at in elsewhere:
+        found.add(case, at)
+    if own is None and "test_cases" in data and found.cases:
+        place = Origin(source, ("test_cases",)).place
+        raise ConfigError(place, f"test_cases: {NO_VALUE}")
+    if own is not None or found.cases:
+        data["test_cases"] = found.cases
+    return found
+
+
+def _expand(case: Any, origin: Origin) -> Iterable[Any]:
+    """The cases that one stands for; itself, if it has no parameters."""
+    if not isinstance(case, dict) or "parameters" not in case:
+        return (case,)
+    # Imported here because most cases have none.
+    from holodeck.config.cases.parameters import expand_parameters  # noqa: PLC0415
+
+    return expand_parameters(case, origin)
+
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +141,7 @@ class ConfigLoader:
         It has the cases of the files in `suites` too, whether or not it names them itself.
         Raises FileNotFoundError, and ConfigError with a line per problem and its place.
         """
-        left_out = current_left_out()
+        left_out = current_invalid_suites()
         while True:
             try:
                 return self._loaded(path, suites)
@@ -77,7 +153,7 @@ class ConfigLoader:
         file = agent_file(path)
         folder = file.parent.absolute()
         env = self.environment(folder)
-        source = self._written[folder] = Source.read(file, shown(file))
+        source = self._written[folder] = Source.read(file, display_path(file))
         also = [os.path.relpath(one, folder) for one in suites]
         gathered = gather_cases(source, file.absolute(), env.substitute, also)
         self.cases_read |= gathered.read
@@ -87,10 +163,10 @@ class ConfigLoader:
     def _validated(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:
         env = self.environment(folder)
         merged = self.merge_configs(gathered.data, self._shared(folder))
-        merged = with_models(merged, lambda model: filled(model, env))
-        places = Places(source, gathered.origins)
+        merged = with_models(merged, lambda model: with_provider_variables(model, env))
+        places = Locations(source, gathered.origins)
         agent = _agent(merged, places).placed_in(folder).located_by(places)
-        refuse(lost_checks(agent), places)
+        raise_on_lost_checks(lost_checks(agent), places)
         return self._with_prices(agent, folder)
 
     def agent_from(
@@ -105,10 +181,10 @@ class ConfigLoader:
         from the working folder. Raises ConfigError.
         """
         # Imported here because most agents are read from files.
-        from holodeck.config.cases.rows import as_node  # noqa: PLC0415
+        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
 
         folder = (folder or Path.cwd()).absolute()
-        source = Source(_NO_FILE, as_node(dict(values), 1))
+        source = Source(_NO_FILE, to_node(dict(values), 1))
         gathered = GatheredAgent(dict(values))
         try:
             if isinstance(cases, str | Path):
@@ -116,7 +192,7 @@ class ConfigLoader:
                 gathered.data |= values
             elif cases is not None:
                 cases = list(cases)
-                source = Source(_NO_FILE, as_node({**values, "test_cases": cases}, 1))
+                source = Source(_NO_FILE, to_node({**values, "test_cases": cases}, 1))
                 for index, case in enumerate(cases):
                     gathered.add(case, Origin(source, ("test_cases", index)))
                 gathered.data["test_cases"] = gathered.cases
@@ -129,9 +205,9 @@ class ConfigLoader:
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
         """Return the test cases of a data file, with their places in it."""
-        from holodeck.config.cases.rows import as_node  # noqa: PLC0415 - see above
+        from holodeck.config.cases.rows import to_node  # noqa: PLC0415 - see above
 
-        source = Source(_NO_FILE, as_node({"test_cases_file": file.name}, 1))
+        source = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
         beside = file.parent / DEFAULT_AGENT_FILE
         return gather_cases(source, beside, self.environment(file.parent).substitute)
 
@@ -172,69 +248,73 @@ class ConfigLoader:
     ) -> ExecutionConfig:
         """Every setting with a value: CLI > agent.yaml > project > user > HOLODECK_* > default."""
         layers = [
-            Layer(cli_config, COMMAND_LINE),
-            Layer(yaml_config, DEFAULT_AGENT_FILE),
-            Layer(project_config, "project config"),
-            Layer(user_config, "user config"),
+            SettingsLayer(cli_config, COMMAND_LINE),
+            SettingsLayer(yaml_config, DEFAULT_AGENT_FILE),
+            SettingsLayer(project_config, "project config"),
+            SettingsLayer(user_config, "user config"),
         ]
-        return resolve(layers, self.environment(), defaults or DEFAULT_EXECUTION_CONFIG)
+        return resolve_settings(layers, self.environment(), defaults or DEFAULT_EXECUTION_CONFIG)
 
     def parse_yaml(self, path: str | Path) -> dict[str, Any]:
         """A YAML mapping as plain values, variables substituted. Raises ConfigError."""
         file = Path(path)
-        return Source.read(file, shown(file)).data(self.environment(file.parent).substitute)
+        return Source.read(file, display_path(file)).data(self.environment(file.parent).substitute)
 
     def resolve_file_path(self, file_path: str | Path, base_dir: str | Path) -> Path:
         """A path of the configuration as an absolute one. Raises FileNotFoundError."""
         full = (Path(base_dir) / file_path).resolve()
         if not full.exists():
-            raise errors.FileNotFoundError(str(file_path), f"is not there: {full}{nearest(full)}")
+            raise errors.FileNotFoundError(
+                str(file_path), f"is not there: {full}{suggest_file(full)}"
+            )
         return full
 
     def settings_of(self, agent: Agent, cli_config: ExecutionConfig | None) -> ExecutionConfig:
         """The settings of a run of `agent`, each value knowing its source."""
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
-        return resolve(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
+        return resolve_settings(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
 
     def in_use(
         self, agent: Agent | None = None, cli_config: ExecutionConfig | None = None
-    ) -> list[SettingInUse]:
+    ) -> list[EffectiveSetting]:
         """What holds for a run of `agent` that this loader read, or for any in the working folder:
         every setting and every key of the agent's model, with its source.
         """
         folder = Path.cwd() if agent is None else agent.base_dir
         env = self.environment(folder)
         layers = self._layers(folder, agent.execution if agent else None, cli_config)
-        rows = settings_in_use(resolve(layers, env, DEFAULT_EXECUTION_CONFIG), layers, env)
+        rows = effective_settings(
+            resolve_settings(layers, env, DEFAULT_EXECUTION_CONFIG), layers, env
+        )
         if agent is None or agent.model is None:
             return rows
         shared = self._shared_files(folder)
-        return [*rows, *model_in_use(agent.model, self._written[folder], shared, env)]
+        return [*rows, *effective_model_settings(agent.model, self._written[folder], shared, env)]
 
     def overruled_notice(
         self, agent: Agent, cli_config: ExecutionConfig | None = None
     ) -> str | None:
         """What to tell whoever set variables that a `config.yaml` overrules; None if nobody did."""
         has_shared = bool(self._shared_files(agent.base_dir))
-        return notice(self.in_use(agent, cli_config)) if has_shared else None
+        return overridden_notice(self.in_use(agent, cli_config)) if has_shared else None
 
     def _layers(
         self, folder: Path, own: ExecutionConfig | None, cli_config: ExecutionConfig | None
-    ) -> list[Layer]:
+    ) -> list[SettingsLayer]:
         project, user = self.load_project_config(folder), self.load_global_config()
         return [
-            Layer(cli_config, COMMAND_LINE),
-            Layer(own, DEFAULT_AGENT_FILE),
-            Layer(project.execution if project else None, "project config", is_shared=True),
-            Layer(user.execution if user else None, "user config", is_shared=True),
+            SettingsLayer(cli_config, COMMAND_LINE),
+            SettingsLayer(own, DEFAULT_AGENT_FILE),
+            SettingsLayer(project.execution if project else None, "project config", is_shared=True),
+            SettingsLayer(user.execution if user else None, "user config", is_shared=True),
         ]
 
-    def _shared_files(self, folder: Path) -> list[Shared]:
+    def _shared_files(self, folder: Path) -> list[ConfigFile]:
         """The project's and the user's configuration files that there are, in this order."""
         users = [one for one in user_folders(self.environment()) if self._config_in(one)]
         folders = dict.fromkeys([Path(folder).absolute(), *users[:1]])
         return [
-            Shared(self._config_sources[one], config)
+            ConfigFile(self._config_sources[one], config)
             for one in folders
             if (config := self._config_in(one)) is not None
         ]
@@ -265,11 +345,11 @@ class ConfigLoader:
             return None
         if len(files) > 1:
             logger.warning("%s is used; %s beside it is ignored", files[0], files[1].name)
-        source = self._config_sources[folder] = Source.read(files[0], shown(files[0]))
+        source = self._config_sources[folder] = Source.read(files[0], display_path(files[0]))
         data = source.data(self.environment(folder).substitute)
-        found = _global(data, Places(source))
+        found = _global(data, Locations(source))
         if "execution" in found.model_fields_set and found.execution is None:
-            refuse([(("execution",), NO_VALUE)], Places(source))
+            raise_on_lost_checks([(("execution",), NO_VALUE)], Locations(source))
         return _with_sources(found, source)
 
 
@@ -281,7 +361,7 @@ def load_agent_with_config(
     """The agent of a file, the settings of a run of it, and the loader that read both."""
     loader = ConfigLoader()
     agent = loader.load_agent_yaml(path, suites)
-    for warning in unknown_variables(loader.environment(agent.base_dir)):
+    for warning in unknown_variable_warnings(loader.environment(agent.base_dir)):
         logger.warning("%s", warning)
     settings = loader.settings_of(agent, cli_config)
     return with_case_settings(agent, settings), settings, loader
@@ -294,10 +374,10 @@ def agent_file(path: str | Path) -> Path:
         file = file / DEFAULT_AGENT_FILE if file.is_dir() else file
         exists = file.exists()
     except OSError as error:  # its name is too long, a folder of it is locked
-        raise errors.FileNotFoundError(str(path), why_unreadable(error)) from error
+        raise errors.FileNotFoundError(str(path), unreadable_reason(error)) from error
     if not exists:
         patterns = ("*.yaml", "*.yml")
-        hint = nearest(file, *patterns) or _only_yaml(file.parent)
+        hint = suggest_file(file, *patterns) or _only_yaml(file.parent)
         raise errors.FileNotFoundError(str(file), f"there is no such file{hint}")
     return file
 
@@ -307,7 +387,7 @@ def _only_yaml(folder: Path) -> str:
     return f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another"
 
 
-def _agent(data: Mapping[str, Any], places: Places) -> Agent:
+def _agent(data: Mapping[str, Any], places: Locations) -> Agent:
     try:
         return Agent.model_validate(data)
     except ValidationError as error:
@@ -317,7 +397,7 @@ def _agent(data: Mapping[str, Any], places: Places) -> Agent:
         raise config_error(error, places, AgentFile) from None
 
 
-def _global(data: Mapping[str, Any], places: Places) -> GlobalConfig:
+def _global(data: Mapping[str, Any], places: Locations) -> GlobalConfig:
     try:
         return GlobalConfig.model_validate(data)
     except ValidationError as error:
@@ -406,5 +486,5 @@ def _with_sources(config: W, source: Source) -> W:
     """The same, its execution settings knowing their places."""
     if config.execution is None:
         return config
-    places = {name: source.place(("execution", name)) for name in settings()}
+    places = {name: source.place(("execution", name)) for name in setting_fields()}
     return config.model_copy(update={"execution": config.execution.with_sources(places)})

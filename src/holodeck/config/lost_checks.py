@@ -9,10 +9,9 @@ from typing import Any
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from holodeck.config.nodes import short
-from holodeck.config.places import Places
-from holodeck.config.problems import MAX_PROBLEMS, bounded
-from holodeck.config.source import Path_, dotted
+from holodeck.config.source import KeyPath, Locations, format_key_path
+from holodeck.config.validation_errors import MAX_PROBLEMS, limit_lines
+from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 from holodeck.models.test_case import TestCaseModel
@@ -39,24 +38,24 @@ _PERHAPS_OF_CASES = frozenset(
 )
 """Words that a context may have, too: a mistake if the value is one that the case could have."""
 
-Lost = tuple[Path_, str]
+LostCheck = tuple[KeyPath, str]
 """The path of a key, and what is wrong with it."""
 
 
-def lost_checks(agent: Agent) -> Iterator[Lost]:
+def lost_checks(agent: Agent) -> Iterator[LostCheck]:
     """The checks of an agent.yaml and its cases that would be lost."""
     for key in ("evaluations", "test_cases", "execution"):
         if key in agent.model_fields_set and getattr(agent, key) is None:
             yield (key,), NO_VALUE
     if agent.evaluations is not None:
-        yield from without_value(agent.evaluations, ("evaluations",))
+        yield from keys_without_value(agent.evaluations, ("evaluations",))
     for index, case in enumerate(agent.test_cases or ()):
         path = ("test_cases", index)
-        yield from without_value(case, path)
-        yield from misplaced(case.context or {}, (*path, "context"))
+        yield from keys_without_value(case, path)
+        yield from misplaced_keys(case.context or {}, (*path, "context"))
 
 
-def without_value(written: BaseModel, path: Path_) -> Iterator[Lost]:
+def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]:
     """Keys of a model, and of all in it, that were written with nothing behind them."""
     for key in written.model_fields_set:
         value = getattr(written, key, None)
@@ -64,14 +63,14 @@ def without_value(written: BaseModel, path: Path_) -> Iterator[Lost]:
             if key in _NEVER_NULL:
                 yield (*path, key), NO_VALUE
         elif isinstance(value, BaseModel):
-            yield from without_value(value, (*path, key))
+            yield from keys_without_value(value, (*path, key))
         elif isinstance(value, list):
             for index, one in enumerate(value):
                 if isinstance(one, BaseModel):
-                    yield from without_value(one, (*path, key, index))
+                    yield from keys_without_value(one, (*path, key, index))
 
 
-def misplaced(free: Mapping[str, Any], path: Path_) -> Iterator[Lost]:
+def misplaced_keys(free: Mapping[str, Any], path: KeyPath) -> Iterator[LostCheck]:
     """Keys of a case in a mapping that takes any key."""
     for key, value in free.items():
         if key in _PERHAPS_OF_CASES and _may_be_a_case_s(key, value):
@@ -80,7 +79,7 @@ def misplaced(free: Mapping[str, Any], path: Path_) -> Iterator[Lost]:
         yield at, _is_of_the_case(key, str(path[-1]))
 
 
-def _only_of_cases(free: Mapping[str, Any], path: Path_) -> Iterator[tuple[Path_, str]]:
+def _only_of_cases(free: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     for key, value in free.items():
         if key in _ONLY_OF_CASES:
             yield (*path, key), key
@@ -97,14 +96,17 @@ def _may_be_a_case_s(key: str, value: Any) -> bool:
 
 
 def _is_of_the_case(key: str, mapping: str) -> str:
-    return f"{short(key)} is a key of the case, and nothing in {mapping!r} reads it; indent it less"
+    return f"{quote(key)} is a key of the case, and nothing in {mapping!r} reads it; indent it less"
 
 
-def refuse(lost: Iterable[Lost], places: Places) -> None:
+def raise_on_lost_checks(lost: Iterable[LostCheck], places: Locations) -> None:
     """Raise ConfigError with a line for each lost check."""
-    found = {f"{places.key_place(at)}: {dotted(places.written(at))}: {why}": at for at, why in lost}
+    found = {
+        f"{places.key_place(at)}: {format_key_path(places.written(at))}: {why}": at
+        for at, why in lost
+    }
     if found:
         lines, more = list(found)[:MAX_PROBLEMS], max(0, len(found) - MAX_PROBLEMS)
         place = places.key_place(found[lines[0]])
-        text = "\n".join(bounded(lines, more)).removeprefix(f"{place}: ")
+        text = "\n".join(limit_lines(lines, more)).removeprefix(f"{place}: ")
         raise ConfigError(place, text)

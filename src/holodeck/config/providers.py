@@ -36,23 +36,23 @@ def resolve_api_key(
     """The key to use: the model's own, else the provider's variable; None if there is none."""
     if llm is not None and llm.api_key is not None:
         return llm.api_key.get_secret_value()
-    return _first(VARIABLES[provider].api_key, env)
+    return _first_set(VARIABLES[provider].api_key, env)
 
 
-def filled(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
     """`model` as written, its missing keys taken from the provider's variables."""
     data = dict(model)
     provider = data.get("provider")
     if provider not in list(ProviderEnum):
         return data
     variables = VARIABLES[ProviderEnum(str(provider))]
-    _fill(data, "api_key", _first(variables.api_key, env))
-    _fill(data, "endpoint", _url(provider, _first(variables.endpoint, env)))
-    _fill(data, "api_version", _first(variables.api_version, env))
+    _fill(data, "api_key", _first_set(variables.api_key, env))
+    _fill(data, "endpoint", _url(provider, _first_set(variables.endpoint, env)))
+    _fill(data, "api_version", _first_set(variables.api_version, env))
     return data
 
 
-def missing_key(model: LLMProvider) -> str | None:
+def missing_key_message(model: LLMProvider) -> str | None:
     """What to tell someone whose model needs a key and has none; None if all is well."""
     names = VARIABLES[model.provider].api_key
     needs_none = not names or (
@@ -66,7 +66,7 @@ def missing_key(model: LLMProvider) -> str | None:
     )
 
 
-def _first(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
+def _first_set(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in names if env.get(name, "").strip()), None)
 
 

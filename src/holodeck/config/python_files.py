@@ -6,18 +6,18 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from holodeck.config.files import text_of
+from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import is_file
 from holodeck.lib.suggestions import did_you_mean
 
 
-def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
+def find_definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
     """The node that binds `name` in a file beside the agent.yaml; None if `*` imports may.
 
     Raises ConfigError if the file is not there, is not Python, or does not bind the name.
     """
-    module = _parsed(file, base_dir, where)
+    module = _parse(file, base_dir, where)
     bindings = _bindings(module.body)
     if name in bindings:
         return bindings[name]
@@ -26,7 +26,7 @@ def definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | No
     raise ConfigError(where, f"{file} defines no {name!r}{did_you_mean(name, bindings)}")
 
 
-def check_target(target: str, base_dir: Path, where: str) -> None:
+def require_target(target: str, base_dir: Path, where: str) -> None:
     """Raise ConfigError if `module:attribute` cannot be found, beside the agent.yaml or installed.
 
     Of an installed module only the package is looked for, since more would run its code.
@@ -34,7 +34,7 @@ def check_target(target: str, base_dir: Path, where: str) -> None:
     module, _, attribute = target.partition(":")
     file = _file_of(module, base_dir)
     if file is not None:
-        definition(file, attribute.partition(".")[0], base_dir, where)
+        find_definition(file, attribute.partition(".")[0], base_dir, where)
     elif (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
@@ -42,7 +42,7 @@ def check_target(target: str, base_dir: Path, where: str) -> None:
         )
 
 
-def doubt_about(target: str, base_dir: Path) -> str | None:
+def import_warning(target: str, base_dir: Path) -> str | None:
     """What the files of an installed module speak against `module:attribute`; None if nothing.
 
     Importing a package may add to it what no file shows, so this is no proof.
@@ -64,10 +64,10 @@ def doubt_about(target: str, base_dir: Path) -> str | None:
             )
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
-    return _doubt_about_name(attribute.partition(".")[0], spec.origin)
+    return _missing_name_warning(attribute.partition(".")[0], spec.origin)
 
 
-def _doubt_about_name(name: str, file: str) -> str | None:
+def _missing_name_warning(name: str, file: str) -> str | None:
     try:
         bindings = _bindings(ast.parse(Path(file).read_bytes()).body)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
@@ -77,7 +77,7 @@ def _doubt_about_name(name: str, file: str) -> str | None:
     return f"{file} defines no {name!r}{did_you_mean(name, bindings)}"
 
 
-def class_of(target: str, base_dir: Path) -> str | None:
+def imported_class(target: str, base_dir: Path) -> str | None:
     """The imported class of the object that `module:attribute` names, as `package.module.Class`.
 
     Read from `agent = Class(…)`, `agent: Class = …` and `def agent() -> Class` in a file beside the
@@ -87,7 +87,7 @@ def class_of(target: str, base_dir: Path) -> str | None:
     file = _file_of(module, base_dir)
     if file is None:
         return None
-    body = _parsed(file, base_dir, target).body
+    body = _parse(file, base_dir, target).body
     match _bindings(body).get(attribute):
         case ast.AnnAssign(annotation=kind) | ast.Assign(value=ast.Call(func=kind)):
             return _imported_name(kind, body)
@@ -96,7 +96,7 @@ def class_of(target: str, base_dir: Path) -> str | None:
     return None
 
 
-def parameters(function: ast.AST | None) -> list[str] | None:
+def parameter_names(function: ast.AST | None) -> list[str] | None:
     """Names of a function's parameters; None if they cannot be told or it takes any."""
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
@@ -106,8 +106,8 @@ def parameters(function: ast.AST | None) -> list[str] | None:
     return [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
 
 
-def _parsed(file: str, base_dir: Path, where: str) -> ast.Module:
-    text = text_of(file, base_dir, where)
+def _parse(file: str, base_dir: Path, where: str) -> ast.Module:
+    text = read_text(file, base_dir, where)
     try:
         return ast.parse(text, filename=file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -129,7 +129,7 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
                 names = [one for target in targets for one in ast.walk(target)]
                 found |= {one.id: node for one in names if isinstance(one, ast.Name)}
             case ast.If() | ast.Try() | ast.With():
-                found |= _bindings(_below(node))
+                found |= _bindings(_nested_statements(node))
     return found
 
 
@@ -156,7 +156,7 @@ def _imported_name(node: ast.expr, body: list[ast.stmt]) -> str | None:
     return ".".join(filter(None, [package, name, rest]))
 
 
-def _below(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
+def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
     """The statements directly in a compound one, whichever branch they are in."""
     handlers = getattr(block, "handlers", [])
     branches = [block.body, getattr(block, "orelse", []), getattr(block, "finalbody", [])]

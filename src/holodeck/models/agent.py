@@ -11,7 +11,7 @@ from holodeck.models.base import Json, Model, NonBlank
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
-from holodeck.models.locator import Locator, Path_, SelectionLocator
+from holodeck.models.locator import KeyPath, Locator, SelectionLocator
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.on_demand import OnDemand
 from holodeck.models.price import PriceTable
@@ -160,7 +160,7 @@ class Agent(Model):
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
         return "agent" if self._locator is None else self._locator.place(path)
 
-    def written(self, *path: str | int) -> Path_:
+    def written(self, *path: str | int) -> KeyPath:
         """The path of a value in the file it was written in, which may be a suite's own."""
         return path if self._locator is None else self._locator.written(path)
 

@@ -12,8 +12,8 @@ from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from holodeck.config.env import Environment
-from holodeck.config.providers import filled, missing_key
+from holodeck.config.environment import Environment
+from holodeck.config.providers import missing_key_message, with_provider_variables
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import ScenarioUsageError
 from holodeck.lib.ui.terminal import is_tty
@@ -158,7 +158,7 @@ def llm_of(config: ModelConfig, who: str) -> LLMProvider:
     }
     given = {key: value for key, value in said.items() if value is not None}
     try:
-        return LLMProvider(**filled(given, Environment.beside()))
+        return LLMProvider(**with_provider_variables(given, Environment.beside()))
     except ValidationError as error:
         wrong = error.errors()[0]
         place = ".".join(map(str, wrong["loc"]))
@@ -172,13 +172,13 @@ def unless_keyless(make: Callable[[LLMProvider], T], llm: LLMProvider) -> T | No
     That is told by `ask_model`, and not sooner: a script may say all that the model would, and a
     replay asks nobody.
     """
-    return make(llm) if missing_key(llm) is None else None
+    return make(llm) if missing_key_message(llm) is None else None
 
 
 def asked(made: T | None, llm: LLMProvider, who: str) -> T:
     """What was made of a model. Raises ScenarioUsageError if it has no key."""
     if made is None:
-        told = (missing_key(llm) or "").partition(", or")[0]
+        told = (missing_key_message(llm) or "").partition(", or")[0]
         raise ScenarioUsageError(who, f"model '{llm.provider.value}/{llm.name}': {told}")
     return made
 

@@ -9,14 +9,16 @@ from typing import Annotated
 from pydantic import Field, ValidationError
 
 from holodeck import errors
-from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
-from holodeck.config.nodes import compose
-from holodeck.config.owners import may_hold_a_suite
-from holodeck.config.places import Places
-from holodeck.config.problems import config_error
-from holodeck.config.reading import read_bytes
-from holodeck.config.source import Source
-from holodeck.config.syntax import decode
+from holodeck.config.lost_checks import (
+    LostCheck,
+    keys_without_value,
+    misplaced_keys,
+    raise_on_lost_checks,
+)
+from holodeck.config.source import Locations, Source, read_bytes
+from holodeck.config.suite_files import may_be_suite
+from holodeck.config.validation_errors import config_error
+from holodeck.config.yaml_nodes import compose, decode_text
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.lib.suggestions import nearest_word
 from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder
@@ -85,7 +87,7 @@ def _found(path: Path) -> Source | None:
     try:
         source = _source(path)
     except ConfigError:
-        if path.is_file() and not may_hold_a_suite(path.read_bytes()):
+        if path.is_file() and not may_be_suite(path.read_bytes()):
             return None
         raise
     is_one = any(nearest_word(str(key), _KEYS) for key in source.data())
@@ -97,7 +99,7 @@ def _source(path: Path) -> Source:
     if path.suffix not in SUFFIXES:
         raise BadScenarioFile(name, "wanted a file that ends in .yaml or .yml")
     try:
-        root = compose(decode(read_bytes(path, name), name), name)
+        root = compose(decode_text(read_bytes(path, name), name), name)
     except errors.FileNotFoundError as error:
         raise NoSuchFile(name, error.message) from error
     except ConfigError as error:
@@ -113,10 +115,10 @@ def _suite(path: Path, source: Source) -> Suite:
     try:
         written = SuiteFile.model_validate(source.data(), strict=True)
     except ValidationError as error:
-        wrong = config_error(error, Places(source), SuiteFile)
+        wrong = config_error(error, Locations(source), SuiteFile)
         raise BadScenarioFile(wrong.field, wrong.message) from error
     try:
-        refuse(_lost(written), Places(source))
+        raise_on_lost_checks(_lost(written), Locations(source))
     except ConfigError as error:
         raise BadScenarioFile(error.field, error.message) from None
     _check_ids(written.scenarios, source)
@@ -131,11 +133,11 @@ def _suite(path: Path, source: Source) -> Suite:
     )
 
 
-def _lost(written: SuiteFile) -> Iterator[Lost]:
+def _lost(written: SuiteFile) -> Iterator[LostCheck]:
     """Checks that would be lost, being without a value or in `metadata`."""
-    yield from without_value(written, ())
+    yield from keys_without_value(written, ())
     for index, one in enumerate(written.scenarios):
-        yield from misplaced(one.metadata, ("scenarios", index, "metadata"))
+        yield from misplaced_keys(one.metadata, ("scenarios", index, "metadata"))
 
 
 def _check_ids(scenarios: list[Scenario], source: Source) -> None:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from holodeck.config.env import Environment
+from holodeck.config.environment import Environment
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 

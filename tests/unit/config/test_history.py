@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from holodeck.config.check import check
-from holodeck.config.history import history_of
+from holodeck.config.history import load_history
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.test_runner.history import arguments_in, text_of
@@ -38,7 +38,7 @@ def test_messages_are_read_as_chat_completions_have_them(tmp_path):
 
     agent = loaded(tmp_path, written(parts, ASKED, call, found, SAID))
 
-    history = history_of(agent, 0)
+    history = load_history(agent, 0)
     assert words(history) == [
         ("user", "a\nb"), ("user", "Where is it?"), ("assistant", ""), ("tool", "shipped"),
         ("assistant", "On its way."),
@@ -97,25 +97,25 @@ def test_a_transcript_may_stand_in_a_file(tmp_path, name):
 
     agent = loaded(tmp_path, f" {{file: {name}}}")
 
-    assert words(history_of(agent, 0)) == [("user", "Hé?"), ("assistant", "Ho 😀")]
+    assert words(load_history(agent, 0)) == [("user", "Hé?"), ("assistant", "Ho 😀")]
 
 
 def test_what_libraries_write_into_every_answer_is_no_unknown_key(tmp_path):
     empty = {"refusal": None, "annotations": [], "audio": None, "tool_calls": None}
     (tmp_path / "said.json").write_text(json.dumps([MESSAGES[0], MESSAGES[1] | empty]))
 
-    assert len(history_of(loaded(tmp_path, " {file: said.json}"), 0)) == 2
+    assert len(load_history(loaded(tmp_path, " {file: said.json}"), 0)) == 2
 
 
 def test_instructions_in_a_transcript_are_left_out_only_if_the_case_says_so(tmp_path):
     told = {"role": "system", "content": "Be kind."}
     (tmp_path / "said.json").write_text(json.dumps([told, *MESSAGES]))
 
-    kept = history_of(loaded(tmp_path, " {file: said.json, leave_out: [system]}"), 0)
+    kept = load_history(loaded(tmp_path, " {file: said.json, leave_out: [system]}"), 0)
 
     assert words(kept)[0] == ("user", "Hé?")
     with pytest.raises(ConfigError, match=r"json:1:\d+: \[0\]: 'role'.*leave_out: \[system\]"):
-        history_of(loaded(tmp_path, " {file: said.json}"), 0)
+        load_history(loaded(tmp_path, " {file: said.json}"), 0)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_transcript_of_a_suite_lies_beside_it(tmp_path):
 
     agent = ConfigLoader().load_agent_yaml(tmp_path / "agent.yaml")
 
-    assert len(history_of(agent, 0)) == 2
+    assert len(load_history(agent, 0)) == 2
 
 
 @pytest.mark.parametrize(

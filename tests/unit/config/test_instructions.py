@@ -5,9 +5,8 @@ import json
 import pytest
 
 from holodeck import errors
-from holodeck.config.instructions import instructions_text
+from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.response_format import response_schema
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 
@@ -17,7 +16,7 @@ HEAD = "name: x\nmodel: {provider: local}\n"
 def told(folder, content, name="system.md"):
     folder.write(f"bot/{name}", content)
     folder.write("bot/agent.yaml", f"{HEAD}instructions:\n  file: {name}\n")
-    return instructions_text(ConfigLoader().load_agent_yaml("bot/agent.yaml"))
+    return load_instructions(ConfigLoader().load_agent_yaml("bot/agent.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -63,11 +62,11 @@ def test_inline_text_is_sent_as_it_is():
         {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": " {{x}} "}}
     )
 
-    assert instructions_text(agent) == " {{x}} "
+    assert load_instructions(agent) == " {{x}} "
 
 
 def test_an_agent_with_a_backend_of_its_own_may_have_no_instructions():
-    assert instructions_text(Agent(name="x", backend="a:b")) == ""
+    assert load_instructions(Agent(name="x", backend="a:b")) == ""
 
 
 def test_a_missing_file_names_the_nearest(folder):
@@ -75,7 +74,7 @@ def test_a_missing_file_names_the_nearest(folder):
     folder.write("agent.yaml", f"{HEAD}instructions: {{file: sytem.md}}\n")
 
     with pytest.raises(errors.FileNotFoundError) as caught:
-        instructions_text(ConfigLoader().load_agent_yaml("agent.yaml"))
+        load_instructions(ConfigLoader().load_agent_yaml("agent.yaml"))
 
     assert str(caught.value).startswith("agent.yaml:3:22: instructions.file: 'sytem.md'")
     assert "did you mean 'system.md'?" in str(caught.value)
@@ -88,7 +87,7 @@ def test_a_file_outside_of_the_agents_folder_is_refused(folder, name):
     (folder.path / "bot" / "link.md").symlink_to(folder.path / "secret.md")
 
     with pytest.raises(ConfigError, match=r"^bot/agent\.yaml:3:22: instructions\.file: "):
-        instructions_text(ConfigLoader().load_agent_yaml("bot/agent.yaml"))
+        load_instructions(ConfigLoader().load_agent_yaml("bot/agent.yaml"))
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfeB\x00C", b"caf\xe9", b"a\x00b"])
@@ -99,7 +98,7 @@ def test_a_file_that_is_no_text_is_an_error(folder, content):
 
 def schema_of(response_format, base_dir=None):
     agent = Agent(name="x", backend="a:b", response_format=response_format)
-    return response_schema(agent.placed_in(base_dir) if base_dir else agent)
+    return load_response_schema(agent.placed_in(base_dir) if base_dir else agent)
 
 
 GOOD = {

@@ -6,7 +6,7 @@ import textwrap
 import pytest
 
 from holodeck import errors
-from holodeck.config.env import Environment
+from holodeck.config.environment import Environment
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
 from holodeck.errors import ConfigError
 from holodeck.models.config import GlobalConfig

@@ -3,7 +3,7 @@
 import pytest
 
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.prices import refuse_unpriced
+from holodeck.config.model_calls import require_prices
 from holodeck.errors import ConfigError
 from holodeck.models.price import Price
 
@@ -68,7 +68,7 @@ def test_a_limit_of_costs_needs_the_price_of_every_model_that_is_asked(folder, j
         agent = agent.model_copy(update={"model": None})
 
     if lacking is None:
-        refuse_unpriced(agent, "--max-cost")
+        require_prices(agent, "--max-cost")
         return
     with pytest.raises(ConfigError, match=f"^--max-cost: .* no price for {lacking}; write"):
-        refuse_unpriced(agent, "--max-cost")
+        require_prices(agent, "--max-cost")

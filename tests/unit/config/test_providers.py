@@ -3,8 +3,8 @@
 import pytest
 from pydantic import SecretStr
 
-from holodeck.config.keys import missing_keys
-from holodeck.config.providers import missing_key, resolve_api_key
+from holodeck.config.model_calls import find_missing_keys
+from holodeck.config.providers import missing_key_message, resolve_api_key
 from holodeck.models.agent import Agent, Instructions
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -30,7 +30,7 @@ def agent(metrics, **model):
     ],
 )
 def test_a_missing_key_is_told_with_its_variable(model, message):
-    assert message in missing_key(LLMProvider(name="m", **model))
+    assert message in missing_key_message(LLMProvider(name="m", **model))
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_a_missing_key_is_told_with_its_variable(model, message):
     ],
 )
 def test_no_key_is_missing_where_none_is_needed(model):
-    assert missing_key(LLMProvider(name="m", **model)) is None
+    assert missing_key_message(LLMProvider(name="m", **model)) is None
 
 
 def test_an_agent_with_a_backend_of_its_own_needs_no_key():
-    assert list(missing_keys(Agent(name="x", backend="a:b"))) == []
+    assert list(find_missing_keys(Agent(name="x", backend="a:b"))) == []
 
 
 def test_the_models_own_key_wins_over_the_variable():

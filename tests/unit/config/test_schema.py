@@ -7,9 +7,8 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from holodeck.config.reference import reference_text
-from holodeck.config.schema import agent_schema, schema_text
-from holodeck.config.settings import OTHER_VARIABLES, settings
+from holodeck.config.schema import agent_schema, reference_text, schema_text
+from holodeck.config.settings import OTHER_VARIABLES, setting_fields
 
 ROOT = Path(__file__).resolve().parents[3]
 MINIMAL = {"name": "x", "model": {"provider": "local"}, "instructions": {"inline": "hi"}}
@@ -85,12 +84,12 @@ def test_the_schema_says_what_the_settings_say(schema):
     properties = schema["definitions"]["ExecutionConfig"]["properties"]
 
     assert {key: value["description"] for key, value in properties.items()} == {
-        one.field: one.setting.help for one in settings().values()
+        one.field: one.setting.help for one in setting_fields().values()
     }
 
 
 def test_the_reference_names_every_setting_and_variable(reference):
-    for one in settings().values():
+    for one in setting_fields().values():
         assert (
             f"`{one.field}` | {', '.join(f'`{flag}`' for flag in one.setting.flags)} |" in reference
         )

@@ -5,10 +5,10 @@ import pytest
 from click.testing import CliRunner
 
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
-from holodeck.config.env import Environment
+from holodeck.config.environment import Environment
 from holodeck.config.flags import cli_config, cli_options
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
-from holodeck.config.settings import resolve, settings, unknown_variables
+from holodeck.config.settings import resolve_settings, setting_fields, unknown_variable_warnings
 from holodeck.errors import ConfigError
 from holodeck.models.config import ExecutionConfig, Setting
 
@@ -24,11 +24,11 @@ def test_every_field_is_declared_as_one_setting():
     }
 
     assert all(len(found) == 1 for found in declared.values()), declared
-    assert list(settings()) == list(declared)
+    assert list(setting_fields()) == list(declared)
 
 
 def test_no_flag_is_declared_twice():
-    flags = [flag for one in settings().values() for flag in one.setting.flags]
+    flags = [flag for one in setting_fields().values() for flag in one.setting.flags]
 
     assert len(flags) == len(set(flags))
 
@@ -75,7 +75,7 @@ OTHERS |= {"cache_mode": ("record", "replay"), "cache_key": ("a", "b"), "cache_d
 def test_every_setting_is_reached_by_its_variable_and_by_yaml(folder, monkeypatch, field):
     value = {bool: True, float: 7.0, int: 7}.get(type(DEFAULT_EXECUTION_CONFIG[field]), 7.0)
     value, other = OTHERS.get(field, (value, False if value is True else 9))
-    monkeypatch.setenv(settings()[field].variable, str(value))
+    monkeypatch.setenv(setting_fields()[field].variable, str(value))
     folder.agent()
 
     by_variable = load_agent_with_config("agent.yaml")[1]
@@ -130,14 +130,14 @@ def test_a_bad_variable_is_an_error_that_names_it_even_where_it_is_overruled(
 
 
 def test_an_empty_variable_is_not_set():
-    assert resolve([], variables(HOLODECK_MAX_RETRIES="")).max_retries == 5
+    assert resolve_settings([], variables(HOLODECK_MAX_RETRIES="")).max_retries == 5
 
 
 @pytest.mark.parametrize(
     ("value", "meant"), [("1", True), ("on", True), ("false", False), ("no", False)]
 )
 def test_switches_in_variables_read_the_usual_words(value, meant):
-    assert resolve([], variables(HOLODECK_QUIET=value)).quiet is meant
+    assert resolve_settings([], variables(HOLODECK_QUIET=value)).quiet is meant
 
 
 def test_unknown_variables_of_ours_are_told_with_the_nearest_one():
@@ -145,7 +145,7 @@ def test_unknown_variables_of_ours_are_told_with_the_nearest_one():
         HOLODECK_PARALEL_TEST_CASES="1", HOLODECK_ZZZ="1", HOLODECK_CACHE_DIR="/x", A=""
     )
 
-    assert unknown_variables(env) == [
+    assert unknown_variable_warnings(env) == [
         (
             "the variable HOLODECK_PARALEL_TEST_CASES means nothing to holodeck;"
             " did you mean HOLODECK_PARALLEL_TEST_CASES?"
@@ -242,7 +242,7 @@ def test_a_bad_flag_is_a_usage_error(arguments, message):
 def test_help_says_what_the_settings_say():
     output = " ".join(run_flags("--help")[0].output.split())
 
-    for one in settings().values():
+    for one in setting_fields().values():
         if one.setting.flags:
             assert one.setting.help in output
 

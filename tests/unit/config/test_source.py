@@ -9,8 +9,7 @@ import textwrap
 import pytest
 
 from holodeck import errors
-from holodeck.config.reading import MAX_BYTES
-from holodeck.config.source import Source
+from holodeck.config.source import MAX_BYTES, Source
 from holodeck.errors import ConfigError
 
 

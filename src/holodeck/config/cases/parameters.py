@@ -1,18 +1,73 @@
 """One case with `parameters` as the cases it stands for: `{{name}}` becomes each value."""
 
 import re
+import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel
 
 from holodeck.config.cases.placeholders import PLACEHOLDER
-from holodeck.config.cases.value_kinds import text_keys
-from holodeck.config.nodes import short
-from holodeck.config.places import Origin
-from holodeck.config.source import dotted
+from holodeck.config.source import Origin, format_key_path
+from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
+from holodeck.models.suite import WrittenCase
+from holodeck.models.test_case import TurnModel
+
+Kind = Literal["text", "list", "scalar", "mapping"]
+
+
+def value_kind(key: str) -> Kind:
+    """What a key of a case holds; what stands below one (`context.user`) is text."""
+    if "." in key:
+        return "text"
+    kinds = set(_kinds_in(WrittenCase.model_fields[key].annotation))
+    order: tuple[Kind, ...] = ("list", "mapping", "text", "scalar")
+    return next((one for one in order if one in kinds), "scalar")
+
+
+def case_keys() -> list[str]:
+    """The keys that a test case may have."""
+    return list(WrittenCase.model_fields)
+
+
+def text_keys() -> frozenset[str]:
+    """Keys of cases and turns whose value, or each item of it, is text."""
+    fields = {**WrittenCase.model_fields, **TurnModel.model_fields}
+    plain = {name for name, field in fields.items() if set(_kinds_in(field.annotation)) == {"text"}}
+    lists = {name for name, field in fields.items() if _is_list_of_text(field.annotation)}
+    return frozenset(plain | lists)
+
+
+def _is_list_of_text(annotation: Any) -> bool:
+    kinds = set(_kinds_in(annotation))
+    return kinds == {"list", "text"}
+
+
+def _kinds_in(annotation: Any) -> Iterator[Kind]:
+    """What is named in an annotation; of a list also what its items are."""
+    origin = typing.get_origin(annotation) or annotation
+    if origin is list:
+        yield "list"
+        for part in typing.get_args(annotation):
+            yield from _kinds_in(part)
+    elif origin is dict or _is_model(origin):
+        yield "mapping"
+    elif origin is str:
+        yield "text"
+    elif origin in (int, float, bool):
+        yield "scalar"
+    elif origin is not Literal:
+        for part in typing.get_args(annotation):
+            yield from _kinds_in(part)
+
+
+def _is_model(origin: Any) -> bool:
+    return isinstance(origin, type) and issubclass(origin, BaseModel)
+
 
 MOST_CASES = 10_000
 """Of one case; a product grows faster than people think."""
@@ -37,7 +92,7 @@ def expand_parameters(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[
     choices = _choices(case["parameters"], origin.below("parameters"))
     _check_use(rest, choices[0], origin)
     for values in choices:
-        yield _filled_case(rest, values)
+        yield _fill_case(rest, values)
 
 
 def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
@@ -45,7 +100,7 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
     if isinstance(written, dict) and written:
         choices = _product(written, origin)
     elif isinstance(written, list) and written:
-        choices = [_checked(one, origin.below(index)) for index, one in enumerate(written)]
+        choices = [_check_values(one, origin.below(index)) for index, one in enumerate(written)]
     else:
         raise _error(origin, "write names with lists of values, or a list of mappings")
     seen: set[str] = set()
@@ -53,7 +108,7 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
         if one.keys() != choices[0].keys():
             names = ", ".join(choices[0])
             raise _error(origin.below(index), f"has other names than the first, which has {names}")
-        words = _in_words(one)
+        words = _case_label(one)
         if words in seen:
             raise _error(origin, f"{words} is there twice; remove one")
         seen.add(words)
@@ -69,15 +124,15 @@ def _product(written: Mapping[str, Any], origin: Origin) -> list[dict[str, Value
     if count > MOST_CASES:
         raise _error(origin, f"make {count:,} cases; at most {MOST_CASES:,} are allowed")
     combined = product(*written.values())
-    return [_checked(dict(zip(written, one, strict=True)), origin) for one in combined]
+    return [_check_values(dict(zip(written, one, strict=True)), origin) for one in combined]
 
 
-def _checked(values: Any, origin: Origin) -> dict[str, Value]:
+def _check_values(values: Any, origin: Origin) -> dict[str, Value]:
     if not isinstance(values, dict) or not values:
         raise _error(origin, "wanted a mapping of names to values")
     for name, value in values.items():
         if not PLACEHOLDER.fullmatch(f"{{{{{name}}}}}"):
-            raise _error(origin, f"{short(name)} is no name; use letters, digits and _")
+            raise _error(origin, f"{quote(name)} is no name; use letters, digits and _")
         if not isinstance(value, str | int | float | bool):
             raise _error(origin, f"{name!r} has a value that is no text, number, true or false")
     return values
@@ -116,21 +171,21 @@ def _refuse_what_is_nearly_one(text: str, origin: Origin) -> None:
         if not PLACEHOLDER.fullmatch(match[0]):
             raise _error(
                 origin,
-                f"{short(match[0])} is no placeholder, which is {{{{name}}}} with letters, digits"
+                f"{quote(match[0])} is no placeholder, which is {{{{name}}}} with letters, digits"
                 " and _; text with such braces can be the value of a parameter",
             )
 
 
-def _filled_case(case: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
-    filled: dict[str, Any] = _filled(case, values, _texts(), keeps_type=True)
+def _fill_case(case: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+    filled: dict[str, Any] = _fill(case, values, _text_keys(), keeps_type=True)
     for key in NAMED:
         written = case.get(key)
         if isinstance(written, str) and not PLACEHOLDER.search(written):
-            filled[key] = f"{written}[{_in_words(values)}]"
+            filled[key] = f"{written}[{_case_label(values)}]"
     return filled
 
 
-def _filled(
+def _fill(
     value: Any, values: Mapping[str, Value], texts: frozenset[str], *, keeps_type: bool
 ) -> Any:
     """The value with its placeholders filled; one that is all of a text may stay a number.
@@ -139,11 +194,11 @@ def _filled(
     """
     if isinstance(value, dict):
         return {
-            key: _filled(one, values, _below(key, texts), keeps_type=key not in texts)
+            key: _fill(one, values, _below(key, texts), keeps_type=key not in texts)
             for key, one in value.items()
         }
     if isinstance(value, list):
-        return [_filled(one, values, texts, keeps_type=keeps_type) for one in value]
+        return [_fill(one, values, texts, keeps_type=keeps_type) for one in value]
     if not isinstance(value, str):
         return value
     whole = PLACEHOLDER.fullmatch(value) if keeps_type else None
@@ -158,7 +213,7 @@ def _below(key: str, texts: frozenset[str]) -> frozenset[str]:
 
 
 @cache
-def _texts() -> frozenset[str]:
+def _text_keys() -> frozenset[str]:
     return text_keys() | _MORE_TEXT
 
 
@@ -166,10 +221,10 @@ def _as_text(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _in_words(values: Mapping[str, Value]) -> str:
+def _case_label(values: Mapping[str, Value]) -> str:
     """What tells one case from the others: `city=Rome,unit=C`."""
     return ",".join(f"{name}={' '.join(_as_text(one).split())}" for name, one in values.items())
 
 
 def _error(origin: Origin, message: str) -> ConfigError:
-    return ConfigError(origin.place, f"{dotted(origin.path)}: {message}")
+    return ConfigError(origin.place, f"{format_key_path(origin.path)}: {message}")

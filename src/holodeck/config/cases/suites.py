@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -10,17 +10,26 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from holodeck.config.cases.files import Case, Files, in_words
-from holodeck.config.cases.left_out import current_left_out
-from holodeck.config.cases.scenarios import scenario_to_case
-from holodeck.config.lost_checks import Lost, misplaced, refuse, without_value
-from holodeck.config.owners import holds_a_suite, is_yaml, may_hold_a_suite
-from holodeck.config.places import Origin, Places
-from holodeck.config.problems import config_error
-from holodeck.config.source import Source, shown
+from holodeck.config.cases.data_files import CaseFiles, LocatedCase, describe_origin
+from holodeck.config.cases.suite_cases import (
+    scenario_to_case,
+    with_moved_files,
+    with_suite_defaults,
+)
+from holodeck.config.lost_checks import (
+    LostCheck,
+    keys_without_value,
+    misplaced_keys,
+    raise_on_lost_checks,
+)
+from holodeck.config.source import Locations, Origin, Source, display_path
+from holodeck.config.suite_files import current_invalid_suites, is_suite_file, is_yaml, may_be_suite
+from holodeck.config.validation_errors import config_error
+from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
-from holodeck.models.suite import DataFile, SuiteEntry, SuiteFile, SuiteHeader
+from holodeck.models.agent import Agent
+from holodeck.models.suite import AgentFile, DataFile, SuiteEntry, SuiteFile, SuiteHeader
 
 logger = logging.getLogger(__name__)
 
@@ -43,36 +52,36 @@ class Suite:
     origin: Origin
     folder: Path
     """Where relative paths of its cases start."""
-    cases: list[Case]
+    cases: list[LocatedCase]
 
 
-def load_suites(written: Any, origin: Origin, files: Files) -> Iterator[Suite]:
+def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
     """The suites that `suites:` names. Raises ConfigError."""
     if not isinstance(written, list) or not written:
-        raise ConfigError(in_words(origin), "wanted a list with at least one suite in it")
+        raise ConfigError(describe_origin(origin), "wanted a list with at least one suite in it")
     for index, entry in enumerate(written):
         at = origin.below(index)
         if isinstance(entry, str):
-            raise ConfigError(in_words(at), f"wanted a mapping: write 'file: {entry[:80]}'")
+            raise ConfigError(describe_origin(at), f"wanted a mapping: write 'file: {entry[:80]}'")
         suite = validate_suite(SuiteEntry, entry, at)
         if suite.file is None:
-            yield _inline(suite, entry, at, files)
+            yield _inline_suite(suite, entry, at, files)
         else:
-            yield from _of_files(suite.file, at.below("file"), files)
+            yield from _load_matching(suite.file, at.below("file"), files)
 
 
-def load_suite_file(name: str, origin: Origin, files: Files) -> Suite | None:
+def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> Suite | None:
     """The suite in a file, named as seen from the agent's folder; None if it is left out.
 
     Raises ConfigError.
     """
     path = files.find(name, files.folder, origin)
-    return None if _is_left_out(path) else _of_file(_source(path, files), path, files)
+    return None if _is_known_invalid(path) else _load_suite(_read_suite(path, files), path, files)
 
 
 def suite_name(path: Path) -> str:
     """What the suite in a file is called. Raises ConfigError."""
-    source = Source.read(path, shown(path))
+    source = Source.read(path, display_path(path))
     written = source.data().get("suite")
     named = isinstance(written, dict) and written.get("name")
     return str(named) if named else _stem(path)
@@ -87,25 +96,25 @@ def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
     data = written
     if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
         data = {**written, "test_cases": []}
-    places = Places(origin.source)
+    places = Locations(origin.source)
     try:
         found = model.model_validate(data)
     except ValidationError as error:
         raise config_error(error, places, model, origin.path) from None
-    lost = chain(without_value(found, ()), _misplaced(found))
-    refuse((((*origin.path, *path), message) for path, message in lost), places)
+    lost = chain(keys_without_value(found, ()), _misplaced_in(found))
+    raise_on_lost_checks((((*origin.path, *path), message) for path, message in lost), places)
     return found
 
 
-def _misplaced(found: BaseModel) -> Iterator[Lost]:
+def _misplaced_in(found: BaseModel) -> Iterator[LostCheck]:
     """Keys of cases in the `context` of a suite and in the `metadata` of a scenario."""
     if isinstance(found, SuiteEntry):
-        yield from misplaced(found.context, ("context",))
+        yield from misplaced_keys(found.context, ("context",))
     if isinstance(found, SuiteFile):
         if found.suite is not None:
-            yield from misplaced(found.suite.context, ("suite", "context"))
+            yield from misplaced_keys(found.suite.context, ("suite", "context"))
         for index, scenario in enumerate(found.scenarios or ()):
-            yield from misplaced(scenario.metadata, ("scenarios", index, "metadata"))
+            yield from misplaced_keys(scenario.metadata, ("scenarios", index, "metadata"))
 
 
 def as_data_file(written: str | DataFile) -> DataFile:
@@ -113,55 +122,61 @@ def as_data_file(written: str | DataFile) -> DataFile:
     return DataFile(file=written) if isinstance(written, str) else written
 
 
-def _inline(suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: Files) -> Suite:
-    cases = _cases(suite, entry, origin, files.folder, files)
+def _inline_suite(
+    suite: SuiteEntry, entry: Mapping[str, Any], origin: Origin, files: CaseFiles
+) -> Suite:
+    cases = _cases_of_suite(suite, entry, origin, files.folder, files)
     if not cases:
-        raise ConfigError(in_words(origin), WITHOUT_CASES)
+        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
     return Suite(suite.name or "", suite, origin, files.folder, cases)
 
 
-def _of_files(pattern: str, origin: Origin, files: Files) -> Iterator[Suite]:
+def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
     """The suites in the files that a path or pattern means, in the order of their paths."""
     is_pattern = any(sign in pattern for sign in "*?[")
     paths = _matching(pattern, origin, files) if is_pattern else [pattern]
     found = 0
     for name in paths:
         path = files.find(name, files.folder, origin)
-        if _is_left_out(path):
+        if _is_known_invalid(path):
             found += 1
             continue
-        source = _found_by_pattern(path, files) if is_pattern else _source(path, files)
+        source = _read_if_suite(path, files) if is_pattern else _read_suite(path, files)
         if source is None:
             if path.resolve() not in files.doubtful:
-                logger.warning("%s: left out, it holds no suite", shown(path))
+                logger.warning("%s: left out, it holds no suite", display_path(path))
             continue
         found += 1
-        yield _of_file(source, path, files)
+        yield _load_suite(source, path, files)
     if not found:
         files.check_all_read()
-        raise ConfigError(in_words(origin), f"no file that {pattern!r} matches holds a suite")
+        raise ConfigError(
+            describe_origin(origin), f"no file that {pattern!r} matches holds a suite"
+        )
 
 
-def _is_left_out(path: Path) -> bool:
+def _is_known_invalid(path: Path) -> bool:
     """Whether the file is known to be wrong and not wanted; one that is read may become so."""
-    left_out = current_left_out()
+    left_out = current_invalid_suites()
     if left_out is None:
         return False
-    left_out.read.add(shown(path))
-    return shown(path) in left_out.errors
+    left_out.read.add(display_path(path))
+    return display_path(path) in left_out.errors
 
 
-def _matching(pattern: str, origin: Origin, files: Files) -> list[str]:
+def _matching(pattern: str, origin: Origin, files: CaseFiles) -> list[str]:
     try:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
-        raise ConfigError(in_words(origin), f"{pattern!r} is no usable pattern: {error}") from None
+        raise ConfigError(
+            describe_origin(origin), f"{pattern!r} is no usable pattern: {error}"
+        ) from None
     own = files.agent_file.resolve()
     found = [path for path in paths if _is_meant(path) and path.resolve() != own]
     _note_other_endings(pattern, {path.resolve() for path in paths}, origin, files)
     if not found:
         files.check_all_read()
-        raise ConfigError(in_words(origin), f"no file matches {pattern!r} in {files.folder}")
+        raise ConfigError(describe_origin(origin), f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in found]
 
 
@@ -171,40 +186,41 @@ def _is_meant(path: Path) -> bool:
     return path.is_file() or (is_broken and not path.name.startswith("."))
 
 
-def _note_other_endings(pattern: str, matched: set[Path], origin: Origin, files: Files) -> None:
+def _note_other_endings(pattern: str, matched: set[Path], origin: Origin, files: CaseFiles) -> None:
     """Note the suites that only the ending of their names (.yml, .YAML) keeps out of a pattern."""
     if not is_yaml(pattern):
         return
     for path in sorted(files.folder.glob(f"{pattern.rpartition('.')[0]}.*")):
         full = path.resolve()
         is_like = is_yaml(path) and path.name != files.agent_file.name
-        if is_like and full not in matched and _is_meant(path) and holds_a_suite(path):
+        if is_like and full not in matched and _is_meant(path) and is_suite_file(path):
             files.doubtful[full] = ConfigError(
-                in_words(origin),
-                f"{pattern!r} does not match {shown(path)!r}, which holds a suite; name it, too, or"
+                describe_origin(origin),
+                f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name it, too, or"
                 f" let it end in {Path(pattern).suffix!r}",
             )
 
 
-def _source(path: Path, files: Files) -> Source:
+def _read_suite(path: Path, files: CaseFiles) -> Source:
     if not is_yaml(path):
         raise ConfigError(
-            shown(path), "holds no suite; name it in 'test_cases_file' if it holds test cases"
+            display_path(path),
+            "holds no suite; name it in 'test_cases_file' if it holds test cases",
         )
     return files.read_yaml(path)
 
 
-def _found_by_pattern(path: Path, files: Files) -> Source | None:
+def _read_if_suite(path: Path, files: CaseFiles) -> Source | None:
     """A file that holds a suite; None if it holds something else. Raises ConfigError."""
     try:
-        source = _source(path, files)
+        source = _read_suite(path, files)
     except ConfigError:
-        if is_yaml(path) and path.is_file() and not may_hold_a_suite(path.read_bytes()):
+        if is_yaml(path) and path.is_file() and not may_be_suite(path.read_bytes()):
             return None
         raise
     if source.root.value is None and not path.read_bytes().strip():
         raise ConfigError(f"{source.name}:1:1", "the file is empty; write a suite, or remove it")
-    if _holds_a_suite(source):
+    if _is_suite(source):
         return source
     place = _cases_in(source)
     if place is not None:
@@ -226,7 +242,7 @@ def _cases_in(source: Source) -> str | None:
     return None
 
 
-def _holds_a_suite(source: Source) -> bool:
+def _is_suite(source: Source) -> bool:
     """Whether it holds one; a file that only nearly says so does, to be told what is wrong."""
     if not isinstance(source.root.value, dict):
         return False
@@ -235,7 +251,7 @@ def _holds_a_suite(source: Source) -> bool:
     return any(nearest_word(key, wanted) for key in keys)
 
 
-def _of_file(source: Source, path: Path, files: Files) -> Suite:
+def _load_suite(source: Source, path: Path, files: CaseFiles) -> Suite:
     files.read.add(path.resolve())
     origin = Origin(source, ())
     written = source.value(files.change)
@@ -244,30 +260,99 @@ def _of_file(source: Source, path: Path, files: Files) -> Suite:
     held = validate_suite(SuiteFile, written, origin)
     header = held.suite or SuiteHeader()
     name = header.name or _stem(path)
-    cases = _cases(held, written, origin, path.parent, files)
+    cases = _cases_of_suite(held, written, origin, path.parent, files)
     for index, scenario in enumerate(held.scenarios or ()):
         at = origin.below("scenarios", index)
         cases.append((scenario_to_case(scenario, header.config.default_scorers, at), at))
     if not cases:
-        raise ConfigError(in_words(origin), WITHOUT_CASES)
+        raise ConfigError(describe_origin(origin), WITHOUT_CASES)
     return Suite(name, header, origin, path.parent, cases)
 
 
-def _cases(
+def _cases_of_suite(
     suite: SuiteEntry | SuiteFile,
     written: Mapping[str, Any],
     origin: Origin,
     start: Path,
-    files: Files,
-) -> list[Case]:
+    files: CaseFiles,
+) -> list[LocatedCase]:
     listed = written.get("test_cases") or []
-    cases: list[Case] = [
+    cases: list[LocatedCase] = [
         (case, origin.below("test_cases", index)) for index, case in enumerate(listed)
     ]
     named = origin.below("test_cases_file")
     if suite.test_cases_file is None and "test_cases_file" in written:
-        raise ConfigError(in_words(named), NO_FILE)
+        raise ConfigError(describe_origin(named), NO_FILE)
     if suite.test_cases_file is not None:
         data = as_data_file(suite.test_cases_file)
         cases += files.cases(data, start, named)
     return cases
+
+
+_KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
+"""Keys that name cases outside of `test_cases`."""
+
+
+def load_external_cases(
+    data: dict[str, Any], source: Source, files: CaseFiles, also: Sequence[str]
+) -> Iterator[LocatedCase]:
+    """The cases that the values of an agent.yaml and the files `also` lead to.
+
+    The keys that name them are taken out of `data`, at once. Raises ConfigError.
+    """
+    written = {key: data.pop(key) for key in _KEYS if key in data}
+    for key, value in written.items():
+        if value is None:  # tests would be left out unnoticed
+            raise ConfigError(source.place((key,)), f"{key}: {NO_FILE}")
+    return _cases(written, source, files, also)
+
+
+def _cases(
+    written: Mapping[str, Any], source: Source, files: CaseFiles, also: Sequence[str]
+) -> Iterator[LocatedCase]:
+    named = written.get("test_cases_file")
+    if named is not None:
+        origin = Origin(source, ("test_cases_file",))
+        data_file = validate_suite(
+            DataFile, {"file": named} if isinstance(named, str) else named, origin
+        )
+        yield from files.cases(data_file, files.folder, origin)
+    for suite in _with_unique_names(_suites(written.get("suites"), source, files, also)):
+        for case, at in suite.cases:
+            yield _with_suite(case, suite, files.folder, at), at
+
+
+def _suites(written: Any, source: Source, files: CaseFiles, also: Sequence[str]) -> Iterator[Suite]:
+    read = set[str]()
+    if written is not None:
+        for suite in load_suites(written, Origin(source, ("suites",)), files):
+            read.add(suite.origin.source.name)
+            yield suite
+    for name in also:
+        loose = load_suite_file(name, Origin(source, ()), files)
+        if loose is not None and loose.origin.source.name not in read:
+            yield loose
+    files.check_all_read()
+
+
+def _with_unique_names(suites: Iterator[Suite]) -> Iterator[Suite]:
+    seen: dict[str, Suite] = {}
+    for suite in suites:
+        first = seen.setdefault(suite.name, suite)
+        if first is not suite and first.origin.place == suite.origin.place:
+            raise ConfigError(describe_origin(suite.origin), "the file is named twice in 'suites'")
+        if first is not suite:
+            raise ConfigError(
+                describe_origin(suite.origin),
+                f"there is a suite {quote(suite.name)} already ({first.origin.place});"
+                " give each a name of its own",
+            )
+        yield suite
+
+
+def _with_suite(case: Any, suite: Suite, folder: Path, origin: Origin) -> Any:
+    if not isinstance(case, dict):
+        return case
+    return with_moved_files(
+        with_suite_defaults(case, suite.name, suite.header, origin), suite.folder, folder
+    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holodeck.config.instructions import instructions_text
+from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
 from holodeck.models.agent import Agent
@@ -68,7 +68,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
     metrics = agent.evaluations.metrics if agent.evaluations else []
     return {
         "model": config.get("model"),
-        "instructions": instructions_text(agent),
+        "instructions": load_instructions(agent),
         "backend": [config.get("backend"), *_code([agent.backend], folder)],
         "tools": [config.get("tools"), [_digest(one.file, folder) for one in agent.tools or []]],
         "response_format": [agent.response_format, _named_file(agent.response_format, folder)],

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
-from holodeck.config.instructions import instructions_text
-from holodeck.config.response_format import response_schema
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
 from holodeck.lib.llm.limiter import time_limit
@@ -299,12 +298,12 @@ class AgentFactory:
         agent = self.agent_config
         if agent.model is None:
             raise ConfigError("model", "is missing, and the built-in agent needs one")
-        schema = response_schema(agent)
+        schema = load_response_schema(agent)
         self._wants_structure = schema is not None
         tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
         weights = self._weights(agent.base_dir)
         self.kernel = build_kernel(agent.model, tools, self._limits, weights, self._limiters)
-        self.agent = build_agent(self.kernel, agent.name, instructions_text(agent))
+        self.agent = build_agent(self.kernel, agent.name, load_instructions(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
         )
@@ -399,9 +398,9 @@ def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "Cha
         raise ConfigError("model", "is missing, and 'backend: chat' needs one")
     return ChatBackend(
         agent.model,
-        instructions_text(agent),
+        load_instructions(agent),
         [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []],
-        response_schema(agent),
+        load_response_schema(agent),
         execution,
         proxy_for,
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay

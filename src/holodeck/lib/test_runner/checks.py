@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from holodeck.config.check_cases import NO_JUDGE
 from holodeck.config.environment import cache_dir
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.places import location
 from holodeck.config.secrets import collect
+from holodeck.config.source import location
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import fsum
 
-from holodeck.config.prices import agents_model
+from holodeck.config.model_calls import agent_price_key
 from holodeck.models.agent import Agent
 from holodeck.models.outcome import ModelCost
 from holodeck.models.price import Cost, Price, PriceTable
@@ -30,7 +30,7 @@ def with_cost(result: TestResult, agent: Agent) -> TestResult:
     """The result with what it has cost; as it is where there are no prices, or it has its cost."""
     if agent.prices is None or result.cost is not None:
         return result
-    return result.model_copy(update={"cost": cost_of(result, agent.prices, agents_model(agent))})
+    return result.model_copy(update={"cost": cost_of(result, agent.prices, agent_price_key(agent))})
 
 
 def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:

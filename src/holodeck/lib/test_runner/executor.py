@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import holodeck
-from holodeck.config.case_settings import with_case_settings
 from holodeck.config.loader import ConfigLoader
-from holodeck.config.places import location
-from holodeck.config.prices import refuse_unpriced
+from holodeck.config.model_calls import require_prices
+from holodeck.config.settings import with_case_settings
+from holodeck.config.source import location
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
@@ -23,7 +23,7 @@ from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_place
-from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judges import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
@@ -145,7 +145,7 @@ class TestExecutor:
         )
         self.agent_config = agent = with_case_settings(agent, self.config)
         if self.config.max_cost is not None:
-            refuse_unpriced(agent, self.config.source_of("max_cost"))
+            require_prices(agent, self.config.source_of("max_cost"))
         self.file_processor = file_processor or FileProcessor.from_execution_config(
             self.config, base_dir=agent.base_dir
         )

@@ -7,7 +7,7 @@ from functools import cached_property, reduce
 from operator import and_
 from typing import Any
 
-from holodeck.config.instructions import instructions_text
+from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.case_state import CaseState
@@ -306,7 +306,7 @@ class ObservationBuilder:
 
     @cached_property
     def _instructions(self) -> str | None:
-        return instructions_text(self._agent) or None
+        return load_instructions(self._agent) or None
 
     @cached_property
     def _tools(self) -> tuple[OfferedTool, ...]:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
-from holodeck.config.places import location
+from holodeck.config.source import location
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
@@ -25,9 +25,9 @@ def histories_of(agent: Agent) -> dict[int, History]:
     if not places:
         return {}
     # Imported here because most cases begin anew.
-    from holodeck.config.history import history_of  # noqa: PLC0415
+    from holodeck.config.history import load_history  # noqa: PLC0415
 
-    return {at: history_of(agent, at) for at in places}
+    return {at: load_history(agent, at) for at in places}
 
 
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:

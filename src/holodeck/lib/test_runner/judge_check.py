@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from holodeck.config.loader import ConfigLoader, load_agent_with_config
-from holodeck.config.providers import filled, missing_key
+from holodeck.config.providers import missing_key_message, with_provider_variables
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.judged import DEFAULT_THRESHOLD
@@ -101,7 +101,9 @@ def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
         raise ConfigError("--model", f"{name!r}; write PROVIDER/NAME, the provider one of {known}")
     env = ConfigLoader().environment()
     written = {"provider": provider, "name": model, "endpoint": endpoint}
-    data = filled({key: value for key, value in written.items() if value is not None}, env)
+    data = with_provider_variables(
+        {key: value for key, value in written.items() if value is not None}, env
+    )
     try:
         llm = LLMProvider.model_validate(data)
     except ValidationError as error:
@@ -126,6 +128,6 @@ def _metric(agent: Agent, name: str) -> JudgeMetric:
 
 
 def _refuse_without_key(llm: LLMProvider) -> None:
-    missing = missing_key(llm)
+    missing = missing_key_message(llm)
     if missing is not None:
         raise ConfigError("model", missing)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holodeck.errors import BackendError, Refusal
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
 from holodeck.lib.exceptions import describe, message_of, raised_by
-from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.history import to_agent_messages, to_judge_messages

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import NotSupportedYet
-from holodeck.lib.files import processor
-from holodeck.lib.files.processor import FileProcessor
+from holodeck.lib import file_processor
+from holodeck.lib.file_processor import FileProcessor
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 
@@ -85,7 +85,7 @@ def test_a_zip_bomb_is_refused(process):
 
 def test_a_file_that_is_too_large_is_refused(process, tmp_path):
     with (tmp_path / "file").open("wb") as file:
-        file.truncate(processor.MOST_BYTES + 1)
+        file.truncate(file_processor.MOST_BYTES + 1)
 
     assert process(None).error == "is 50.0 MB large; at most 50 MB are read"
 

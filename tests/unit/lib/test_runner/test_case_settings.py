@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.config.case_settings import with_case_settings
+from holodeck.config.settings import with_case_settings
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.test_runner.executor import TestExecutor

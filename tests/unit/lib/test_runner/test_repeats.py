@@ -7,8 +7,7 @@ from itertools import product
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.config.case_settings import with_case_settings
-from holodeck.config.settings import Layer, resolve
+from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_settings
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
@@ -236,9 +235,12 @@ async def test_the_report_shows_passes_interval_spread_and_what_failed(tmp_path)
     ids=["flag", "flag-over-rate", "run", "rate-of-case", "once"],
 )
 def test_the_bar_nearest_to_the_user_holds(flags, yaml, case, bar):
-    layers = [Layer(ExecutionConfig(**flags), "command line"), Layer(ExecutionConfig(**yaml))]
+    layers = [
+        SettingsLayer(ExecutionConfig(**flags), "command line"),
+        SettingsLayer(ExecutionConfig(**yaml)),
+    ]
 
-    agent = with_case_settings(an_agent({"input": "go"} | case), resolve(layers, {}))
+    agent = with_case_settings(an_agent({"input": "go"} | case), resolve_settings(layers, {}))
 
     found = pass_bar(agent.test_cases[0])
     assert (found.planned, found.needed) == bar

@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from fakes import ScriptedBackend
 from holodeck.config.check import check
-from holodeck.config.env import Environment
+from holodeck.config.environment import Environment
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult

@@ -6,8 +6,7 @@ import json
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.config.case_settings import with_case_settings
-from holodeck.config.settings import Layer, resolve
+from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_settings
 from holodeck.errors import ConfigError, ExitCode
 from holodeck.lib.test_runner.stop_policy import failure_limit
 from holodeck.lib.test_runner.summary import exit_code
@@ -105,14 +104,14 @@ def test_resuming_a_run_that_ended_early_runs_what_it_skipped(agent_dir):
     ids=["number", "first", "off", "off-number", "below"],
 )
 def test_the_setting_nearest_to_the_user_says_when_a_run_ends(nearer, farther, most):
-    layers = [Layer(ExecutionConfig(**nearer)), Layer(ExecutionConfig(**farther))]
+    layers = [SettingsLayer(ExecutionConfig(**nearer)), SettingsLayer(ExecutionConfig(**farther))]
 
-    assert failure_limit(resolve(layers, {})) == most
+    assert failure_limit(resolve_settings(layers, {})) == most
 
 
 def test_variables_that_contradict_each_other_are_a_configuration_error():
     with pytest.raises(ConfigError, match="'fail_fast' and 'maxfail' are both set"):
-        resolve([], {"HOLODECK_FAIL_FAST": "1", "HOLODECK_MAXFAIL": "2"})
+        resolve_settings([], {"HOLODECK_FAIL_FAST": "1", "HOLODECK_MAXFAIL": "2"})
 
 
 def test_flags_that_contradict_each_other_are_a_usage_error(agent_dir):
@@ -164,8 +163,10 @@ async def test_a_suite_that_does_not_fail_fast_is_spared_where_the_run_does(tmp_
 @pytest.mark.parametrize("flag", [True, False, None], ids=["on", "off", "unsaid"])
 @pytest.mark.parametrize("own", [True, False], ids=["fast", "patient"])
 def test_the_command_line_overrules_what_suites_say_of_failing_fast(flag, own):
-    layers = [Layer(ExecutionConfig(fail_fast=flag), "command line")]
+    layers = [SettingsLayer(ExecutionConfig(fail_fast=flag), "command line")]
 
-    agent = with_case_settings(an_agent({"input": "a", "fail_fast": own}), resolve(layers, {}))
+    agent = with_case_settings(
+        an_agent({"input": "a", "fail_fast": own}), resolve_settings(layers, {})
+    )
 
     assert agent.test_cases[0].fail_fast is (own if flag is None else None)

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from fakes import ScriptedBackend
-from holodeck.config.case_settings import with_case_settings
-from holodeck.config.settings import Layer, resolve
+from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_settings
 from holodeck.errors import BackendSessionError, BackendTimeoutError, ConfigError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.test_runner.reporter import generate_markdown_report
@@ -118,11 +117,11 @@ async def test_the_report_shows_each_try_with_its_reason(tmp_path):
 )
 def test_the_command_line_wins_over_the_case_and_the_case_over_the_run(flags, yaml, case, retries):
     layers = [
-        Layer(ExecutionConfig(**flags), "command line"),
-        Layer(ExecutionConfig(**yaml), "agent.yaml"),
+        SettingsLayer(ExecutionConfig(**flags), "command line"),
+        SettingsLayer(ExecutionConfig(**yaml), "agent.yaml"),
     ]
 
-    agent = with_case_settings(an_agent({"input": "go"} | case), resolve(layers, {}))
+    agent = with_case_settings(an_agent({"input": "go"} | case), resolve_settings(layers, {}))
 
     assert agent.test_cases[0].retries == retries
 

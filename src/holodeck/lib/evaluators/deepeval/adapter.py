@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from holodeck.config.environment import cache_dir, put
+from holodeck.config.environment import cache_dir, set_variables
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.deepeval.judge_model import Check, JudgeRequests, judge_model_class
 from holodeck.lib.judging.judge import Judge
@@ -65,7 +65,7 @@ def library() -> Library:
 
 
 def _imported() -> Library:
-    put({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
+    set_variables({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
     try:
         from deepeval import metrics, test_case
         from deepeval.metrics.g_eval.utils import Rubric

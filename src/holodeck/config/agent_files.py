@@ -1,13 +1,56 @@
-"""The JSON schema that an agent's answers must follow, checked before any model sees it."""
+"""What the agent is told, without the file's front matter."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holodeck.config.files import text_of
+from holodeck.config.source import Source, read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
+
+_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+def load_instructions(agent: Agent) -> str:
+    """The text for the model, word for word; "" for an agent without instructions.
+
+    Raises FileNotFoundError if the file is not there, ConfigError if it is outside of the agent's
+    folder, unreadable or says nothing.
+    """
+    if agent.instructions is None:
+        return ""
+    if agent.instructions.inline is not None:
+        return agent.instructions.inline
+    name = agent.instructions.file or ""
+    where = f"{agent.place('instructions', 'file')}: instructions.file"
+    text = strip_front_matter(read_text(name, agent.base_dir, where), name)
+    if not text.strip():
+        raise ConfigError(where, f"{name!r} says nothing; write what the agent is to do")
+    return text
+
+
+def strip_front_matter(text: str, name: str) -> str:
+    """`text` without a mapping between two lines `---` at its very beginning.
+
+    Raises ConfigError where that block looks like one and cannot be read.
+    """
+    match = _FRONT_MATTER.match(text)
+    if match is None or not match[1].strip():
+        return text if match is None else text[match.end() :]
+    if not re.search(r"^\S+:(\s|$)", match[1], re.MULTILINE):
+        return text
+    try:
+        Source.of(match[1], name)
+    except ConfigError as error:
+        raise ConfigError(
+            name,
+            f"the front matter cannot be read: {error.message}; if it is meant as text, begin the"
+            " file with an empty line",
+        ) from error
+    return text[match.end() :].lstrip("\r\n")
+
 
 KEYWORDS = (
     "type",
@@ -24,7 +67,7 @@ KEYWORDS = (
 TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 
-def response_schema(agent: Agent) -> dict[str, Any] | None:
+def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     """The schema of the answers; None if they may be any text.
 
     A mapping with a `json_schema` key is the provider's own form and is taken as it is. Raises
@@ -37,12 +80,12 @@ def response_schema(agent: Agent) -> dict[str, Any] | None:
     schema = _from_file(agent, given, where) if isinstance(given, str) else given
     if "json_schema" not in schema:
         check_keywords(schema, where, KEYWORDS)
-        _check(schema, where)
+        _check_schema(schema, where)
     return schema
 
 
 def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
-    text = text_of(name, agent.base_dir, where)
+    text = read_text(name, agent.base_dir, where)
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -52,7 +95,7 @@ def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
     return schema
 
 
-def _check(schema: Any, where: str) -> None:
+def _check_schema(schema: Any, where: str) -> None:
     if not isinstance(schema, Mapping):
         raise ConfigError(where, f"found {_kind(schema)}; a schema is a mapping")
     for keyword, value in schema.items():
@@ -61,7 +104,7 @@ def _check(schema: Any, where: str) -> None:
             raise ConfigError(f"{where}.{keyword}", complaint)
     for name, below in schemas_in(schema):
         if name != "additionalProperties" or isinstance(below, Mapping):
-            _check(below, f"{where}.{name}")
+            _check_schema(below, f"{where}.{name}")
 
 
 def _type(value: Any) -> str | None:

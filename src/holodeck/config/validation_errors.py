@@ -9,26 +9,56 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from holodeck.config.nodes import Node, short
-from holodeck.config.places import Places
 from holodeck.config.secrets import names_a_secret
-from holodeck.config.shape import known_keys
-from holodeck.config.source import Path_, dotted
+from holodeck.config.source import KeyPath, Locations, format_key_path
+from holodeck.config.yaml_nodes import Node, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import TWINS
-from holodeck.models.base import Refused, RefusedParts
+from holodeck.models.base import Refused, RefusedParts, models_in
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 from holodeck.models.expectations import ArgMatcher
+
+
+def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:
+    """The keys that the mapping at `path` may have; a union's tag may be part of the path."""
+    models = {model}
+    for part in path:
+        models = _step(models, part)
+    keys = [key for one in sorted(models, key=lambda m: m.__name__) for key in model_keys(one)]
+    return list(dict.fromkeys(keys))
+
+
+def model_keys(model: type[BaseModel]) -> list[str]:
+    """A model's keys as they are written in YAML."""
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _step(models: set[type[BaseModel]], part: str | int) -> set[type[BaseModel]]:
+    if isinstance(part, int):
+        return models
+    named = {BUILT_IN.get(part), *BY_TYPE.get(part, ())}
+    tagged = {one for one in models if one in named or one.__name__ == part}
+    if tagged:
+        return tagged
+    below = {
+        found
+        for one in models
+        for name, field in one.model_fields.items()
+        if part in (name, field.alias)
+        for found in models_in(field.annotation)
+    }
+    return below or models
+
 
 MAX_MESSAGE = 1800
 MAX_PROBLEMS = 100
 
 
 def config_error(
-    error: ValidationError, places: Places, model: type[BaseModel], at: Path_ = ()
+    error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath = ()
 ) -> ConfigError:
     """One error whose text has a line per problem, each beginning with its place.
 
@@ -41,11 +71,11 @@ def config_error(
     more = max(0, len(details) - MAX_PROBLEMS)
     texts = [f"{one.place}: {one.text}" for one in lines]
     place = lines[0].place
-    return ConfigError(place, "\n".join(bounded(texts, more)).removeprefix(f"{place}: "))
+    return ConfigError(place, "\n".join(limit_lines(texts, more)).removeprefix(f"{place}: "))
 
 
 def _details(
-    error: ValidationError, places: Places, model: type[BaseModel], at: Path_
+    error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath
 ) -> Iterator[tuple["_Reader", ErrorDetails]]:
     """Each error that counts, and who reads it; one that stands for several becomes these."""
     reader = _Reader(places, model, at)
@@ -75,7 +105,7 @@ class _Problem(NamedTuple):
         return f"{self.file}:{self.line}:{self.column}"
 
 
-def bounded(lines: list[str], more: int = 0) -> list[str]:
+def limit_lines(lines: list[str], more: int = 0) -> list[str]:
     """As many lines as fit into a message, and how many more there are."""
     kept: list[str] = []
     room = MAX_MESSAGE
@@ -94,7 +124,7 @@ def _is_about_kind(one: ErrorDetails) -> bool:
 
 
 def _is_of_another_member(
-    one: ErrorDetails, path: Path_, judged: set[Path_], counts: Mapping[Path_, int]
+    one: ErrorDetails, path: KeyPath, judged: set[KeyPath], counts: Mapping[KeyPath, int]
 ) -> bool:
     if not _is_about_kind(one):
         return False
@@ -106,7 +136,7 @@ def _is_of_another_member(
 class _Reader:
     """Reads the errors of a value against the files it was written in and its model."""
 
-    def __init__(self, places: Places, model: type[BaseModel], at: Path_) -> None:
+    def __init__(self, places: Locations, model: type[BaseModel], at: KeyPath) -> None:
         self._places = places
         self._model = model
         self._at = at
@@ -115,7 +145,7 @@ class _Reader:
         """The errors without those of a union's other members: a mapping is not blamed for not
         being text, nor text for not being a mapping."""
         found = [(one, self._path(one["loc"])) for one in error.errors(include_url=False)]
-        judged: set[Path_] = set()
+        judged: set[KeyPath] = set()
         for one, path in found:
             end = len(path) - 1 if _is_about_kind(one) else len(path)
             judged.update(path[:length] for length in range(end + 1))
@@ -138,17 +168,17 @@ class _Reader:
             loc = (*loc, *quoted)
             origin = self._places.origin(loc)
             node = self._key(loc) or self._places.find(loc)[1]
-        where = dotted(path)
+        where = format_key_path(path)
         shown = f"{where}: {text}" if where else text
         return _Problem(origin.source.name, node.line, node.column, shown)
 
-    def _path(self, loc: Path_) -> Path_:
+    def _path(self, loc: KeyPath) -> KeyPath:
         """Where a value stands, those of one case of several with the same origin kept apart."""
         loc = (*self._at, *loc)
         origin, _ = self._places.find(loc)
         return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
 
-    def _key(self, loc: Path_) -> Node | None:
+    def _key(self, loc: KeyPath) -> Node | None:
         _, parent = self._places.find(loc[:-1])
         if isinstance(parent.value, dict) and loc[-1] in parent.value:
             return parent.value[str(loc[-1])][0]
@@ -156,7 +186,7 @@ class _Reader:
             return parent.value[int(loc[-1])]
         return None
 
-    def _text(self, detail: ErrorDetails, node: Node, path: Path_) -> str:
+    def _text(self, detail: ErrorDetails, node: Node, path: KeyPath) -> str:
         kind, context = detail["type"], detail.get("ctx", {})
         found = self._found(node, path)
         if kind == "extra_forbidden":
@@ -169,7 +199,7 @@ class _Reader:
             return _not_a_choice(found, str(context.get("expected", "")))
         if kind in ("value_error", "assertion_error"):
             return detail["msg"].removeprefix("Value error, ")
-        return f"found {found}; wanted {_wanted(kind, context, detail['msg'])}"
+        return f"found {found}; wanted {_expected(kind, context, detail['msg'])}"
 
     def _twins(self, context: Mapping[str, Any]) -> str:
         """About two with the same name, by the places that they have in their files."""
@@ -180,11 +210,11 @@ class _Reader:
             f" ({one.place})" if one.source.name != other.source.name or not one.path else ""
         )
         return (
-            f"'{dotted((*other.path, key))}': {context['name']} is already the {key} of"
-            f" {dotted(one.path) or 'another case'}{elsewhere}; give each its own"
+            f"'{format_key_path((*other.path, key))}': {context['name']} is already the {key} of"
+            f" {format_key_path(one.path) or 'another case'}{elsewhere}; give each its own"
         )
 
-    def _found(self, node: Node, path: Path_) -> str:
+    def _found(self, node: Node, path: KeyPath) -> str:
         """The value as written in the file, so that what a variable held is never shown."""
         value = node.value
         if isinstance(value, dict):
@@ -195,10 +225,10 @@ class _Reader:
             return "a value that is not shown"
         if value is None:
             return "nothing"
-        return short(value) if isinstance(value, str) else str(value).lower()[:80]
+        return quote(value) if isinstance(value, str) else str(value).lower()[:80]
 
 
-def _quoted_path(text: str) -> Path_:
+def _quoted_path(text: str) -> KeyPath:
     """The key, or path of keys, that a validator's message begins with, in quotes."""
     quoted = re.match(r"'([\w.\[\]-]+)", text)
     parts = re.findall(r"[\w-]+", quoted[1]) if quoted else []
@@ -260,7 +290,7 @@ def _unknown_metric(node: Node) -> str:
     )
     name, kind = values.get("metric"), values.get("type")
     if kind is not None and kind != "standard":
-        return "'type': " + _not_a_choice(_shape(kind), ", ".join(f"'{one}'" for one in _TYPES))
+        return "'type': " + _not_a_choice(_describe(kind), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
         return "'metric' is missing; write 'metric: contains', say"
     for family, known in _FAMILIES.items():
@@ -268,14 +298,14 @@ def _unknown_metric(node: Node) -> str:
             return f"'metric: {name}' belongs to another type; write '{family.format(name)}'"
     hint = did_you_mean(name, BUILT_IN, ";")
     names = ", ".join(BUILT_IN)
-    return f"'metric': {short(name)} is not known{hint} known: {names}, or 'module:callable'"
+    return f"'metric': {quote(name)} is not known{hint} known: {names}, or 'module:callable'"
 
 
-def _shape(value: Any) -> str:
+def _describe(value: Any) -> str:
     """A value that should have been text."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
-    return short(str(value))
+    return quote(str(value))
 
 
 _TYPES = ("standard", *BY_TYPE)
@@ -319,13 +349,13 @@ _PATTERNS = {
 }
 
 
-def wanted(error: ValidationError) -> str:
+def expected_value(error: ValidationError) -> str:
     """What a single value should have been."""
     one = error.errors(include_url=False)[0]
-    return _wanted(one["type"], one.get("ctx", {}), one["msg"])
+    return _expected(one["type"], one.get("ctx", {}), one["msg"])
 
 
-def _wanted(kind: str, context: dict[str, Any], message: str) -> str:
+def _expected(kind: str, context: dict[str, Any], message: str) -> str:
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"{words} {context[key]:g}"

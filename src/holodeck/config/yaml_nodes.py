@@ -10,8 +10,126 @@ from typing import Any, NoReturn
 
 import yaml
 
-from holodeck.config.syntax import explain
+from holodeck.config.secrets import names_a_secret
+from holodeck.config.suite_files import bom_encoding
 from holodeck.errors import ConfigError
+
+_EXPLANATIONS = {
+    "mapping values are not allowed": "a ':' stands where no key can be; put text that holds ': '"
+    " in quotes, and check the indentation",
+    "could not find expected ':'": "a key without its ':', or a line that is not indented enough",
+    "did not find expected ',' or ']'": "a list opened with '[' is not closed",
+    "did not find expected ',' or '}'": "a mapping opened with '{' is not closed; put text that"
+    " begins with '{' in quotes",
+    "did not find expected '-'": "this line does not continue the list above it; check the"
+    " indentation",
+    "did not find expected key": "this line does not continue the mapping above it; check the"
+    " indentation and brackets",
+    "did not find expected comment or line break": "text after '|' or '>' begins on the next line",
+    "did not find expected node content": "a value is missing here",
+    "found unexpected end of stream": "a quotation mark is not closed",
+    "found unknown escape character": "a backslash in double quotes begins an escape that does not"
+    " exist; use single quotes, or write \\\\",
+    "found unexpected document indicator": "a '---' or '...' inside quoted text",
+    "undefined tag handle": "tags ('!name') are not allowed; put text that begins with '!' in"
+    " quotes",
+    "unknown directive": "a line that begins with '%' is not allowed; put it in quotes",
+    "incompatible YAML document": "only YAML 1.1 and 1.2 can be read",
+    "found a tab character": "a tab in the indentation; use spaces",
+    "alphabetic or numeric character": "'&' and '*' begin a name; put text that begins with one in"
+    " quotes",
+}
+_MOST_SHOWN = 120
+_HEADERS = ("authorization", "cookie")
+_FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
+
+
+def explain_syntax_error(error: Any, text: str, name: str) -> ConfigError:
+    """The parser's complaint with its place and line, in our words."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    problem = str(getattr(error, "problem", None) or error).splitlines()[0]
+    if mark is None:
+        return ConfigError(name, f"cannot be read as YAML ({problem})")
+    lines = re.split(r"\r\n|\r|\n", text)
+    line = lines[mark.line] if mark.line < len(lines) else ""
+    excerpt = line.strip()[:_MOST_SHOWN]
+    shown = f"\n    {_printable(excerpt)}" if _may_be_shown(excerpt) else ""
+    return ConfigError(
+        f"{name}:{mark.line + 1}:{mark.column + 1}",
+        f"{_explanation(problem, line, mark.column)}{_start_of_context(error)}{shown}",
+    )
+
+
+def _explanation(problem: str, line: str, column: int) -> str:
+    if "cannot start any token" in problem:
+        return _explain_character(line[column : column + 1])
+    for known, words in _EXPLANATIONS.items():
+        if known in problem:
+            return words
+    return f"cannot be read as YAML ({problem})"
+
+
+def _explain_character(character: str) -> str:
+    if character == "\t":
+        return "a tab in the indentation; use spaces"
+    return f"a value cannot begin with {character!r}; put it in quotes"
+
+
+def _start_of_context(error: Any) -> str:
+    """Where the unfinished thing began, if that is another line."""
+    begun = getattr(error, "context_mark", None)
+    if begun is None or begun.line == error.problem_mark.line:
+        return ""
+    return f" (begun on line {begun.line + 1})"
+
+
+def _may_be_shown(line: str) -> bool:
+    """Whether there is something to show, and no key in it that goes with a secret."""
+    keys = re.findall(r"([\w-]+)['\"]?\s*:", line)
+    hidden = any(names_a_secret(key) or key.lower() in _HEADERS for key in keys)
+    return bool(line.strip()) and not hidden
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def decode_text(data: bytes, name: str) -> str:
+    """The text of a file in UTF-8, or in what its byte order mark says.
+
+    Raises ConfigError for anything else, with its place.
+    """
+    encoding = bom_encoding(data)
+    if encoding is not None:
+        try:
+            data = data.decode(encoding).encode()
+        except UnicodeError as error:
+            raise ConfigError(
+                f"{name}:1:1",
+                f"the file begins with a byte order mark and is not {encoding.upper()}: {error};"
+                " save it as UTF-8",
+            ) from error
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        place = _position(data[: error.start].decode(errors="replace"), name)
+        raise ConfigError(
+            place, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
+    control = _FORBIDDEN.search(text)
+    if control is not None:
+        raise ConfigError(
+            _position(text[: control.start()], name),
+            f"the control character U+{ord(control[0]):04X} is not allowed here; remove it",
+        )
+    return text
+
+
+def _position(before: str, name: str) -> str:
+    line = before.count("\n") + 1
+    column = len(before) - before.rfind("\n")
+    return f"{name}:{line}:{column}"
+
 
 MAX_DEPTH = 100
 MAX_KEY_LENGTH = 1024
@@ -66,7 +184,7 @@ def compose(text: str, name: str) -> Node:
     try:
         return _Composer(name).document(_events(loader))
     except yaml.YAMLError as error:
-        raise explain(error, text, name) from error
+        raise explain_syntax_error(error, text, name) from error
     finally:
         loader.dispose()
 
@@ -114,7 +232,7 @@ class _Composer:
         self._done = True
 
     def _scalar(self, event: Any) -> None:
-        node = _at(event, None)
+        node = _node_at(event, None)
         is_key = self._expects_key()
         node.value = event.value.translate(_SHOWN) if is_key else self._value(event)
         if event.anchor is not None:
@@ -128,7 +246,7 @@ class _Composer:
         if tag in (f"{_TAG}str", "!") or not (event.implicit[0] or tag):
             return str(text)
         try:
-            return plain_value(text)
+            return parse_scalar(text)
         except ValueError:
             self._refuse(event, f"a number of {len(text)} digits is too long")
 
@@ -144,7 +262,7 @@ class _Composer:
             self._refuse(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
         if self._aliased_nodes > MAX_ALIASED_NODES:
             self._refuse(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
-        copy = _at(event, node.value)
+        copy = _node_at(event, node.value)
         copy.size, copy.aliases = node.size, node.aliases + 1
         self._add(copy, event)
 
@@ -158,14 +276,14 @@ class _Composer:
             self._refuse(event, f"nested more than {MAX_DEPTH} levels deep")
         if event.anchor is not None:
             self._anchors[event.anchor] = None
-        self._open.append((_at(event, {} if is_mapping else []), event.anchor))
+        self._open.append((_node_at(event, {} if is_mapping else []), event.anchor))
         self._keys.append(None)
 
     def _end(self, event: Any) -> None:
         node, anchor = self._open.pop()
         self._keys.pop()
         if isinstance(node.value, dict):
-            _merge(node.value)
+            _apply_merge_key(node.value)
         if anchor is not None:
             self._anchors[anchor] = node
         self._add(node, event)
@@ -207,13 +325,13 @@ class _Composer:
             first = mapping[text][0]
             self._refuse(
                 event,
-                f"{short(text)}: this key is already on line {first.line}, column {first.column};"
+                f"{quote(text)}: this key is already on line {first.line}, column {first.column};"
                 " remove one of them",
             )
         self._keys[-1] = node
 
     def _refuse_tag(self, event: Any) -> NoReturn:
-        tag = short(event.tag.replace(_TAG, "!!"))
+        tag = quote(event.tag.replace(_TAG, "!!"))
         self._refuse(event, f"the tag {tag} is not allowed; write plain text, numbers or lists")
 
     def _refuse(self, event: Any, message: str) -> NoReturn:
@@ -221,7 +339,7 @@ class _Composer:
         raise ConfigError(f"{self._name}:{mark.line + 1}:{mark.column + 1}", message)
 
 
-def plain_value(text: str) -> Scalar:
+def parse_scalar(text: str) -> Scalar:
     """What text without quotes means. Raises ValueError for a number of thousands of digits."""
     if text in _WORDS:
         return _WORDS[text]
@@ -230,17 +348,17 @@ def plain_value(text: str) -> Scalar:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def short(text: str) -> str:
+def quote(text: str) -> str:
     """`text` in quotes, cut to what fits in a message."""
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
-def _at(event: Any, value: Value) -> Node:
+def _node_at(event: Any, value: Value) -> Node:
     mark = event.start_mark
     return Node(value, mark.line + 1, mark.column + 1)
 
 
-def _merge(mapping: dict[str, tuple[Node, Node]]) -> None:
+def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:
     """Carry out `<<: *defaults`: keys of the mappings named there that are not written here."""
     if "<<" not in mapping:
         return

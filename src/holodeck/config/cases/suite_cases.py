@@ -1,14 +1,83 @@
-"""Scenarios of AgenticAssure's files as test cases."""
+"""What a suite gives to its cases."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from holodeck.config.cases.files import in_words
-from holodeck.config.nodes import short
-from holodeck.config.places import Origin
+from holodeck.config.cases.data_files import describe_origin
+from holodeck.config.source import Origin
+from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.suite import WrittenScenario
+from holodeck.models.suite import SuiteConfig, SuiteHeader, WrittenScenario
+
+_BAR = ("min_pass", "min_pass_rate")
+_ALIKE = ("retries", "retry_on", "fail_fast", "repeat", *_BAR)
+"""Keys that suites and cases have in common."""
+
+
+def with_suite_defaults(
+    case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Origin
+) -> Any:
+    """The case with what its suite says where it says nothing itself. Raises ConfigError."""
+    if case.get("suite", name) != name:
+        raise ConfigError(
+            describe_origin(origin.below("suite")), f"the case belongs to {quote(name)}; remove it"
+        )
+    tags = case.get("tags", [])
+    if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
+        tags = list(dict.fromkeys([*header.tags, *tags]))
+    settings = _settings(header.config)
+    if any(case.get(key) is not None for key in _BAR):
+        settings = {key: value for key, value in settings.items() if key not in _BAR}
+    given = settings.keys() - {"scorers"}  # whose null is refused
+    own = {key: value for key, value in case.items() if value is not None or key not in given}
+    return {**settings, **own, **_context(case, header), "suite": name, "tags": tags}
+
+
+def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
+    """The suite's context under the case's; nothing where the case's is none."""
+    own = case.get("context")
+    if not header.context or not isinstance(own, dict | None):
+        return {}
+    return {"context": {**header.context, **(own or {})}}
+
+
+def _settings(config: SuiteConfig) -> dict[str, Any]:
+    """What the suite says about how its cases are run."""
+    timeout = config.default_timeout if config.timeout is None else config.timeout
+    said = {
+        "timeout": timeout,
+        "scorers": config.default_scorers,
+        **{key: getattr(config, key) for key in _ALIKE},
+    }
+    return {key: value for key, value in said.items() if value is not None}
+
+
+def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
+    """The case with the paths of its files, which start from its suite's folder, from `folder`."""
+    changed = dict(case)
+    if start == folder:
+        return changed
+    between = os.path.relpath(start, folder)
+    if isinstance(case.get("files"), list):
+        changed["files"] = [_file_moved(file, between, "path") for file in case["files"]]
+    if isinstance(case.get("history"), dict):
+        changed["history"] = _file_moved(case["history"], between, "file")
+    if isinstance(case.get("turns"), list):
+        changed["turns"] = [
+            with_moved_files(turn, start, folder) if isinstance(turn, dict) else turn
+            for turn in case["turns"]
+        ]
+    return changed
+
+
+def _file_moved(file: Any, between: str, key: str) -> Any:
+    if not isinstance(file, dict) or not isinstance(file.get(key), str):
+        return file
+    return {**file, key: os.path.join(between, file[key])}  # noqa: PTH118 - not yet checked
+
 
 OPTIONS = {
     "regex": ("regex_pattern", "pattern"),
@@ -74,11 +143,11 @@ def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Orig
         at = origin if scenario.scorers is None else origin.below("scorers", index)
         if scorer in ("exact", "similarity") and scenario.expected_output is None:
             message = f"{scorer!r} compares with 'expected_output'; write it"
-            raise ConfigError(in_words(at), message)
+            raise ConfigError(describe_origin(at), message)
         pattern = scenario.metadata.get("regex_pattern")
         if scorer == "regex" and not (isinstance(pattern, str) and pattern.strip()):
             message = "'regex' looks for 'metadata: {regex_pattern: …}'; write it"
-            raise ConfigError(in_words(at), message)
+            raise ConfigError(describe_origin(at), message)
 
 
 def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
@@ -89,7 +158,7 @@ def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
         hint = did_you_mean(key, words, cutoff=0.8)
         if hint and key not in words:
             at = origin.below("metadata", key)
-            raise ConfigError(in_words(at), f"{short(key)} is no option{hint}")
+            raise ConfigError(describe_origin(at), f"{quote(key)} is no option{hint}")
 
 
 def _check_option(key: str, value: Any, origin: Origin) -> None:
@@ -101,6 +170,6 @@ def _check_option(key: str, value: Any, origin: Origin) -> None:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         wanted = None if is_number and 0 <= value <= 1 else "a number from 0 to 1"
     if wanted is not None:
-        found = short(value) if isinstance(value, str) else str(value).lower()[:80]
-        at = in_words(origin.below("metadata", key))
+        found = quote(value) if isinstance(value, str) else str(value).lower()[:80]
+        at = describe_origin(origin.below("metadata", key))
         raise ConfigError(at, f"found {found}; wanted {wanted}")

@@ -1,0 +1,386 @@
+"""The files that cases come from: found inside the agent's folder, read by their suffix."""
+
+import csv
+import io
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from holodeck.config.cases.parameters import Kind, case_keys, value_kind
+from holodeck.config.cases.placeholders import PLACEHOLDER
+from holodeck.config.cases.rows import (
+    RenamedRow,
+    Row,
+    Rows,
+    parse_json,
+    parse_json_document,
+    parse_json_lines,
+    set_key,
+)
+from holodeck.config.source import (
+    KeyPath,
+    NodeSource,
+    Origin,
+    Source,
+    Substitute,
+    display_path,
+    find_file,
+    format_key_path,
+    read_bytes,
+)
+from holodeck.config.yaml_nodes import compose, decode_text, parse_scalar, quote
+from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean_or_list
+from holodeck.models.suite import DataFile
+
+logger = logging.getLogger(__name__)
+
+
+def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
+    """A row for each record; `keys` maps a column to its key, None for one that is not read.
+
+    Raises ConfigError.
+    """
+    records = _records(text, name)
+    first = next(records, None)
+    if first is None:
+        raise ConfigError(f"{name}:1:1", "the file is empty; write a header such as 'input'")
+    header = _header(first[1], name)
+    found = [(line, _check_length(record, header, f"{name}:{line}:1")) for line, record in records]
+    _check_quotes(found, len(header), text, name)
+    _warn_of_empty_columns([record for _, record in found], header, keys, name)
+    values = [_to_case(record, header, keys, name, line) for line, record in found]
+    return Rows(name, values, [line for line, _ in found])
+
+
+def header_columns(text: str, name: str) -> list[str]:
+    """The names in the header. Raises ConfigError."""
+    _, first = next(_records(text, name), (1, []))
+    return _header(first, name)
+
+
+def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Each record that is not blank, and the line it begins on."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    line = 1
+    try:
+        for record in reader:
+            if record:
+                yield line, record
+            line = reader.line_num + 1
+    except csv.Error as error:
+        hint = "; write such cases as JSON Lines" if "field limit" in str(error) else ""
+        raise ConfigError(f"{name}:{line}:1", f"cannot be read as CSV: {error}{hint}") from None
+
+
+def _header(record: list[str], name: str) -> list[str]:
+    header = [one.strip() for one in record]
+    place = f"{name}:1:1"
+    if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
+        raise ConfigError(place, "there is one column only; separate columns with commas")
+    for number, column in enumerate(header, 1):
+        if not column:
+            raise ConfigError(place, f"column {number} has no name")
+        if header.index(column) < number - 1:
+            raise ConfigError(place, f"two columns are called {quote(column)}; rename one")
+    return header
+
+
+def _check_length(record: list[str], header: list[str], place: str) -> list[str]:
+    if len(record) != len(header):
+        raise ConfigError(
+            place,
+            f"found {len(record)} cells under {len(header)} columns;"
+            " put text with commas or line breaks in quotes",
+        )
+    return record
+
+
+def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str, name: str) -> None:
+    """Raise ConfigError for a quotation mark that swallows the rows below it.
+
+    Each line of such a cell has as many commas as a row; prose differs by the blanks behind its
+    commas. Two short lines may be text all the same, and are a warning.
+    """
+    if columns == 1 or not any("\n" in cell for _, record in records for cell in record):
+        return
+    written = io.StringIO(text, newline="").readlines()
+    for start, record in records:
+        line = start
+        for cell in record:
+            last = line + cell.count("\n")
+            rows = [row for row in written[line - 1 : last] if row.strip()]
+            if len(rows) > 1 and all(_is_like_a_row(row, columns) for row in rows):
+                place = f"{name}:{line}:{_column_of_quote(rows[0], cell)}"
+                found = (
+                    f"the quotation mark that opens here is closed on line {last} only, and what"
+                    f" stands between looks like {len(rows)} rows"
+                )
+                if columns > 2 or len(rows) > 2:
+                    hint = "close it; write text that looks like rows as JSON Lines"
+                    raise ConfigError(place, f"{found}; {hint}")
+                logger.warning("%s: %s", place, found)
+            line = last
+
+
+def _warn_of_empty_columns(
+    records: list[list[str]], header: list[str], keys: Mapping[str, str | None], name: str
+) -> None:
+    """Tell of columns that say nothing in any row, whose checks nobody would miss."""
+    for number, column in enumerate(header):
+        if keys[column] is not None and not any(record[number].strip() for record in records):
+            logger.warning(
+                "%s:1:1: the column %s has no value in any row; fill it, or remove it",
+                name,
+                quote(column),
+            )
+
+
+def _column_of_quote(line: str, cell: str) -> int:
+    """Where in its first line a cell of several lines opens, counted from 1."""
+    begin = cell.partition("\n")[0].rstrip("\r").replace('"', '""')
+    return max(0, line.rfind(f'"{begin}')) + 1
+
+
+def _is_like_a_row(line: str, columns: int) -> bool:
+    cells = line.rstrip("\r\n").split(",")
+    return len(cells) == columns and not any(cell.startswith(" ") for cell in cells)
+
+
+def _to_case(
+    record: list[str], header: list[str], keys: Mapping[str, str | None], name: str, line: int
+) -> dict[str, Any]:
+    case: dict[str, Any] = {}
+    for column, cell in zip(header, record, strict=True):
+        key = keys[column]
+        if key is None or not cell.strip():
+            continue
+        try:
+            value = _value(cell, _kind(key), f"{name}:{line}", column)
+        except ValueError as error:  # a number of thousands of digits
+            raise ConfigError(f"{name}:{line}:1", f"column {column!r}: {error}") from None
+        set_key(case, key, value, f"{name}:{line}:1")
+    return case
+
+
+@cache
+def _kind(key: str) -> Kind:
+    return value_kind(key)
+
+
+def _is_json(cell: str) -> bool:
+    """Whether a cell of lists or mappings says so; a placeholder begins like a mapping."""
+    return cell[0] in "[{" and not PLACEHOLDER.match(cell)
+
+
+def _value(cell: str, kind: Kind, place: str, column: str) -> Any:
+    if kind == "text":
+        return cell
+    if kind == "scalar":
+        return parse_scalar(cell.strip())
+    if _is_json(cell.strip()):
+        try:
+            return parse_json(cell, column)
+        except ConfigError as error:
+            raise ConfigError(f"{place}:1", f"column {column!r}: {error.message}") from None
+    if kind == "list":
+        return [part for one in cell.split(",") if (part := one.strip())]
+    return parse_scalar(cell.strip())
+
+
+MAX_BYTES = 200_000_000
+_YAML = (".yaml", ".yml")
+SUFFIXES = (*_YAML, ".csv", ".jsonl", ".json")
+
+LocatedCase = tuple[Any, Origin]
+"""A case as it was written, a mapping if it is right, and where that is."""
+
+
+@dataclass(frozen=True)
+class CaseFiles:
+    """Reads the files that an agent.yaml names."""
+
+    agent_file: Path
+    change: Substitute
+    """Puts variables into the texts of YAML files; data is taken word for word."""
+    read: set[Path] = field(default_factory=set)
+    """The files that cases were read from."""
+    doubtful: dict[Path, ConfigError] = field(default_factory=dict)
+    """Files beside them that hold cases too, and what is wrong with each unless it is read."""
+
+    def check_all_read(self) -> None:
+        """Raise ConfigError for a file with cases that nothing has read."""
+        for path, error in self.doubtful.items():
+            if path not in self.read:
+                raise error
+
+    @property
+    def folder(self) -> Path:
+        """The agent's folder, which no file may lie outside of."""
+        return self.agent_file.parent
+
+    def find(self, name: str, start: Path, origin: Origin) -> Path:
+        """The file that a path means, seen from the folder `start`. Raises ConfigError."""
+        seen = Path(os.path.relpath(start, self.folder)) / name
+        return find_file(seen, self.folder, describe_origin(origin))
+
+    def read_yaml(self, path: Path) -> Source:
+        """A YAML file. Raises ConfigError."""
+        name = display_path(path)
+        return Source(name, compose(decode_text(read_bytes(path, name), name), name))
+
+    def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[LocatedCase]:
+        """The cases of a data file, each with its origin. Raises ConfigError."""
+        path = self.find(data.file, start, origin)
+        if path.suffix.lower() not in SUFFIXES:
+            raise ConfigError(
+                describe_origin(origin), f"{quote(data.file)} ends in none of {', '.join(SUFFIXES)}"
+            )
+        _check_keys(data, origin)
+        self.read.add(path.resolve())
+        source, rows = self._rows(path, data, origin)
+        if not isinstance(rows, list) or not rows:
+            place = Origin(source, ()).place
+            raise ConfigError(place, "wanted a list of test cases with at least one in it")
+        is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"  # which is, on reading
+        for index, row in enumerate(rows):
+            origin = Origin(source, (index,))
+            if isinstance(source, Rows):
+                origin = Origin(Row(source, index), ())
+            if is_renamed:
+                origin = Origin(RenamedRow(origin.source, origin.path, data.columns), ())
+            yield row, origin
+
+    def _rows(self, path: Path, data: DataFile, origin: Origin) -> tuple[NodeSource, Any]:
+        suffix = path.suffix.lower()
+        if suffix in _YAML:
+            source = self.read_yaml(path)
+            return source, _rename_rows(source.value(self.change), data, origin)
+        name = display_path(path)
+        text = decode_text(read_bytes(path, name, MAX_BYTES), name)
+        if suffix == ".csv":
+            rows = read_csv_rows(
+                text, name, _column_keys(header_columns(text, name), data, origin, f"{name}:1:1")
+            )
+            return rows, rows.values
+        if suffix == ".jsonl":
+            rows = parse_json_lines(text, name)
+            return rows, _rename_rows(_without_nulls(rows.values), data, origin)
+        document, value = parse_json_document(text, name)
+        return document, _rename_rows(_without_nulls(value), data, origin)
+
+
+def describe_origin(origin: Origin) -> str:
+    """Place and path of a value, to open a message with."""
+    return f"{origin.place}: {format_key_path(origin.path)}" if origin.path else origin.place
+
+
+def _check_keys(data: DataFile, origin: Origin) -> None:
+    """Every key that a column is renamed to is one that a case may have, and gets it alone."""
+    known = case_keys()
+    keys_of: dict[str, str] = {}
+    for key, column in data.columns.items():
+        at = origin.below("columns", key)
+        if column in data.ignore:
+            raise ConfigError(
+                describe_origin(at), f"{quote(column)} is in 'ignore' as well; remove one"
+            )
+        first = keys_of.setdefault(column, key)
+        if first != key:
+            raise ConfigError(
+                describe_origin(at),
+                f"{quote(column)} is {first!r} already, and a column is read once; remove one, or"
+                " copy the column",
+            )
+        if key.partition(".")[0] not in known:
+            raise ConfigError(
+                describe_origin(at),
+                f"{quote(key)} is no key of a case{did_you_mean_or_list(key, known)}",
+            )
+
+
+def _column_keys(
+    columns: list[str], data: DataFile, origin: Origin, place: str
+) -> Mapping[str, str | None]:
+    """The key that each column of a table is, None for those that are not read."""
+    _check_columns(columns, data, origin)
+    known = case_keys()
+    renamed = {column: key for key, column in data.columns.items()}
+    keys: dict[str, str | None] = {**{one: one for one in columns}, **renamed}
+    keys |= dict.fromkeys(data.ignore)
+    for column in columns:
+        key = keys[column]
+        if key is not None and key.partition(".")[0] not in known:
+            raise ConfigError(
+                place,
+                f"the column {quote(column)} is no key of a case"
+                f"{did_you_mean_or_list(column, known)}; or rename it with 'columns', or name it in"
+                " 'ignore'",
+            )
+    return keys
+
+
+def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
+    wanted: list[tuple[KeyPath, str]]
+    wanted = [(("columns", key), column) for key, column in data.columns.items()]
+    wanted += [(("ignore", index), column) for index, column in enumerate(data.ignore)]
+    for path, column in wanted:
+        if column not in columns:
+            raise ConfigError(
+                describe_origin(origin.below(*path)),
+                f"the file has nothing called {quote(column)}"
+                f"{did_you_mean_or_list(column, columns)}",
+            )
+    read = set(columns) - set(data.columns.values()) - set(data.ignore)
+    for key in data.columns:
+        if key in read:
+            raise ConfigError(
+                describe_origin(origin.below("columns", key)),
+                f"the file has something called {quote(key)} as well; name it in 'ignore'",
+            )
+
+
+def _rename_rows(rows: Any, data: DataFile, origin: Origin) -> Any:
+    """Rows that are mappings, under the keys of cases; without the keys that are not read."""
+    if not isinstance(rows, list) or not (data.columns or data.ignore):
+        return rows
+    keys = dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row)
+    _check_columns(list(keys), data, origin)
+    renamed = {column: key for key, column in data.columns.items()}
+    left_out = set(data.ignore)
+    return [
+        _rename_row(row, renamed, left_out, origin) if isinstance(row, dict) else row
+        for row in rows
+    ]
+
+
+def _without_nulls(rows: Any) -> Any:
+    """Rows of JSON without keys that are null, which say what an empty cell of CSV says."""
+    if not isinstance(rows, list):
+        return rows
+    return [
+        {key: value for key, value in row.items() if value is not None}
+        if isinstance(row, dict) and None in row.values()
+        else row
+        for row in rows
+    ]
+
+
+def _rename_row(
+    row: Mapping[str, Any], renamed: Mapping[str, str], left_out: set[str], origin: Origin
+) -> dict[str, Any]:
+    case: dict[str, Any] = {}
+    for column, value in row.items():
+        if column in left_out:
+            continue
+        if column in renamed:
+            set_key(case, renamed[column], value, describe_origin(origin))
+        elif column in case:
+            raise ConfigError(describe_origin(origin), f"{column!r} is there twice; remove one")
+        else:
+            case[column] = value
+    return case

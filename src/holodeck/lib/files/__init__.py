@@ -1,1 +1,0 @@
-"""Files of a test case, as text."""
