@@ -384,7 +384,7 @@ def test_a_placeholder_that_nothing_fills_is_told_wherever_it_is(folder, key):
 
     checked = folder.validate()
 
-    assert f"test_cases[0].{key}: '{{{{city}}}}' stays as it is" in checked.stdout
+    assert f"test_cases[0].{key}: '{{{{city}}}}' is not filled in" in checked.stdout
 
 
 def test_a_text_that_is_forbidden_and_a_placeholder_is_refused(folder):
@@ -394,7 +394,7 @@ def test_a_text_that_is_forbidden_and_a_placeholder_is_refused(folder):
     ran = folder.test()
 
     assert ran.code == 2
-    assert "test_cases[0].evaluations[0].value: no answer contains '{{secret}}'" in ran.stderr
+    assert "test_cases[0].evaluations[0].value: no response contains '{{secret}}'" in ran.stderr
 
 
 PASSED_BY_EVERY_ANSWER = {

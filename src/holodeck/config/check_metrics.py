@@ -5,7 +5,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.findings import Findings
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
@@ -15,6 +14,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.deepeval_metrics import GEvalMetric
 from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
 from holodeck.models.judge_metric import JudgeMetric
+from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"
 _UNSEEN = "\"'“”‘’\u200b\u200c\u200d\u2060\ufeff"
@@ -129,30 +129,36 @@ def check_placeholders(agent: Agent, findings: Findings) -> None:
     parts: list[tuple[KeyPath, Any]] = [(("evaluations",), agent.evaluations)]
     parts += [(("test_cases", at), case) for at, case in enumerate(agent.test_cases or ())]
     for path, part in parts:
-        for at, found, can_fail in _left(part, path):
-            if can_fail:
-                why = "stays as it is; add 'parameters' if it stands for values"
-                findings.warning(at, f"'{found}' {why}")
+        for key_path, found, may_match in _unfilled_placeholders(part, path):
+            if may_match:
+                findings.warning(
+                    key_path,
+                    f"'{found}' is not filled in; add 'parameters' if it stands for values",
+                )
             else:
-                findings.error(at, f"no answer contains '{found}'; add 'parameters' or write text")
+                findings.error(
+                    key_path, f"no response contains '{found}'; add 'parameters' or write text"
+                )
 
 
-def _left(
-    value: Any, path: KeyPath, *, can_fail: bool = True
+def _unfilled_placeholders(
+    value: Any, path: KeyPath, *, may_match: bool = True
 ) -> Iterator[tuple[KeyPath, str, bool]]:
-    """The first placeholder of each text, and whether the check that it is part of can fail."""
+    """Yield the first placeholder of each text, and whether it may still match a response."""
     if isinstance(value, str):
         found = PLACEHOLDER.search(value) if "{{" in value else None
         if found is not None:
-            yield path, found[0], can_fail
+            yield path, found[0], may_match
     elif isinstance(value, BaseModel):
         forbids = isinstance(value, NotContainsMetric)
         for key in type(value).model_fields:
             if key in value.model_fields_set and key not in _NO_MATTER:
-                yield from _left(getattr(value, key), (*path, key), can_fail=not forbids)
+                yield from _unfilled_placeholders(
+                    getattr(value, key), (*path, key), may_match=not forbids
+                )
     elif isinstance(value, dict):
         for key, one in value.items():
-            yield from _left(one, (*path, key), can_fail=can_fail)
+            yield from _unfilled_placeholders(one, (*path, key), may_match=may_match)
     elif isinstance(value, list):
         for index, one in enumerate(value):
-            yield from _left(one, (*path, index), can_fail=can_fail)
+            yield from _unfilled_placeholders(one, (*path, index), may_match=may_match)

@@ -1,4 +1,4 @@
-"""What the environment says about the machine: where caches lie, and whether the network is off."""
+"""Environment variables: the process's own, those of `.env` files, and `${VAR}` in texts."""
 
 import os
 import re
@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 
-from holodeck.config.source import read_bytes
-from holodeck.config.yaml_nodes import decode_text
 from holodeck.errors import ConfigError
 
 _YES = frozenset({"1", "true", "yes", "on"})
@@ -167,6 +165,9 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
 def _dotenv(path: Path) -> dict[str, str]:
     # Imported here because most projects have no such file.
     from dotenv import dotenv_values  # noqa: PLC0415
+
+    from holodeck.config.source import read_bytes  # noqa: PLC0415
+    from holodeck.config.yaml_nodes import decode_text  # noqa: PLC0415
 
     text = decode_text(read_bytes(path, str(path)), str(path))
     values = dotenv_values(stream=StringIO(text))

@@ -1,17 +1,19 @@
-"""One YAML file: its values, and the place of each of them for messages."""
+"""Files that a configuration names: reading them, and the location of each value in them."""
 
 import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck import errors
 from holodeck.config.yaml_nodes import Node, compose, decode_text, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.agent import Agent
+
+if TYPE_CHECKING:
+    from holodeck.models.agent import Agent
 
 MAX_BYTES = 20_000_000
 
@@ -213,7 +215,7 @@ class Locations:
         return self.origin(path).path
 
 
-def location(agent: Agent, *path: str | int) -> str:
+def location(agent: "Agent", *path: str | int) -> str:
     """Place and path of a value, to open a message with; only the path if it was in no file."""
     return f"{agent.place(*path)}: {format_key_path(agent.written(*path))}".removeprefix("agent: ")
 

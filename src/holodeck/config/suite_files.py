@@ -1,6 +1,5 @@
 """Which files hold suites, and whose they are; it imports next to nothing."""
 
-import codecs
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
+from holodeck.lib.text import bom_encoding
 
 DEFAULT_AGENT_FILE = "agent.yaml"
 YAML_SUFFIXES = frozenset({".yaml", ".yml"})
@@ -29,18 +29,6 @@ _OF_AN_AGENT = re.compile(
 )
 _LIST = re.compile(rb"(?:\s*(?:#[^\n]*\n|---[ \t]*\n|%[^\n]*\n))*\s*(?:-\s|\[)")
 _OF_A_CASE = re.compile(rb"(?:^|[-\s{,])[\"']?(input|turns|script|simulate)[\"']?\s*:")
-_BOMS = (
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-
-
-def bom_encoding(data: bytes) -> str | None:
-    """The encoding that a byte order mark names; None without one."""
-    return next((encoding for mark, encoding in _BOMS if data.startswith(mark)), None)
 
 
 def is_yaml(path: str | Path) -> bool:

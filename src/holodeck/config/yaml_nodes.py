@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import yaml
 
 from holodeck.config.secrets import names_a_secret
-from holodeck.config.suite_files import bom_encoding
 from holodeck.errors import ConfigError
+from holodeck.lib.text import bom_encoding
 
 _EXPLANATIONS = {
     "mapping values are not allowed": "a ':' stands where no key can be; put text that holds ': '"

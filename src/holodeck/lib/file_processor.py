@@ -1,6 +1,5 @@
-"""The file processor under its documented path; it lives in `holodeck.lib.files`."""
+"""The files of a test case, as text for the agent."""
 
-import codecs
 import contextvars
 import io
 import threading
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import ConfigError, MissingExtra, NotSupportedYet
 from holodeck.lib.safe_paths import file_inside
-from holodeck.lib.text import one_line
+from holodeck.lib.text import bom_encoding, one_line
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
@@ -99,18 +98,9 @@ def _converter(kind: "FileType") -> tuple[Any, Any]:
     return makers[kind](), StreamInfo(extension=SUFFIXES[kind])
 
 
-_BY_MARK = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-
-
 def decoded(data: bytes) -> str:
     """The text: UTF-8, or what its byte order mark says. Raises ValueError with the reason."""
-    encoding = next((name for mark, name in _BY_MARK if data.startswith(mark)), "utf-8")
+    encoding = bom_encoding(data) or "utf-8"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:

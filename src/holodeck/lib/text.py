@@ -1,5 +1,6 @@
 """Text from outside made fit for a terminal or a report: nothing invisible, nothing in control."""
 
+import codecs
 import re
 import unicodedata
 
@@ -17,7 +18,19 @@ _UNSEEN = (
 )
 _INVISIBLE = re.compile(f"[{_UNSEEN}]")
 _INVISIBLE_OR_BREAK = re.compile(f"[\t\n{_UNSEEN}]")
+_BOMS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def bom_encoding(data: bytes) -> str | None:
+    """Return the encoding that a byte order mark names, or None without one."""
+    return next((encoding for mark, encoding in _BOMS if data.startswith(mark)), None)
 
 
 def printable(text: str, keep_newlines: bool = True) -> str:

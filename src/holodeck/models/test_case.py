@@ -1,5 +1,6 @@
 """A test case: what is said to the agent, in one turn or several, and what is expected of it."""
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -34,6 +35,8 @@ __all__ = [
     "TurnModel",
 ]
 
+PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
+"""`{{name}}` in the texts of a case, which stands for a value of its `parameters`."""
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
 
 

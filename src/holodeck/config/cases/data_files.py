@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from holodeck.config.cases.parameters import Kind, case_keys, value_kind
-from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.cases.rows import (
     RenamedRow,
     Row,
@@ -36,6 +35,7 @@ from holodeck.config.yaml_nodes import compose, decode_text, parse_scalar, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.suite import DataFile
+from holodeck.models.test_case import PLACEHOLDER
 
 logger = logging.getLogger(__name__)
 

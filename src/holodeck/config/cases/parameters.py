@@ -10,12 +10,11 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from holodeck.config.cases.placeholders import PLACEHOLDER
 from holodeck.config.source import Origin, format_key_path
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.models.suite import WrittenCase
-from holodeck.models.test_case import TurnModel
+from holodeck.models.test_case import PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]
 

@@ -196,8 +196,8 @@ def _note_other_endings(pattern: str, matched: set[Path], origin: Origin, files:
         if is_like and full not in matched and _is_meant(path) and is_suite_file(path):
             files.doubtful[full] = ConfigError(
                 describe_origin(origin),
-                f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name it, too, or"
-                f" let it end in {Path(pattern).suffix!r}",
+                f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name that"
+                f" file too, or rename it to end in {Path(pattern).suffix!r}",
             )
 
 
