@@ -15,6 +15,9 @@ from support.connection import Answer, Connection, Message
 from support.dialects import CREATED, WRITERS
 from support.wire_types import Reply, Request
 
+LONGEST_S = 600.0
+"""Seconds after which a test has hung; a busy machine takes far less."""
+
 Answering = Reply | str | Callable[[Request], Reply | str]
 """A reply, the text of one, or what makes one from a request."""
 
@@ -149,14 +152,14 @@ class FakeOpenAI:
         """Requests whose client left before the answer was sent."""
         return self._abandoned
 
-    def wait_for_requests(self, count: int, timeout: float = 60.0) -> list[Request]:
+    def wait_for_requests(self, count: int, timeout: float = LONGEST_S) -> list[Request]:
         """The requests once there are `count` of them; TimeoutError says how many there were."""
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._requests) >= count, timeout):
                 raise TimeoutError(f"{len(self._requests)} of {count} requests in {timeout} s")
             return list(self._requests)
 
-    def wait_until_idle(self, timeout: float = 60.0) -> None:
+    def wait_until_idle(self, timeout: float = LONGEST_S) -> None:
         """Return once nothing is in flight."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._in_flight == 0, timeout):

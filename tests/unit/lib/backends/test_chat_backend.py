@@ -270,10 +270,10 @@ async def test_the_whole_call_is_limited_and_what_was_seen_is_kept(build, fake_o
 
 
 async def test_an_attempt_that_hangs_is_tried_again(build, fake_openai):
-    fake_openai.reply(fault="hang")
-    fake_openai.reply("fine")
+    fake_openai.reply(fault="hang").otherwise("fine")
+    limits = {"attempt_timeout": 1, "max_retries": 20, "retry_delay": 0}
 
-    result = await build(execution={"attempt_timeout": 1}).invoke_once("hi")
+    result = await build(execution=limits).invoke_once("hi")
 
     assert result.response == "fine"
     assert result.attempts[0].error == "no answer in time"

@@ -332,9 +332,8 @@ async def test_the_whole_call_is_limited_and_what_was_seen_is_kept(build, fake_o
 
 
 async def test_an_attempt_that_hangs_is_tried_again(build, fake_openai):
-    fake_openai.reply(fault="hang")
-    fake_openai.reply("fine")
-    factory = build(execution={"attempt_timeout": 1})
+    fake_openai.reply(fault="hang").otherwise("fine")
+    factory = build(execution={"attempt_timeout": 1, "max_retries": 20, "retry_delay": 0})
 
     result = await factory.invoke_once("hi")
     await factory.shutdown()
