@@ -19,6 +19,7 @@ from holodeck.config.suite_files import is_yaml
 from holodeck.config.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
+from holodeck.lib.background_loop import BackgroundLoop
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.custom import CustomEvaluator
 from holodeck.lib.observability import initialize_observability, shutdown_observability
@@ -33,7 +34,6 @@ from holodeck.models.llm import LLMProvider
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
-from holodeck.suite.background_loop import BackgroundLoop
 
 Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""

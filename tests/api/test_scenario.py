@@ -368,7 +368,7 @@ def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"max_turn": 3}, "scenario.configure: max_turn: there is no such setting; there are"),
+        ({"max_turn": 3}, "scenario.configure: max_turn: unknown setting; the settings are"),
         ({"max_turns": 2.5}, "scenario.configure: max_turns: input should be a valid integer"),
         ({"cache_mode": "on"}, "scenario.configure: cache_mode: input should be 'auto'"),
     ],
@@ -428,7 +428,7 @@ async def test_a_model_without_a_key_is_told_where_it_is_asked(keyless, steps, t
 
 
 def test_an_unknown_provider_is_told_with_the_known_ones(unconfigured):
-    with pytest.raises(ConfigError, match="'gemini' is not known; it is one of openai"):
+    with pytest.raises(ConfigError, match="unknown provider 'gemini'; the providers are openai"):
         scenario.UserSimulatorAgent(model="gemini/pro")
 
 

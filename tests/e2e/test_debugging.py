@@ -104,7 +104,7 @@ def test_enter_text_commands_and_the_judge(talk):
         "simulated", "heard simulated", "Größe 7", "heard Größe 7",
     ]  # fmt: skip
     assert "PASSED BY ['is kind']" in ran.screen
-    assert "/jugde is no command; there are /judge" in ran.screen
+    assert "unknown command /jugde; the commands are /judge" in ran.screen
     # Prompts are gone; what is left reads like any conversation.
     assert ASKED.strip() not in ran.screen
     assert "User: Größe 7\nAgent: heard Größe 7\n" in ran.screen

@@ -1,4 +1,4 @@
-"""What takes part in a conversation."""
+"""The base class of participants in Python."""
 
 from abc import ABC, abstractmethod
 
@@ -7,11 +7,11 @@ from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
 
 
 class AgentAdapter(ABC):
-    """Derive from it and write `call`, to put an agent of any make under test."""
+    """The base class of participants: derive from it and write `call`."""
 
     role: AgentRole = AgentRole.AGENT
-    """The part it plays."""
+    """The role that it plays."""
 
     @abstractmethod
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
-        """What it says: a text, a message, a list of messages, or the result that ends it all."""
+        """Return a text, a message, a list of messages, or the result that ends it all."""

@@ -1,4 +1,4 @@
-"""Answers of models that are asked for once and then given again: `@scenario.cache()`."""
+"""`@scenario.cache()`: responses that are recorded and replayed."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from holodeck.config.environment import cache_dir, cache_mode
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.recordings import NotRecorded, Recordings
-from holodeck.lib.conversation.response_cache import CachedCall, CacheKey
+from holodeck.lib.conversation.response_cache import CacheKey, ResponseCache
 from holodeck.lib.conversation.script_run import ScriptRun, running
 from holodeck.lib.redact import Redactor
 from holodeck.scenario.config import ScenarioConfig
@@ -21,39 +21,47 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def cache(ignore: Sequence[str] = ()) -> Callable[[F], F]:
-    """Keep what a function answers in scenarios that have a `cache_key`, and give it again.
+    """Cache what a function returns in scenarios that have a `cache_key`.
 
-    Outside of such a scenario, the function is simply called. An answer is found by the cache key,
-    the function, and all of its arguments; of a method, also by the class and the plain attributes
-    of its object. Names that are new in every run, such as those of threads and tool calls, do not
+    Outside of such a scenario, the function is simply called. The cache key, the function and all
+    of its arguments identify a response; for a method, also the class and the plain attributes of
+    its object. Ids that are new in every run, such as those of threads and tool calls, do not
     count, nor do secrets.
 
     Args:
         ignore: Arguments that do not count, such as `client`, or parts of them: `self.calls`.
 
     Raises:
-        ConfigError: The function has no such argument; on a call: an argument or the answer is
-            something that cannot be kept.
-        NotRecorded: On a call in the mode `replay`: there is no answer.
+        ConfigError: The function has no such argument; on a call: an argument or the response
+            cannot be recorded.
+        NotRecorded: On a call in the mode `replay`: there is no recorded response.
     """
     if not isinstance(ignore, Sequence) or isinstance(ignore, str):
         raise ConfigError(
             "scenario.cache", "write @scenario.cache() or @scenario.cache(ignore=[…])"
         )
 
-    def decorated(function: F) -> F:
-        call = _Function(function, tuple(ignore))
-        wrapper = _waiting(call) if inspect.iscoroutinefunction(function) else _direct(call)
+    def decorate(function: F) -> F:
+        cached = _CachedFunction(function, tuple(ignore))
+
+        async def call_async(*args: Any, **given: Any) -> Any:
+            call = functools.partial(function, *args, **given)
+            found = cached.lookup(args, given)
+            return await (call() if found is None else found[0].get(cached.name, found[1], call))
+
+        def call_blocking(*args: Any, **given: Any) -> Any:
+            call = functools.partial(function, *args, **given)
+            found = cached.lookup(args, given)
+            return call() if found is None else found[0].get_blocking(cached.name, found[1], call)
+
+        wrapper = call_async if inspect.iscoroutinefunction(function) else call_blocking
         return cast("F", functools.wraps(function)(wrapper))
 
-    return decorated
+    return decorate
 
 
-class _Function:
-    """A function whose answers are kept."""
-
+class _CachedFunction:
     def __init__(self, function: Callable[..., Any], ignored: Sequence[str]) -> None:
-        self.plain = function
         self.name = f"{function.__module__}.{function.__qualname__}"
         self._signature = inspect.signature(function)
         self._ignored = ignored
@@ -66,65 +74,44 @@ class _Function:
                 f"{self.name} has no argument {unknown[0]!r}; it has {', '.join(parameters)}",
             )
 
-    def found_by(self, run: ScriptRun, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
-        """The facts of the arguments."""
+    def lookup(
+        self, args: Sequence[Any], given: Mapping[str, Any]
+    ) -> tuple[ResponseCache, Mapping[str, Any]] | None:
+        """Return the cache and the arguments that identify the call; None if it is not cached."""
+        run = running.get()
+        config = run.config if run is not None else None
+        if run is None or not isinstance(config, ScenarioConfig):
+            return None
+        mode = config.cache_mode or cache_mode()
+        if mode == "off" or (config.cache_key is None and mode != "replay"):
+            return None
+        if config.cache_key is None:
+            raise ConfigError(run.location, "replaying needs a cache_key; write cache_key='…'")
+        folder = (
+            Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
+        )
+        cache = ResponseCache(Recordings(folder, config.cache_key, _clean), mode)
+        return cache, self._key_arguments(run, args, given)
+
+    def _key_arguments(
+        self, run: ScriptRun, args: Sequence[Any], given: Mapping[str, Any]
+    ) -> dict[str, Any]:
         bound = self._signature.bind(*args, **given)
         bound.apply_defaults()
         values = dict(bound.arguments)
         values.update(values.pop(self._rest) if self._rest is not None else {})
-        facts = CacheKey(_ids_of(run), self._ignored)
-        owners = {"self": values.pop("self")} if "self" in values else {}
-        if "self" in self._ignored:
-            owners = {}
-        known = {name: facts.of_owner(owner, name) for name, owner in owners.items()}
-        return {**known, **facts.named(values)}
+        ids = {
+            run.thread_id: "(this thread)",
+            run.ids["scenario_run_id"]: "(this run)",
+            run.batch_run_id: "(this batch)",
+        }
+        key = CacheKey(ids, self._ignored)
+        known = {}
+        if "self" in values:
+            owner = values.pop("self")
+            known = {} if "self" in self._ignored else {"self": key.of_owner(owner, "self")}
+        return {**known, **key.of_values(values)}
 
 
-def _call(function: _Function, args: Sequence[Any], given: Mapping[str, Any]) -> CachedCall | None:
-    """The call to be looked up; None if the function is simply to be called."""
-    run = running.get()
-    config = run.config if run is not None else None
-    if run is None or not isinstance(config, ScenarioConfig):
-        return None
-    mode = config.cache_mode or cache_mode()
-    if mode == "off" or (config.cache_key is None and mode != "replay"):
-        return None
-    if config.cache_key is None:
-        raise ConfigError(run.place, "to replay, it needs a cache_key; write cache_key='…'")
-    folder = Path(config.cache_dir).expanduser() if config.cache_dir else cache_dir() / "scenarios"
-    recordings = Recordings(folder, config.cache_key, _cleaned)
-    return CachedCall(
-        recordings, recordings.key(function.name, function.found_by(run, args, given)), mode
-    )
-
-
-def _cleaned(value: dict[str, Any]) -> dict[str, Any]:
+def _clean(value: dict[str, Any]) -> dict[str, Any]:
     return Redactor(collect()).redact_report(value)
-
-
-def _ids_of(run: ScriptRun) -> dict[str, str]:
-    return {
-        run.thread_id: "(this thread)",
-        run.ids["scenario_run_id"]: "(this run)",
-        run.batch_run_id: "(this batch)",
-    }
-
-
-def _waiting(function: _Function) -> Callable[..., Any]:
-    async def wrapper(*args: Any, **given: Any) -> Any:
-        call = _call(function, args, given)
-        if call is None:
-            return await function.plain(*args, **given)
-        return await call.answer(functools.partial(function.plain, *args, **given))
-
-    return wrapper
-
-
-def _direct(function: _Function) -> Callable[..., Any]:
-    def wrapper(*args: Any, **given: Any) -> Any:
-        call = _call(function, args, given)
-        if call is None:
-            return function.plain(*args, **given)
-        return call.answer_now(functools.partial(function.plain, *args, **given))
-
-    return wrapper

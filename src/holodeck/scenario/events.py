@@ -1,7 +1,7 @@
-"""What happens in scenarios, for those who listen: functions of an event, and files.
+"""Events of scenarios, and the listeners given as `events=`.
 
-Who listens is given as `events=` to a run or to `configure`: a function, the path of a file, or a
-list of both. Every run is also written to the file that HOLODECK_EVENTS names.
+`events=`, of a run or of `configure`, is a function, the path of a file, or a list of both. Every
+run also writes to the file named by HOLODECK_EVENTS.
 """
 
 from collections.abc import Sequence
@@ -35,18 +35,17 @@ __all__ = [
 
 
 def listeners_of(events: Any) -> list[Listener]:
-    """Those who listen to a run. Raises ConfigError for anything that cannot."""
+    """Return the listeners of a run. Raises ConfigError for anything else."""
     given = events if isinstance(events, Sequence) and not isinstance(events, str) else [events]
-    file = events_file()
-    return [_listener(one) for one in [*given, file] if one is not None]
+    return [_to_listener(one) for one in [*given, events_file()] if one is not None]
 
 
-def _listener(one: Any) -> Listener:
+def _to_listener(one: Any) -> Listener:
     if isinstance(one, str | Path):
         return EventFile(Path(one).expanduser().absolute(), Redactor(collect()).redact_report)
     if not callable(one):
         raise ConfigError(
-            "events", f"{one!r} cannot listen; write a function or the path of a file"
+            "events", f"{one!r} is not a listener; write a function or the path of a file"
         )
     listener: Listener = one
     return listener

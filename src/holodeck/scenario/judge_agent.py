@@ -16,20 +16,20 @@ from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, Scenar
 from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.config import Held, asked, model_for, unless_keyless
+from holodeck.scenario.config import ModelClient, model_for
 
 
 class JudgeAgent(AgentAdapter):
-    """Watches a conversation and decides by criteria whether the agent passes.
+    """Decides by criteria whether the agent passes.
 
     Args:
-        criteria: What must hold; may be left out if the script gives them: `judge([…])`.
-        model: Such as `openai/gpt-4.1`; the configured default if not given.
-        api_base: Where the model is served.
-        api_key: Its key; else the provider's own variable counts.
-        temperature: 0 unless said.
+        criteria: What must hold; optional if the script gives them: `judge([…])`.
+        model: Provider and name, such as `openai/gpt-4.1`; the configured default if not given.
+        api_base: The URL of the model's endpoint.
+        api_key: Its key; the default is the provider's own variable.
+        temperature: The default is 0.
         max_tokens: Most tokens of one answer.
-        system_prompt: What the judge is told instead of our own words.
+        system_prompt: Replaces our instructions.
 
     Raises:
         ConfigError: There is no model, or no criterion in the list.
@@ -48,8 +48,14 @@ class JudgeAgent(AgentAdapter):
         max_tokens: int | None = None,
         system_prompt: str | None = None,
     ) -> None:
-        if criteria is not None:
-            _refuse_empty(criteria)
+        if isinstance(criteria, str):
+            raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
+        if criteria is not None and not is_list_of_criteria(criteria):
+            raise ConfigError(
+                "JudgeAgent.criteria",
+                f"{list(criteria)!r} contains no criteria; write one criterion or more, none of"
+                " them empty, or leave it out and write judge([…]) in the script",
+            )
         self.criteria: Sequence[str] | None = criteria
         self.system_prompt = system_prompt
         llm = model_for(
@@ -60,45 +66,35 @@ class JudgeAgent(AgentAdapter):
             temperature=temperature,
             max_tokens=max_tokens,
         )
-        judges = Judges()
-        self._judge = unless_keyless(judges.of, llm)
-        self._llm = llm
-        self._held = Held(judges.close)
+        self._client = ModelClient("JudgeAgent", llm, Judges().of, lambda judge: judge.close())
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """The connections of a run."""
-        return self._held.opened()
+        """Keep the connections open during a run."""
+        return self._client.opened()
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
-        """The verdict; an empty list while the conversation has to go on."""
-        has_nothing_to_watch = not (self.criteria or input.judgment_request)
-        if has_nothing_to_watch and input.scenario_state.has_checkpoints:
+        """Return the verdict; an empty list while the conversation has to go on."""
+        has_nothing_to_judge = not (self.criteria or input.judgment_request)
+        if has_nothing_to_judge and input.scenario_state.has_checkpoints:
             return []
-        answer = await self._decided(input)
-        if isinstance(answer, ScenarioResult):
-            require_same_criteria(answer.criteria, input.judgment_criteria or self.criteria or [])
-            # One that was kept has the messages of its own run.
-            return answer.model_copy(update={"messages": input.messages})
-        return answer
+        decided = await self._decided(input)
+        if isinstance(decided, ScenarioResult):
+            require_same_criteria(decided.criteria, input.judgment_criteria or self.criteria or [])
+            # A cached verdict has the messages of its own run.
+            return decided.model_copy(update={"messages": input.messages})
+        return decided
 
     @cache()
     async def _decided(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002
-        judge = asked(self._judge, self._llm, "JudgeAgent")
-        part = CriteriaJudge(judge, self.criteria, instructions=self.system_prompt)
-        return await part.call(input)
+        # The name of this method is part of the key of existing recordings.
+        judge = CriteriaJudge(self._client.get(), self.criteria, instructions=self.system_prompt)
+        return await judge.call(input)
 
     def cache_facts(self) -> dict[str, object]:
-        """What its verdicts depend on."""
+        """Return what the verdicts depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
-        return {"model": model_cache_facts(self._llm), "prompts": own, "criteria": self.criteria}
-
-
-def _refuse_empty(criteria: Sequence[str]) -> None:
-    if isinstance(criteria, str):
-        raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
-    if not is_list_of_criteria(criteria):
-        raise ConfigError(
-            "JudgeAgent.criteria",
-            f"{list(criteria)!r} holds nothing to judge by; write one criterion or more, none of"
-            " them empty, or leave it out and write judge([…]) in the script",
-        )
+        return {
+            "model": model_cache_facts(self._client.llm),
+            "prompts": own,
+            "criteria": self.criteria,
+        }

@@ -1,11 +1,14 @@
 """Running scenarios: `run`, `arun`, and the executor that both use."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from holodeck.config.environment import batch_name
+from holodeck.lib.background_loop import BackgroundRun
 from holodeck.lib.conversation.events import Listener
+from holodeck.lib.conversation.participants import TimeLimitExceeded
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.state import ScenarioState
@@ -17,38 +20,39 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     rows_of,
 )
-from holodeck.scenario.background_loop import run_on_background_loop
+from holodeck.lib.threads import join_at_exit
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
 
-_PASSED = CriterionStatus.PASSED
-
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
+
+_GRACE_S = 0.1
+"""Seconds after a limit at which a run is abandoned that its own event loop could not stop."""
 
 
 class ScenarioExecutor(ScriptRun):
-    """Builds and plays one scenario; `run` and `arun` are the short way.
+    """Builds and runs one scenario; `run` and `arun` are the short way.
 
     Args:
-        name: What reports call the scenario.
-        description: The situation; what the simulated user goes by.
-        agents: All who take part: the agent under test, the user, the judge.
-        script: The steps; without any, everybody speaks in turn.
+        name: The name of the scenario in reports.
+        description: The situation; the simulated user follows it.
+        agents: All participants: the agent under test, the user, the judge.
+        script: The steps; without any, all participants speak in turn.
         max_turns: The most turns that are played without a script.
-        verbose: Whether the conversation is shown on stderr as it happens; 2 adds the name to each
-            line. Unless given, it is where stderr is a terminal.
-        cache_key: What answers of models are kept under, to be used again.
-        debug: Whether a person at the terminal is asked before the user speaks.
-        event_bus: Who is told of what happens: a function of an event.
+        verbose: Whether to show the conversation on stderr as it happens; 2 adds the name to each
+            line. The default is to show it if stderr is a terminal.
+        cache_key: The key under which responses of models are cached.
+        debug: Whether a person at the terminal may speak for the user.
+        event_bus: A listener: a function of an event.
         set_id: The set that the scenario belongs to.
-        min_turns: The least turns before a judge is asked.
+        min_turns: The least turns before a judge is called.
         timeout: Seconds that the whole scenario may take.
-        call_timeout: Seconds that one answer of anybody may take.
+        call_timeout: Seconds that one call of a participant may take.
         cache_mode: `auto`, `record`, `replay` or `off`.
-        cache_dir: The folder of the kept answers.
-        events: Who else is told: a function, the path of a file for lines of JSON, or a list.
-        batch_run_id: The batch that the run belongs to; if not given, what HOLODECK_BATCH_RUN_ID
-            says, else one for the process.
+        cache_dir: The folder of the cached responses.
+        events: Further listeners: a function, the path of a file for lines of JSON, or a list.
+        batch_run_id: The batch that the run belongs to; the default is HOLODECK_BATCH_RUN_ID, else
+            one for the process.
     """
 
     config: ScenarioConfig
@@ -99,17 +103,18 @@ class ScenarioExecutor(ScriptRun):
         if config.is_shown:
             self.events.subscribe(ConversationPrinter(is_named=(config.verbose or 0) >= 2))
 
-    def _judged(self, result: ScenarioResult) -> ScenarioResult:
-        missed = [row.criterion for row in rows_of(result) if row.status is not _PASSED]
+    def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:
+        passed = CriterionStatus.PASSED
+        missed = [row.criterion for row in rows_of(result) if row.status is not passed]
         if result.success and missed:
             raise self.usage_error(
-                f"a ScenarioResult says success=True, and that {missed[0]!r} did not pass;"
+                f"a ScenarioResult has success=True, but {missed[0]!r} did not pass;"
                 " write success=False, or leave it out of the criteria"
             )
-        return super()._judged(result)
+        return super()._accept_verdict(result)
 
-    def was_run(self, result: ScenarioResult) -> None:
-        """Tell whoever wants to know of every scenario of this process."""
+    def on_result(self, result: ScenarioResult) -> None:
+        """Notify the listeners to all scenarios of this process."""
         notify_result_listeners(self.name, result)
 
 
@@ -125,33 +130,57 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
     set_id: str | None = None,
     **more: Any,
 ) -> ScenarioResult:
-    """Play a scenario on an event loop of its own, so that agents that block hold up no other.
+    """Run a scenario on an event loop of its own, so that agents that block delay no other.
 
     The parameters are those of ScenarioExecutor.
 
     Raises:
-        ConfigError: The scenario is written wrong.
-        BackendTimeoutError: A time limit is over.
+        ConfigError: The scenario is invalid.
+        BackendTimeoutError: A time limit has passed.
         Exception: What an agent, a step or a callback raises, such as AssertionError.
     """
-    return await run_on_background_loop(
-        ScenarioExecutor(
-            name,
-            description,
-            agents,
-            script,
-            max_turns=max_turns,
-            verbose=verbose,
-            cache_key=cache_key,
-            debug=debug,
-            set_id=set_id,
-            **more,
-        )
-    )
+    scenario = ScenarioExecutor(
+        name, description, agents, script, max_turns, verbose, cache_key, debug,
+        set_id=set_id, **more,
+    )  # fmt: skip
+    background = BackgroundRun(lambda: _run_contained(scenario), "holodeck-scenario")
+    outcome = asyncio.wrap_future(background.outcome)
+    try:
+        while True:
+            done, _ = await asyncio.wait([outcome], timeout=_longest_wait(scenario))
+            if done:
+                return outcome.result()
+            left = scenario.limits.seconds_left()
+            if left is not None and left[0] < -_GRACE_S / 2:
+                error = TimeLimitExceeded(left[1])
+                scenario.on_result(scenario.broken(error))
+                scenario.note_location(error)
+                raise error
+    finally:
+        if not outcome.done():  # the caller was cancelled, or the run cannot be stopped in time
+            outcome.cancel()
+            join_at_exit(background.thread)
+        background.cancel()
 
 
 run.__qualname__ = "scenario.run"
-"""Of its coroutine, too: what Python says of one that was never awaited names it."""
+"""Of its coroutine as well: Python's warning about one that was never awaited names it."""
+
+
+async def _run_contained(scenario: ScenarioExecutor) -> ScenarioResult:
+    try:
+        return await scenario.run()
+    except (SystemExit, asyncio.CancelledError, GeneratorExit) as error:
+        # Raised as it is, sys.exit() of an adapter would end the caller's event loop.
+        raise RuntimeError(scenario.broken(error).reasoning) from error
+
+
+def _longest_wait(scenario: ScenarioExecutor) -> float | None:
+    """Return the seconds until the next limit can have passed; None without limits."""
+    config, left = scenario.config, scenario.limits.seconds_left()
+    known = [one for one in (config.call_timeout, config.timeout) if one is not None]
+    known += [max(0.0, left[0])] if left is not None else []
+    return min(known) + _GRACE_S if known else None
 
 
 async def arun(  # noqa: PLR0913, PLR0917 - as documented
@@ -166,23 +195,15 @@ async def arun(  # noqa: PLR0913, PLR0917 - as documented
     set_id: str | None = None,
     **more: Any,
 ) -> ScenarioResult:
-    """Play a scenario on the caller's event loop, for clients that are bound to it.
+    """Run a scenario on the caller's event loop, for clients that are bound to it.
 
-    Otherwise as `run`; an agent that blocks holds up the others.
+    Otherwise as `run`; an agent that blocks delays the others.
     """
-    executor = ScenarioExecutor(
-        name,
-        description,
-        agents,
-        script,
-        max_turns=max_turns,
-        verbose=verbose,
-        cache_key=cache_key,
-        debug=debug,
-        set_id=set_id,
-        **more,
-    )
-    return await executor.run()
+    scenario = ScenarioExecutor(
+        name, description, agents, script, max_turns, verbose, cache_key, debug,
+        set_id=set_id, **more,
+    )  # fmt: skip
+    return await scenario.run()
 
 
 arun.__qualname__ = "scenario.arun"

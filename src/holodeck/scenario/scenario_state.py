@@ -1,4 +1,4 @@
-"""What steps of a script see of a running conversation."""
+"""The state of a conversation that script steps and participants get."""
 
 from holodeck.lib.conversation.state import ScenarioState
 

@@ -11,22 +11,22 @@ from holodeck.lib.conversation.types import AgentInput, EndConversation
 from holodeck.lib.judging.judges import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.config import Held, asked, model_for, unless_keyless
+from holodeck.scenario.config import ModelClient, model_for
 
 
 class UserSimulatorAgent(AgentAdapter):
     """Plays the user of the scenario's description.
 
     Args:
-        model: Such as `openai/gpt-4.1`; the configured default if not given.
-        api_base: Where the model is served.
-        api_key: Its key; else the provider's own variable counts.
-        temperature: 0 unless said.
+        model: Provider and name, such as `openai/gpt-4.1`; the configured default if not given.
+        api_base: The URL of the model's endpoint.
+        api_key: Its key; the default is the provider's own variable.
+        temperature: The default is 0.
         max_tokens: Most tokens of one answer.
-        system_prompt: What the model is told instead of our own words.
+        system_prompt: Replaces our instructions.
         persona: How the user is and writes.
         facts: All that the user may state about themselves.
-        opening: The first message, word by word.
+        opening: The first message, verbatim.
         agent_first: Whether the agent speaks first.
         language: The language the user writes.
 
@@ -61,32 +61,33 @@ class UserSimulatorAgent(AgentAdapter):
             temperature=temperature,
             max_tokens=max_tokens,
         )
-        who = Persona(
+        self._persona = Persona(
             persona=persona,
             facts=tuple(facts),
             opening=opening,
             agent_first=agent_first,
             language=language,
         )
-        self._who, self._prompt, self._llm = who, system_prompt, llm
-        self._model = unless_keyless(Judges().model, llm)
-        self._held = Held(self._close)
+        self._prompt = system_prompt
+        self._client = ModelClient(
+            "UserSimulatorAgent", llm, Judges().model, lambda client: client.close()
+        )
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """The connections of a run."""
-        return self._held.opened()
+        """Keep the connections open during a run."""
+        return self._client.opened()
 
     @cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
-        """The user's next message, or the end of the conversation."""
-        model = asked(self._model, self._llm, "UserSimulatorAgent")
-        return await SimulatedUser(model, self._who, instructions=self._prompt).call(input)
+        """Return the user's next message, or the end of the conversation."""
+        model = self._client.get()
+        return await SimulatedUser(model, self._persona, instructions=self._prompt).call(input)
 
     def cache_facts(self) -> dict[str, object]:
-        """What its answers depend on."""
+        """Return what the messages depend on."""
         own = PROMPTS if self._prompt is None else (self._prompt, *PROMPTS[1:])
-        return {"model": model_cache_facts(self._llm), "prompts": own, "persona": self._who}
-
-    async def _close(self) -> None:
-        if self._model is not None:
-            await self._model.close()
+        return {
+            "model": model_cache_facts(self._client.llm),
+            "prompts": own,
+            "persona": self._persona,
+        }

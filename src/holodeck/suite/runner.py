@@ -6,6 +6,7 @@ from copy import deepcopy
 from functools import partial
 
 from holodeck.errors import BackendError, ConfigError
+from holodeck.lib.background_loop import BackgroundLoop
 from holodeck.lib.exceptions import raised_by
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, span
@@ -13,7 +14,6 @@ from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.models.test_result import Outcome
 from holodeck.suite.adapters import Agent, Context, in_words
 from holodeck.suite.attempts import Attempts, ms_since
-from holodeck.suite.background_loop import BackgroundLoop
 from holodeck.suite.plan import Defaults, Plan, Planned, plan_scenario, plan_suite
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult
 from holodeck.suite.scenario import Scenario, Suite

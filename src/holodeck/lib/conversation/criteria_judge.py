@@ -1,4 +1,4 @@
-"""A judge that watches a conversation by criteria: go on, or a verdict on each of them."""
+"""A judge that decides about a conversation by criteria."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import (
-    BUDGET,
+    TRANSCRIPT_LIMIT,
     UNSEEN_CALLS,
     AgentRole,
     Message,
@@ -24,7 +24,7 @@ from holodeck.lib.conversation.types import (
 )
 from holodeck.lib.judging.judge import Judge
 
-MOST_SEARCHES = 3
+MAX_SEARCHES = 3
 _KEY = re.compile(r"c\d+\Z")
 INSTRUCTIONS = """\
 You judge a conversation between a user and an assistant. Decide about each criterion, by what the
@@ -53,17 +53,17 @@ SEARCH = (
 )
 
 PROMPTS = (INSTRUCTIONS, MAY_GO_ON, MUST_DECIDE, SEARCH)
-"""All that a judge is told besides the case; the instructions may be others."""
+"""All prompts; the instructions may be replaced."""
 
 
 class CriteriaJudge:
-    """Plays the judge.
+    """A participant that plays the judge.
 
     Args:
-        judge: Who is asked.
-        criteria: What must hold; numbered, so that two that read alike stay two.
-        instructions: What the judge is told instead of our own words.
-        budget: Most characters of a transcript; a longer one is shortened, and searched on demand.
+        judge: The model.
+        criteria: What must hold; numbered in the prompt, so that equal ones stay apart.
+        instructions: Replaces our instructions.
+        budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
     """
 
@@ -75,7 +75,7 @@ class CriteriaJudge:
         criteria: Sequence[str] | None,
         *,
         instructions: str | None = None,
-        budget: int = BUDGET,
+        budget: int = TRANSCRIPT_LIMIT,
         optional: Collection[str] = (),
     ) -> None:
         self.criteria = criteria
@@ -85,28 +85,29 @@ class CriteriaJudge:
         self._budget = budget
 
     async def call(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002 - the name is public API
-        """The verdict; an empty list while the conversation has to go on."""
+        """Return the verdict; an empty list while the conversation has to go on."""
         criteria = list(input.judgment_criteria or self.criteria or [])
         if not criteria:
             raise ScenarioUsageError(
                 "JudgeAgent",
                 "there are no criteria; write JudgeAgent(criteria=[…]), or use judge([…])",
             )
-        shown = input.messages
+        messages = input.messages
         if input.scenario_state.unseen_tool_calls:
-            shown = [{**one, UNSEEN_CALLS: True} if _is_answer(one) else one for one in shown]
+            messages = [
+                {**one, UNSEEN_CALLS: True} if one.get("role") == "assistant" else one
+                for one in messages
+            ]
         rows = await self.rows(
-            shown,
-            input.scenario_state.description,
-            criteria,
-            is_final=input.judgment_request,
+            messages, input.scenario_state.description, criteria, is_final=input.judgment_request
         )
         if rows is None:
             return []
         if not input.judgment_criteria:
             return verdict(rows, input.messages, self._optional)
-        # A criterion of a checkpoint counts, whatever it is among the judge's own.
-        return verdict([_of_checkpoint(row) for row in rows], input.messages)
+        # A criterion of a checkpoint counts, even if the same text is optional among the judge's.
+        rows = [row.model_copy(update={"is_checkpoint": True}) for row in rows]
+        return verdict(rows, input.messages)
 
     async def rows(
         self,
@@ -116,14 +117,14 @@ class CriteriaJudge:
         *,
         is_final: bool,
     ) -> list[CriterionResult] | None:
-        """A row for each criterion; None while the conversation has to go on, if it may."""
-        asked = await self._question(messages, situation, criteria, is_final=is_final)
+        """Return a row for each criterion; None if the conversation may and has to go on."""
+        prompt = await self._prompt(messages, situation, criteria, is_final=is_final)
         schema = _schema(criteria, is_final=is_final)
-        read = _VerdictParser(criteria, is_final=is_final, optional=self._optional)
-        rows: list[CriterionResult] | None = await self._judge.ask(asked, schema, read)
+        parse = _VerdictParser(criteria, is_final=is_final, optional=self._optional)
+        rows: list[CriterionResult] | None = await self._judge.ask(prompt, schema, parse)
         return rows
 
-    async def _question(
+    async def _prompt(
         self,
         messages: Sequence[Message],
         situation: str,
@@ -132,33 +133,29 @@ class CriteriaJudge:
         is_final: bool,
     ) -> list[Message]:
         lines = paragraphs_of(messages)
-        shown = shorten_lines(lines, criteria, self._budget)
+        transcript = shorten_lines(lines, criteria, self._budget)
         parts = [
             f"# Situation\n{situation or '(nothing is said about it)'}",
             "# Criteria\n"
-            + "\n".join(f"c{at}: {indent(one)}" for at, one in enumerate(criteria, 1)),
-            f"# Transcript\n{shown}",
+            + "\n".join(f"c{number}: {indent(one)}" for number, one in enumerate(criteria, 1)),
+            f"# Transcript\n{transcript}",
         ]
-        if len(shown) < sum(map(len, lines)):
-            parts += await self._searched(parts, lines)
+        if len(transcript) < sum(map(len, lines)):
+            parts += await self._search(parts, lines)
         return _messages(self._instructions, [*parts, MUST_DECIDE if is_final else MAY_GO_ON])
 
-    async def _searched(self, parts: list[str], lines: list[str]) -> list[str]:
-        """What the judge looked up in the whole transcript."""
+    async def _search(self, parts: list[str], lines: list[str]) -> list[str]:
+        """Return the passages that the judge looks up in the whole transcript."""
         passages: list[str] = []
-        for _ in range(MOST_SEARCHES):
-            asked = _messages(self._instructions, [*parts, *passages, SEARCH])
-            answer = await self._judge.ask(asked, SEARCH_SCHEMA)
+        for _ in range(MAX_SEARCHES):
+            prompt = _messages(self._instructions, [*parts, *passages, SEARCH])
+            answer = await self._judge.ask(prompt, SEARCH_SCHEMA)
             wanted = [one for one in answer["search"] if one.strip()]
             if not wanted:
                 break
-            told = "\n".join(find_passages(lines, one.strip()) for one in wanted)
-            passages.append("# Looked up\n" + told[: self._budget])
+            found = "\n".join(find_passages(lines, one.strip()) for one in wanted)
+            passages.append("# Looked up\n" + found[: self._budget])
         return passages
-
-
-def _is_answer(message: Message) -> bool:
-    return message.get("role") == "assistant"
 
 
 def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
@@ -169,7 +166,7 @@ def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
 
 
 def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
-    word = {
+    row = {
         "type": "object",
         "properties": {
             "reasoning": {"type": "string"},
@@ -177,7 +174,7 @@ def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
         },
         "required": ["reasoning", "status"],
     }
-    properties: dict[str, Any] = {f"c{at}": word for at in range(1, len(criteria) + 1)}
+    properties: dict[str, Any] = {f"c{number}": row for number in range(1, len(criteria) + 1)}
     if is_final:
         return {"type": "object", "properties": properties}
     properties["decision"] = {"type": "string", "enum": ["continue", "verdict"]}
@@ -185,7 +182,7 @@ def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
 
 
 class _VerdictParser:
-    """Makes rows of an answer: None to go on. What is missing twice has failed."""
+    """Converts an answer to rows, or to None to go on; a criterion missing twice has failed."""
 
     def __init__(
         self, criteria: Sequence[str], *, is_final: bool, optional: Collection[str] = ()
@@ -198,7 +195,7 @@ class _VerdictParser:
     def __call__(self, answer: Mapping[str, Any]) -> list[CriterionResult] | None:
         if not self._is_final and answer["decision"] == "continue":
             return None
-        keys = [f"c{at}" for at in range(1, len(self._criteria) + 1)]
+        keys = [f"c{number}" for number in range(1, len(self._criteria) + 1)]
         unknown = [key for key in answer if _KEY.match(key) and key not in keys]
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
@@ -206,71 +203,59 @@ class _VerdictParser:
         if missing and self._is_first:
             self._is_first = False
             raise ValueError(f"{', '.join(missing)}: missing")
+        without = {
+            "status": CriterionStatus.FAILED,
+            "reasoning": "the judge said nothing about it",
+        }
         rows = [
-            self._row(one, answer.get(key)) for key, one in zip(keys, self._criteria, strict=True)
+            CriterionResult(
+                criterion=criterion,
+                status=answer.get(key, without)["status"],
+                reasoning=answer.get(key, without)["reasoning"],
+            )
+            for key, criterion in zip(keys, self._criteria, strict=True)
         ]
-        statuses = {row.status for row in _deciding(rows, self._optional)}
+        statuses = {row.status for row in rows if row.criterion not in self._optional}
         is_open = (
             CriterionStatus.INCONCLUSIVE in statuses and CriterionStatus.FAILED not in statuses
         )
         return None if is_open and not self._is_final else rows
 
-    def _row(self, criterion: str, word: Mapping[str, Any] | None) -> CriterionResult:
-        if word is None:
-            reasoning = "the judge said nothing about it"
-            return CriterionResult(
-                criterion=criterion, status=CriterionStatus.FAILED, reasoning=reasoning
-            )
-        return CriterionResult(
-            criterion=criterion, status=word["status"], reasoning=word["reasoning"]
-        )
-
-
-def _of_checkpoint(row: CriterionResult) -> CriterionResult:
-    return row.model_copy(update={"is_checkpoint": True})
-
-
-def _deciding(rows: Sequence[CriterionResult], optional: Collection[str]) -> list[CriterionResult]:
-    return [row for row in rows if row.criterion not in optional]
-
 
 def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:
-    """Raise ConfigError for a kept verdict that is not about the criteria, each of them once."""
-    told = [row.criterion for row in rows]
-    if told != list(criteria):
+    """Raise ConfigError for a cached verdict that is not about exactly these criteria."""
+    found = [row.criterion for row in rows]
+    if found != list(criteria):
         raise ConfigError(
             "judge",
-            f"the verdict that was kept is about {told}, not about {list(criteria)}; delete its"
-            " file, and the judge is asked anew",
+            f"the cached verdict is about {found}, not about {list(criteria)}; delete its file,"
+            " and the judge is asked again",
         )
 
 
 def verdict(
     rows: Sequence[CriterionResult], messages: list[Message], optional: Collection[str] = ()
 ) -> ScenarioResult:
-    """The result that rows make: everything must have passed that is not optional."""
+    """Return the result for these rows: all criteria that are not optional must have passed."""
     by_status = {
         status: [row.criterion for row in rows if row.status is status]
         for status in CriterionStatus
     }
-    undecided = by_status[CriterionStatus.INCONCLUSIVE]
-    open_or_failed = [row for row in rows if row.status is not CriterionStatus.PASSED]
-    told = open_or_failed or rows
-    missed = _deciding(open_or_failed, optional)
+    not_passed = [row for row in rows if row.status is not CriterionStatus.PASSED]
+    missed = [row for row in not_passed if row.criterion not in optional]
+    code = None
+    if missed:
+        is_open = all(row.status is CriterionStatus.INCONCLUSIVE for row in missed)
+        code = "inconclusive" if is_open else "criteria_failed"
     return ScenarioResult(
         success=not missed,
         messages=messages,
-        reasoning="\n".join(f"{row.criterion}: {row.status}: {row.reasoning}" for row in told),
+        reasoning="\n".join(
+            f"{row.criterion}: {row.status}: {row.reasoning}" for row in not_passed or rows
+        ),
         passed_criteria=by_status[CriterionStatus.PASSED],
-        failed_criteria=[row.criterion for row in open_or_failed],
-        inconclusive_criteria=undecided,
+        failed_criteria=[row.criterion for row in not_passed],
+        inconclusive_criteria=by_status[CriterionStatus.INCONCLUSIVE],
         criteria=list(rows),
-        reason_code=_code(missed),
+        reason_code=code,
     )
-
-
-def _code(missed: Sequence[CriterionResult]) -> str | None:
-    if not missed:
-        return None
-    are_open = all(row.status is CriterionStatus.INCONCLUSIVE for row in missed)
-    return "inconclusive" if are_open else "criteria_failed"

@@ -1,4 +1,4 @@
-"""The one conversation engine: USER, then AGENT, then JUDGE, turn by turn or step by step."""
+"""The conversation engine: user, then agent, then judge, turn by turn or step by step."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from holodeck.lib.conversation.events import (
 from holodeck.lib.conversation.messages import (
     AgentRole,
     Message,
-    copied,
-    fixed_message,
-    messages_of,
+    deep_copy,
+    scripted_message,
+    to_messages,
 )
 from holodeck.lib.conversation.participants import (
-    CLASSES,
+    EXAMPLES,
     HasCriteria,
     ParticipantCaller,
     Settings,
     TimeLimits,
     Turns,
-    find_agent_missing_error,
     find_participant_error,
+    find_proceed_error,
     find_setting_error,
     is_list_of_criteria,
 )
@@ -42,28 +42,28 @@ from holodeck.lib.conversation.types import (
     rows_of,
     undecided_checkpoint,
 )
-from holodeck.lib.conversation.usage import UsageMeter
+from holodeck.lib.conversation.usage import RunUsage
 from holodeck.models.conversation import MAX_TURNS
 
 
 class Conversation:
-    """One conversation at a time between parties: who speaks, who hears what, how it ends.
+    """A conversation between participants: who speaks, who gets which messages, how it ends.
 
     Args:
-        name: What messages and reports call the case.
+        name: The name of the case in messages and reports.
         description: The situation.
-        agents: All who take part; of a role they speak in this order.
+        agents: All participants; those of a role speak in this order.
         config: Limits on turns and time.
         set_id: The set that the case belongs to.
         batch_run_id: The batch that the run belongs to; that of the process if not given.
     """
 
     before: Sequence[Message] = ()
-    """What was said before the conversation; it is news to nobody."""
+    """Messages from before the conversation, which are new to nobody."""
     has_checkpoints = False
-    """Whether a step may ask the judge by criteria of its own."""
+    """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
-    """Whether a script has steps after the one under way."""
+    """Whether a script has steps after the current one."""
 
     def __init__(
         self,
@@ -79,31 +79,31 @@ class Conversation:
         self.description = description
         self._step_name = ""
         if not isinstance(agents, Iterable):
-            raise self.usage_error(f"agents is no list but {agents!r}; write agents=[…]")
+            raise self.usage_error(f"agents is not a list but {agents!r}; write agents=[…]")
         self.agents = list(agents)
         self.config = config
         self.scenario_set_id = "default" if set_id is None else set_id
         self.batch_run_id = BATCH_RUN_ID if batch_run_id is None else batch_run_id
-        self.clock = TimeLimits()
+        self.limits = TimeLimits()
         self._events = EventStream()
-        wrong = find_setting_error(config, self.max_turns)
-        if wrong is not None:
-            raise self.usage_error(wrong)
+        problem = find_setting_error(config, self.max_turns)
+        if problem is not None:
+            raise self.usage_error(problem)
         self.reset()
 
     @property
     def events(self) -> EventStream:
-        """Where listeners subscribe to what happens."""
+        """Where listeners subscribe."""
         return self._events
 
     @property
     def thread_id(self) -> str:
-        """The name of this conversation, another one for each run."""
-        return self.usage_meter.thread_id
+        """The id of this conversation, a new one for each run."""
+        return self.usage.thread_id
 
     @property
     def current_turn(self) -> int:
-        """The turn under way; the first one is 0."""
+        """The number of the current turn, counted from 0."""
         return self.turns.current
 
     @property
@@ -112,41 +112,63 @@ class Conversation:
         return MAX_TURNS if self.config.max_turns is None else self.config.max_turns
 
     @property
-    def place(self) -> str:
-        """The case, and the step under way."""
+    def location(self) -> str:
+        """The case and the current step, for messages."""
         return f"case {self.name!r}" + (f", {self._step_name}" if self._step_name else "")
 
+    @property
+    def ids(self) -> dict[str, Any]:
+        """The fields that all events of the run share."""
+        return {
+            "batch_run_id": self.batch_run_id,
+            "scenario_run_id": self.usage.scenario_run_id,
+            "scenario_id": self.name,
+            "scenario_set_id": self.scenario_set_id,
+        }
+
     def reset(self) -> None:
-        """Forget everything and start anew, with a new thread."""
-        if (wrong := find_participant_error(self.agents)) is not None:
-            raise self.usage_error(wrong)
-        self.usage_meter = UsageMeter(self.batch_run_id)
+        """Start anew, with no messages and another thread id."""
+        if (problem := find_participant_error(self.agents)) is not None:
+            raise self.usage_error(problem)
+        self.usage = RunUsage(self.batch_run_id)
         self.turns = Turns(self.agents)
         self.history = History(len(self.agents), self.before)
         self.state = ScenarioState(self)
-        self._caller = ParticipantCaller(self.clock, self.usage_meter, self.config.call_timeout)
+        self._caller = ParticipantCaller(self.limits, self.usage, self.config.call_timeout)
         self._dispatcher = EventStream().dispatcher()
         self.unseen_tool_calls = False
         """Whether an agent answered with a bare text, so that its tool calls are unknown."""
-        self._is_left = False
-        self.left_at: str | None = None
+        self._is_ended = False
+        """Whether a participant has just ended the conversation."""
+        self.ended_at: str | None = None
         """Where the user ended the conversation; None if that has not happened."""
         self._silent_since: str | None = None
-        """Where the user left without a last word; None once the user has spoken again."""
+        """Where the user left without a last message; None once the user has spoken again."""
         self._own_turns = 0
         """Turns that no script opened."""
 
+    def usage_error(self, message: str) -> ScenarioUsageError:
+        """Return an error that names the case and the step."""
+        return ScenarioUsageError(self.location, message)
+
     def add_message(self, message: Mapping[str, Any], from_agent_idx: int | None = None) -> None:
-        """Add a message that everybody hears but its author."""
+        """Add a message for everybody but its author."""
         try:
-            [added] = messages_of(message, AgentRole.AGENT)
+            [added] = to_messages(message, AgentRole.AGENT)
         except ValueError as error:
             raise self.usage_error(str(error)) from error
         self.history.add(added, from_agent_idx)
         if added.get("role") == "user":
             self._silent_since = None
         if not self._dispatcher.is_idle:
-            self._tell_of(added)
+            self._dispatcher.put(
+                MessageAdded(
+                    index=len(self.history) - 1,
+                    message=deep_copy(added),
+                    turn=self.turns.current,
+                    **self.ids,
+                )
+            )
 
     def add_messages(
         self, messages: Sequence[Mapping[str, Any]], from_agent_idx: int | None = None
@@ -156,14 +178,14 @@ class Conversation:
             self.add_message(message, from_agent_idx)
 
     async def step(self) -> list[Message] | ScenarioResult:
-        """Let whoever is next speak: what they said, or the result that ends it.
+        """Let the next participant speak; return its messages, or the result that ends it all.
 
         Raises:
             ValueError: There was nobody left to speak.
         """
         result = await self._step()
         if result is None:
-            raise ValueError(f"{self.place}: the step gave no result")
+            raise ValueError(f"{self.location}: the step gave no result")
         return result
 
     async def proceed(
@@ -175,201 +197,93 @@ class Conversation:
     ) -> ScenarioResult | None:
         """Play turns until there is a result; None when `turns` are used up or the user left.
 
-        The turn under way at the first step counts as one of `turns`. `on_turn` is told when
-        another turn begins, `on_step` after everybody's word, `on_turn_end` when all have spoken.
+        The turn of the first step counts as one of `turns`. `on_turn` is called at the start of
+        each further turn, `on_step` after every participant, `on_turn_end` when all have spoken.
         """
-        if (wrong := find_agent_missing_error(self.agents, turns)) is not None:
-            raise self.usage_error(wrong)
+        if (problem := find_proceed_error(self.agents, turns)) is not None:
+            raise self.usage_error(problem)
+        is_counted = turns is not None
         first: int | None = None
         while True:
-            goes_on = turns is None or first is None or self.turns.current + 1 < first + turns
-            result = await self._step(goes_on, on_turn, on_turn_end, is_counted=turns is not None)
+            may_open = turns is None or first is None or self.turns.current + 1 < first + turns
+            result = await self._step(may_open, on_turn, on_turn_end, is_counted=is_counted)
             first = self.turns.current if first is None else first
             if result is None:
                 return None
             turn = self.turns.current
-            await self._tell(on_step)
+            await self._notify(on_step)
             if isinstance(result, ScenarioResult):
                 return result
-            if self._is_left:
-                self._is_left = False
+            if self._is_ended:
+                self._is_ended = False
                 return None
             if self.turns.current > turn:  # the callback spoke, and so opened other turns
                 self._own_turns += self.turns.current - turn
                 if turns is not None and self.turns.current >= first + turns:
                     return None
-                if self._has_too_many_turns(is_counted=turns is not None):
-                    return await self._out_of_turns()
-
-    async def verdict(self) -> ScenarioResult | None:
-        """What the judge decides now, whoever's turn it is; None if nobody decides."""
-        return await self._verdict_of(self._indices(AgentRole.JUDGE))
-
-    def concluded(self, result: ScenarioResult) -> ScenarioResult:
-        """The result with everything that the engine knows: times, ids, tokens, checkpoints."""
-        return self.usage_meter.completed(
-            result, self.history.messages, self._indices(AgentRole.AGENT)
-        )
-
-    def usage_error(self, message: str) -> ScenarioUsageError:
-        """An error that names the case and the step."""
-        return ScenarioUsageError(self.place, message)
+                if self._has_too_many_turns(is_counted=is_counted):
+                    return await self._max_turns_reached()
 
     async def _step(
         self,
-        goes_on: bool = True,
+        may_open_turn: bool = True,
         on_turn: Callback | None = None,
         on_turn_end: Callback | None = None,
         *,
         is_counted: bool = False,
     ) -> list[Message] | ScenarioResult | None:
         if not self.agents:
-            raise self.usage_error("nobody takes part; write agents=[your agent, …]")
+            raise self.usage_error("there are no participants; write agents=[your agent, …]")
         self._own_turns = self._own_turns or int(self.turns.is_fresh)
         while True:
             index = self.turns.next_index()
             if index is not None:
-                self.turns.spoke(index)
+                self.turns.mark_spoken(index)
                 if self._is_too_early(index) or self._has_nothing_to_answer(index):
                     continue
-                said = await self._ask(index)
-                verdict = await self._verdict_on_leaving(index) if self._is_left else None
-                return said if verdict is None else verdict
-            await self._tell(on_turn_end)
-            if not goes_on:
+                messages = await self._call(index)
+                verdict = await self._verdict_on_leaving(index) if self._is_ended else None
+                return messages if verdict is None else verdict
+            await self._notify(on_turn_end)
+            if not may_open_turn:
                 return None
             self.turns.next_turn()
             self._own_turns += 1
-            await self._tell(on_turn)
+            await self._notify(on_turn)
             if self._has_too_many_turns(is_counted=is_counted):
-                return await self._out_of_turns()
+                return await self._max_turns_reached()
+
+    async def _notify(self, callback: Callable[[ScenarioState], Any] | None) -> object:
+        returned = None if callback is None else callback(self.state)
+        return await returned if inspect.isawaitable(returned) else returned
 
     def _has_too_many_turns(self, *, is_counted: bool) -> bool:
-        """Whether the turn under way is one too many.
+        """Whether the current turn is one too many.
 
-        Who asks for so many turns gets them, however many a script has played before.
+        `proceed(turns)` gets its turns, however many a script has played before.
         """
         return (self._own_turns if is_counted else self.turns.current + 1) > self.max_turns
 
     def _is_too_early(self, index: int) -> bool:
-        """Whether it is a judge's turn before the least number of turns is played."""
+        """Whether it is a judge's turn before `min_turns` turns are played."""
         least = self.config.min_turns or 0
         return self.agents[index].role is AgentRole.JUDGE and self.turns.current + 1 < least
 
     def _has_nothing_to_answer(self, index: int) -> bool:
-        """Whether the user left without a word, so that an agent would answer nothing."""
+        """Whether it is an agent's turn after the user left without a message."""
         if self._silent_since is None or self.agents[index].role is not AgentRole.AGENT:
             return False
-        return not any(one.get("role") == "user" for one in self.history.unheard(index))
+        return not any(one.get("role") == "user" for one in self.history.unread(index))
 
-    async def _out_of_turns(self) -> ScenarioResult:
-        verdict = await self._last_verdict()
+    async def _max_turns_reached(self) -> ScenarioResult:
+        verdict = await self._final_verdict()
         if verdict is not None:
             return verdict
         reasoning = f"Reached maximum turns ({self.max_turns}) without conclusion"
-        return self._ended(False, reasoning, "max_turns")
-
-    async def _last_verdict(self) -> ScenarioResult | None:
-        """What a judge with criteria decides now that it must; None if there is none."""
-        judges = [(index, self.agents[index]) for index in self._indices(AgentRole.JUDGE)]
-        able = [at for at, one in judges if isinstance(one, HasCriteria) and one.criteria]
-        return await self._verdict_of(able)
-
-    async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
-        result = await self._ask(judges[0], judgment=True) if judges else None
-        return result if isinstance(result, ScenarioResult) else None
-
-    async def _ask(
-        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
-    ) -> list[Message] | ScenarioResult:
-        participant, unheard = self.agents[index], self.history.unheard(index)
-        given = AgentInput(
-            thread_id=self.usage_meter.thread_id,
-            messages=self.history.messages,
-            new_messages=unheard,
-            judgment_request=judgment,
-            judgment_criteria=criteria,
-            scenario_state=self.state,
-        )
-        returned = await self._caller.answer(index, participant, given, self.place)
-        self.history.heard(index, len(unheard))
-        if isinstance(returned, ScenarioResult):
-            return self._judged(returned)
-        if isinstance(returned, EndConversation):
-            return self._leave(returned, index, participant.role)
-        try:
-            messages = messages_of(returned, participant.role)
-            if participant.role is AgentRole.AGENT and isinstance(returned, str):
-                self.unseen_tool_calls = True
-        except ValueError as error:
-            raise self.usage_error(f"{type(participant).__name__}.call: {error}") from error
-        self.add_messages(messages, index)
-        return messages
-
-    def _leave(self, end: EndConversation, index: int, role: AgentRole) -> list[Message]:
-        """Note that somebody ends the conversation; their last word, if there is one."""
-        messages = messages_of(end.farewell, role) if end.farewell else []
-        self.add_messages(messages, index)
-        self._is_left = True
-        if role is AgentRole.USER:
-            self.left_at = self._step_name or self.place
-            self._silent_since = None if messages else self.left_at
-        return messages
-
-    async def _verdict_on_leaving(self, index: int) -> ScenarioResult | None:
-        """The judge's verdict after somebody left; None if the conversation goes on.
-
-        While steps of a script are left, only a verdict against the agent ends it.
-        """
-        if self.agents[index].role is AgentRole.JUDGE:
-            return None
-        verdict = await self._last_verdict()
-        if verdict is None or (verdict.success and self.has_steps_left):
-            return None
-        self._is_left = False
-        return verdict
-
-    def _judged(self, result: ScenarioResult) -> ScenarioResult:
-        if not self._dispatcher.is_idle:
-            for row in rows_of(result):
-                self._dispatcher.put(CriterionJudged(verdict=row, **self.ids))
-        return self.concluded(result)
-
-    def _ended(self, success: bool, reasoning: str, code: str | None = None) -> ScenarioResult:
-        said = self.history.messages
-        return self.concluded(
-            ScenarioResult(success=success, messages=said, reasoning=reasoning, reason_code=code)
-        )
-
-    def _indices(self, role: AgentRole) -> list[int]:
-        return [index for index, participant in enumerate(self.agents) if participant.role is role]
-
-    async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
-        told = None if callback is None else callback(self.state)
-        return await told if inspect.isawaitable(told) else told
-
-    def _tell_of(self, message: Message) -> None:
-        index, turn = len(self.history) - 1, self.turns.current
-        self._dispatcher.put(
-            MessageAdded(index=index, message=copied(message), turn=turn, **self.ids)
-        )
-
-    @property
-    def ids(self) -> dict[str, Any]:
-        """What every event of the run names."""
-        return {
-            "batch_run_id": self.batch_run_id,
-            "scenario_run_id": self.usage_meter.scenario_run_id,
-            "scenario_id": self.name,
-            "scenario_set_id": self.scenario_set_id,
-        }
-
-
-class ScriptedConversation(Conversation):
-    """A conversation in which a script decides who speaks next."""
+        return self._result(False, reasoning, "max_turns")
 
     async def message(self, message: Mapping[str, Any]) -> None:
-        """Add a message: as the user's or the agent's word, or for everybody if of another role."""
+        """Add a message; one of the user or of the agent takes their turn."""
         if not isinstance(message, Mapping):
             raise self.usage_error(f"message({message!r}): write {{'role': …, 'content': …}}")
         if (role := message.get("role")) == "user":
@@ -380,11 +294,11 @@ class ScriptedConversation(Conversation):
             self.add_message(message)
 
     async def user(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
-        """Say `content` as the user, or let the user speak; a result if that ends it."""
+        """Add `content` as the user's message, or call the user; a result if that ends it."""
         return await self._scripted(AgentRole.USER, content)
 
     async def agent(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
-        """Say `content` as the agent, or let the agent speak; a result if that ends it."""
+        """Add `content` as the agent's message, or call the agent; a result if that ends it."""
         return await self._scripted(AgentRole.AGENT, content)
 
     async def judge(
@@ -396,38 +310,37 @@ class ScriptedConversation(Conversation):
         """Ask the judge for its verdict; None if it gave none.
 
         Criteria, one or a list, make it a checkpoint: if all pass, the script goes on. `content`
-        asks nobody; it is added as a message of the assistant.
+        is added as a message of the assistant, and the judge is not called.
         """
         if content is not None and criteria is not None:
             raise self.usage_error("judge(…) has both criteria and content; write one of them")
         if criteria is None:
             return await self._scripted(AgentRole.JUDGE, content, judgment=True)
-        return await self._checkpoint([criteria] if isinstance(criteria, str) else criteria)
-
-    async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
-        """The result of a case that passed."""
-        return self._ended(True, reasoning or "Scenario marked as successful")
-
-    async def fail(self, reasoning: str | None = None) -> ScenarioResult:
-        """The result of a case that failed."""
-        return self._ended(False, reasoning or "Scenario marked as failed")
-
-    async def _checkpoint(self, criteria: Sequence[str]) -> ScenarioResult | None:
         if isinstance(criteria, Mapping):
             raise self.usage_error(
                 f"judge({criteria!r}): the first argument is the criteria; to add a message, write"
                 " message({'role': …, 'content': …})"
             )
+        criteria = [criteria] if isinstance(criteria, str) else criteria
         if not is_list_of_criteria(criteria):
             raise self.usage_error(
                 f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
         result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
-        result = self.concluded(undecided_checkpoint(criteria)) if result is None else result
+        if result is None:
+            result = self.complete(undecided_checkpoint(criteria))
         if not result.success:
             return result
-        self.usage_meter.passed(result)
+        self.usage.checkpoint_passed(result)
         return None
+
+    async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
+        """Return the result of a case that passed."""
+        return self._result(True, reasoning or "Scenario marked as successful")
+
+    async def fail(self, reasoning: str | None = None) -> ScenarioResult:
+        """Return the result of a case that failed."""
+        return self._result(False, reasoning or "Scenario marked as failed")
 
     async def _scripted(
         self,
@@ -437,37 +350,112 @@ class ScriptedConversation(Conversation):
         judgment: bool = False,
         criteria: list[str] | None = None,
     ) -> ScenarioResult | None:
-        message = None if content is None else self._fixed(role, content)
+        try:
+            message = None if content is None else scripted_message(content, role)
+        except ValueError as error:
+            raise self.usage_error(str(error)) from error
         index = self.turns.index_for(role)
         if index is None:
             self.turns.next_turn()
             index = self.turns.index_for(role)
         if index is None:
-            wish = "" if content is None else f" with content {content!r}"
+            detail = "" if content is None else f" with content {content!r}"
             raise self.usage_error(
-                f"nobody plays the role `{role.value}`, so there is no message{wish};"
-                f" add {CLASSES[role]} to 'agents'"
+                f"nobody has the role `{role.value}`, so there is no message{detail};"
+                f" add {EXAMPLES[role]} to 'agents'"
             )
-        self.turns.spoke(index)
+        self.turns.mark_spoken(index)
         if message is not None:
             self.add_message(message)
             return None
         if self._has_nothing_to_answer(index):
-            return self._ended(False, self._why_unanswered(), "user_left")
-        result = await self._ask(index, judgment=judgment, criteria=criteria)
-        self._is_left = False
+            reasoning = (
+                f"{self.location}: the user ended the conversation without a message in"
+                f" {self._silent_since}, so the agent has nothing to answer; a simulated user who"
+                " is done says nothing more, so write 'proceed', which ends then"
+            )
+            return self._result(False, reasoning, "user_left")
+        result = await self._call(index, judgment=judgment, criteria=criteria)
+        self._is_ended = False
         return result if isinstance(result, ScenarioResult) else None
 
-    def _why_unanswered(self) -> str:
-        """Why an agent is not asked: the user left without a word."""
-        return (
-            f"{self.place}: the user ended the conversation without a word in"
-            f" {self._silent_since}, so the agent has nothing to answer; a simulated user who is"
-            " done says nothing more, so write 'proceed', which ends then"
+    async def _call(
+        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
+    ) -> list[Message] | ScenarioResult:
+        participant, unread = self.agents[index], self.history.unread(index)
+        given = AgentInput(
+            thread_id=self.usage.thread_id,
+            messages=self.history.messages,
+            new_messages=unread,
+            judgment_request=judgment,
+            judgment_criteria=criteria,
+            scenario_state=self.state,
         )
-
-    def _fixed(self, role: AgentRole, content: str | Mapping[str, Any]) -> Message:
+        returned = await self._caller.call(index, participant, given, self.location)
+        self.history.mark_read(index, len(unread))
+        if isinstance(returned, ScenarioResult):
+            return self._accept_verdict(returned)
+        if isinstance(returned, EndConversation):
+            messages = to_messages(returned.farewell, participant.role) if returned.farewell else []
+            self.add_messages(messages, index)
+            self._is_ended = True
+            if participant.role is AgentRole.USER:
+                self.ended_at = self._step_name or self.location
+                self._silent_since = None if messages else self.ended_at
+            return messages
         try:
-            return fixed_message(content, role)
+            messages = to_messages(returned, participant.role)
         except ValueError as error:
-            raise self.usage_error(str(error)) from error
+            raise self.usage_error(f"{type(participant).__name__}.call: {error}") from error
+        if participant.role is AgentRole.AGENT and isinstance(returned, str):
+            self.unseen_tool_calls = True
+        self.add_messages(messages, index)
+        return messages
+
+    def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:
+        if not self._dispatcher.is_idle:
+            for row in rows_of(result):
+                self._dispatcher.put(CriterionJudged(verdict=row, **self.ids))
+        return self.complete(result)
+
+    async def verdict(self) -> ScenarioResult | None:
+        """Return what the judge decides now, whoever's turn it is; None without a verdict."""
+        return await self._verdict_of(self._indices(AgentRole.JUDGE))
+
+    async def _final_verdict(self) -> ScenarioResult | None:
+        """Return what a judge with criteria decides now; None if there is no such judge."""
+        judges = [(index, self.agents[index]) for index in self._indices(AgentRole.JUDGE)]
+        able = [index for index, one in judges if isinstance(one, HasCriteria) and one.criteria]
+        return await self._verdict_of(able)
+
+    async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
+        result = await self._call(judges[0], judgment=True) if judges else None
+        return result if isinstance(result, ScenarioResult) else None
+
+    async def _verdict_on_leaving(self, index: int) -> ScenarioResult | None:
+        """Return the judge's verdict after a participant left; None if the conversation goes on.
+
+        While steps of a script are left, only a verdict against the agent ends it.
+        """
+        if self.agents[index].role is AgentRole.JUDGE:
+            return None
+        verdict = await self._final_verdict()
+        if verdict is None or (verdict.success and self.has_steps_left):
+            return None
+        self._is_ended = False
+        return verdict
+
+    def _indices(self, role: AgentRole) -> list[int]:
+        return [index for index, participant in enumerate(self.agents) if participant.role is role]
+
+    def complete(self, result: ScenarioResult) -> ScenarioResult:
+        """Return the result with times, ids, usage and passed checkpoints."""
+        return self.usage.complete(result, self.history.messages, self._indices(AgentRole.AGENT))
+
+    def _result(self, success: bool, reasoning: str, code: str | None = None) -> ScenarioResult:
+        messages = self.history.messages
+        return self.complete(
+            ScenarioResult(
+                success=success, messages=messages, reasoning=reasoning, reason_code=code
+            )
+        )

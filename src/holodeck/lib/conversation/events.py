@@ -1,4 +1,4 @@
-"""Who wants to know what happens: told of it in order, and unable to harm the run."""
+"""Events of conversations, and their delivery to listeners, which cannot disturb a run."""
 
 import errno
 import json
@@ -23,9 +23,11 @@ from holodeck.lib.threads import join_at_exit, run_in_thread
 
 logger = logging.getLogger(__name__)
 
-_ID_LETTERS = string.ascii_letters + string.digits
 PATIENCE_S = 1.0
 """How long the end of a run waits for its listeners."""
+_ID_LETTERS = string.ascii_letters + string.digits
+_NONBLOCK: int = getattr(os, "O_NONBLOCK", 0)
+"""Opening a pipe without a reader fails instead of waiting for one."""
 
 
 def new_id(kind: str) -> str:
@@ -49,11 +51,11 @@ class Event:
     timestamp: int = field(default_factory=lambda: int(time() * 1000))
     """Milliseconds since 1970."""
     agent_name: str | None = None
-    """The agent whose case it is; None where no agent.yaml tells its name."""
+    """The name in the agent.yaml; None where there is no agent.yaml."""
     case_id: str | None = None
-    """The `id` of the case; None where it has none."""
+    """The `id` of the test case; None if it has none."""
     run_id: str | None = None
-    """The record of `holodeck test`; None where none is kept."""
+    """The record of `holodeck test`; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class MessageAdded(Event):
-    """Somebody said something."""
+    """A message was added to the conversation."""
 
     index: int
     """Its place among the messages of the run, from 0."""
@@ -91,22 +93,30 @@ class RunFinished(Event):
     result: ScenarioResult
 
 
+TYPES: dict[type[Event], str] = {
+    RunStarted: "run_started",
+    MessageAdded: "message",
+    CriterionJudged: "criterion",
+    RunFinished: "run_finished",
+}
+"""The `type` of each event in a file."""
+
 Listener = Callable[[Event], None]
 
 
 class EventStream:
-    """The listeners of one executor."""
+    """The listeners of one conversation."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
         self._relays: list[Listener] = []
 
     def relay(self, to: Listener) -> None:
-        """Hand every event from now on to somebody who never waits nor fails, without a thread."""
+        """Pass every event from now on to a listener that never waits nor fails; no thread."""
         self._relays.append(to)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tell a listener of every event from now on; gives what unsubscribes it again."""
+        """Call a listener with every event from now on; returns a function that unsubscribes it."""
         self._listeners.append(listener)
 
         def unsubscribe() -> None:
@@ -116,53 +126,53 @@ class EventStream:
         return unsubscribe
 
     def dispatcher(self) -> "EventDispatcher":
-        """What carries the events of one run."""
+        """Return what delivers the events of one run."""
         return EventDispatcher(
             [ListenerThread(one) for one in self._listeners], tuple(self._relays)
         )
 
 
 class EventDispatcher:
-    """Carries the events of one run to those who listen, each in a thread of its own."""
+    """Delivers the events of one run to listeners, each in a thread of its own."""
 
-    def __init__(self, mailers: "list[ListenerThread]", relays: Sequence[Listener] = ()) -> None:
-        self._mailers = mailers
+    def __init__(self, threads: "list[ListenerThread]", relays: Sequence[Listener] = ()) -> None:
+        self._threads = threads
         self._relays = relays
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody listens."""
-        return not self._mailers and not self._relays
+        """Whether there is no listener."""
+        return not self._threads and not self._relays
 
     def put(self, event: Event) -> None:
-        """Send an event on its way."""
+        """Send an event to all listeners."""
         for relay in self._relays:
             relay(event)
-        for mailer in self._mailers:
-            mailer.events.put(event)
+        for thread in self._threads:
+            thread.queue.put(event)
 
     async def catch_up(self) -> None:
-        """Wait until everybody was told all that has happened so far, but not for ever."""
-        told = [threading.Event() for _ in self._mailers]
-        for mailer, one in zip(self._mailers, told, strict=True):
-            mailer.events.put(one)
-        await _each([one.wait for one in told])
+        """Wait, no longer than PATIENCE_S, until the listeners have got all events so far."""
+        marks = [threading.Event() for _ in self._threads]
+        for thread, mark in zip(self._threads, marks, strict=True):
+            thread.queue.put(mark)
+        await _wait_for_all([mark.wait for mark in marks])
 
     def close(self) -> None:
-        """Let no more events follow, and wait for nobody."""
+        """End the delivery after the events so far, without waiting."""
         self._relays = ()
-        for mailer in self._mailers:
-            mailer.events.put(None)
-            join_at_exit(mailer.thread)
+        for thread in self._threads:
+            thread.queue.put(None)
+            join_at_exit(thread.thread)
 
-    async def delivered(self) -> None:
-        """Let no more events follow, and let the listeners hear all of them, but not for ever."""
+    async def drain(self) -> None:
+        """Close, and wait no longer than PATIENCE_S until the listeners have got all events."""
         self.close()
-        await _each([mailer.thread.join for mailer in self._mailers])
+        await _wait_for_all([thread.thread.join for thread in self._threads])
 
 
-async def _each(waits: Sequence[Callable[[float], object]]) -> None:
-    """Wait for all of these together no longer than our patience lasts."""
+async def _wait_for_all(waits: Sequence[Callable[[float], object]]) -> None:
+    """Wait for all of these, together no longer than PATIENCE_S."""
     if not waits:
         return
     ends = monotonic() + PATIENCE_S
@@ -175,17 +185,17 @@ async def _each(waits: Sequence[Callable[[float], object]]) -> None:
 
 
 class ListenerThread:
-    """Tells one listener of events in their order; whoever hangs hangs alone."""
+    """Calls one listener with events in their order; one that hangs delays no other."""
 
     def __init__(self, listener: Listener) -> None:
-        self.events: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[Event | threading.Event | None] = queue.SimpleQueue()
         self._listener = listener
         self.thread = threading.Thread(target=self._work, name="holodeck-events", daemon=True)
         self.thread.start()
 
     def _work(self) -> None:
-        while (event := self.events.get()) is not None:
-            if isinstance(event, threading.Event):  # somebody waits for this place in the queue
+        while (event := self.queue.get()) is not None:
+            if isinstance(event, threading.Event):  # a mark that `catch_up` waits for
                 event.set()
                 continue
             try:
@@ -195,71 +205,58 @@ class ListenerThread:
 
 
 Clean = Callable[[dict[str, Any]], dict[str, Any]]
-_AT_ONCE: int = getattr(os, "O_NONBLOCK", 0)
-"""A pipe that nobody reads from is refused and not waited for."""
-
-TYPES: dict[type[Event], str] = {
-    RunStarted: "run_started",
-    MessageAdded: "message",
-    CriterionJudged: "criterion",
-    RunFinished: "run_finished",
-}
-"""What each event is called in a line."""
 
 
 class EventFile:
-    """A listener that appends each event to a file, as one line that is written at once.
+    """A listener that appends each event to a file as one line of JSON.
 
     Args:
-        path: The file; it may be shared by runs and by processes.
-        clean: What hides secrets in the values of an event; None hides none.
-        where: What names the file, for the error.
+        path: The file; runs and processes may share it.
+        clean: Hides secrets in the values of an event; None hides none.
+        location: What configures the file, for the error.
 
     Raises:
-        ConfigError: It cannot be written.
+        ConfigError: The file cannot be written.
     """
 
-    def __init__(self, path: Path, clean: Clean | None = None, where: str = "events") -> None:
+    def __init__(self, path: Path, clean: Clean | None = None, location: str = "events") -> None:
         self._path = path
         self._clean = clean
-        self._is_broken = False
+        self._has_failed = False
         try:
-            os.close(self._opened(_AT_ONCE))
+            os.close(self._open(_NONBLOCK))
         except OSError as error:
-            raise ConfigError(where, f"cannot be written to {path}: {error.strerror}") from error
+            raise ConfigError(location, f"cannot write to {path}: {error.strerror}") from error
 
     def __call__(self, event: Event) -> None:
         line = line_of(event, self._clean).encode(errors="backslashreplace")
         try:
-            self._append(line)
+            # One write to a file opened for appending keeps the lines of several writers whole.
+            file = self._open()
+            try:
+                if os.write(file, line) < len(line):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            finally:
+                os.close(file)
         except OSError as error:
-            if not self._is_broken:
+            if not self._has_failed:
                 logger.error("events are missing from %s: %s", self._path, error)  # noqa: TRY400
-            self._is_broken = True
+            self._has_failed = True
 
-    def _append(self, line: bytes) -> None:
-        # One write of a file opened for appending, so that lines of several writers stay whole.
-        file = self._opened()
-        try:
-            if os.write(file, line) < len(line):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        finally:
-            os.close(file)
-
-    def _opened(self, flags: int = 0) -> int:
+    def _open(self, flags: int = 0) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | flags, 0o666)
 
 
 def line_of(event: Event, clean: Clean | None = None) -> str:
-    """An event as a line of JSON; a result stands in it without the messages, told before."""
-    given = {one.name: getattr(event, one.name) for one in fields(event)}
-    values = {name: _json(value) for name, value in given.items() if value is not None}
+    """Return an event as a line of JSON; of results without the messages, which have events."""
+    values = {one.name: _to_json(getattr(event, one.name)) for one in fields(event)}
+    values = {name: value for name, value in values.items() if value is not None}
     if clean is not None:
         values = clean(values)
     return json.dumps({"type": TYPES[type(event)], **values}, ensure_ascii=False) + "\n"
 
 
-def _json(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", exclude={"messages"})
     return value

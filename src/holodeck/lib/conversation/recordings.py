@@ -1,4 +1,4 @@
-"""Answers kept in files, to be given again instead of being asked for."""
+"""Recorded responses: a JSON file for each call."""
 
 from __future__ import annotations
 
@@ -18,51 +18,124 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
 from holodeck.lib.text import one_line
 
-_MODEL = "model"
-_END = "end"
+FORMAT = 1
+_MAX_SHOWN = 80
+_NOT_IN_NAMES = re.compile(r"[^\w.-]+")
+_HOW_TO_RECORD = "run once with cache_mode='record' (or HOLODECK_CACHE_MODE=record)"
 
 
-def pack_value(value: Any, function: str) -> dict[str, Any]:
-    """The JSON of an answer. Raises ConfigError for one that JSON cannot hold."""
+class NotRecorded(ConfigError):
+    """There is no recorded response to replay."""
+
+
+class Recordings:
+    """The recorded responses of one cache key.
+
+    Args:
+        folder: Contains the files of all cache keys.
+        cache_key: The key that they belong to.
+        clean: Hides secrets in what is written and shown.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        cache_key: str,
+        clean: Callable[[dict[str, Any]], dict[str, Any]] = lambda value: value,
+    ) -> None:
+        self.folder = folder / (_file_name(cache_key) or "default")
+        self._cache_key = cache_key
+        self._clean = clean
+
+    def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what identifies a call."""
+        return {"cache_key": self._cache_key, "function": function, "arguments": dict(arguments)}
+
+    def find(self, key: Mapping[str, Any]) -> list[Any]:
+        """Return a list of the recorded response; empty if there is none.
+
+        Raises ConfigError for a file that cannot be used.
+        """
+        path = self._path(key)
+        if not path.exists():
+            return []
+        try:
+            return [_unpack(_read(path)["value"])]
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            message = f"cannot be replayed: {error}; delete it to make the call again"
+            raise ConfigError(str(path), message) from error
+
+    def save(self, key: Mapping[str, Any], response: Any) -> None:
+        """Write a response atomically. Raises ConfigError if it cannot be written."""
+        value = _pack(response, key["function"])
+        path = self._path(key)
+        cleaned = self._clean({"key": dict(key), "value": value})
+        text = json.dumps({"format": FORMAT, **cleaned}, indent=1)
+        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.write_text(text, encoding="utf-8")
+            os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise ConfigError(str(path), f"the response cannot be written: {error}") from error
+
+    def not_recorded(self, key: Mapping[str, Any]) -> NotRecorded:
+        """Return the error for a missing response; it shows where the nearest call differs."""
+        function = key["function"]
+        now = dict(_leaves(self._clean(dict(key))))
+        others = [(path, dict(_leaves(recorded))) for path, recorded in self._calls_of(function)]
+        if not others:
+            message = f"nothing is recorded for it in {self.folder}; {_HOW_TO_RECORD}"
+            return NotRecorded(function, message)
+        path, nearest = max(others, key=lambda other: len(other[1].items() & now.items()))
+        return NotRecorded(
+            function,
+            f"no response to this call is recorded; the nearest is {path}, which differs at"
+            f" {_difference(nearest, now)}; {_HOW_TO_RECORD}",
+        )
+
+    def _path(self, key: Mapping[str, Any]) -> Path:
+        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+        return self.folder / f"{_file_name(key['function'])[-80:]}-{digest}.json"
+
+    def _calls_of(self, function: str) -> Iterator[tuple[Path, Any]]:
+        for path in sorted(self.folder.glob("*.json")):
+            try:
+                key = _read(path)["key"]
+            except (ValueError, KeyError, TypeError, OSError):
+                continue  # a file that cannot be read is no help here
+            if key.get("function") == function:
+                yield path, key
+
+
+def _read(path: Path) -> Any:
+    recorded = json.loads(path.read_text(encoding="utf-8"))
+    if recorded["format"] != FORMAT:
+        raise ValueError(f"it has format {recorded['format']!r}, not {FORMAT}")
+    return recorded
+
+
+def _file_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("-", name).strip("-.")[:80]
+
+
+def _pack(value: Any, function: str) -> dict[str, Any]:
+    """Return a response as JSON. Raises ConfigError if JSON cannot hold it."""
     if isinstance(value, EndConversation):
-        return {_END: {"farewell": value.farewell, "reason": value.reason}}
+        return {"end": {"farewell": value.farewell, "reason": value.reason}}
     if isinstance(value, BaseModel):
-        home = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {_MODEL: home, "value": value.model_dump(mode="json")}
+        name = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {"model": name, "value": value.model_dump(mode="json")}
     if isinstance(value, list):
-        return {"list": [pack_value(one, function) for one in value]}
+        return {"list": [_pack(one, function) for one in value]}
     if not _is_json(value):
         raise ConfigError(
             function,
-            f"returns a {type(value).__name__}, which @scenario.cache cannot keep; return a text, a"
-            " message, a list of messages, a pydantic model, or other values that JSON has",
+            f"returns a {type(value).__name__}, which @scenario.cache cannot record; return a text,"
+            " a message, a list of messages, a pydantic model, or another JSON value",
         )
     return {"value": value}
-
-
-def unpack_value(kept: dict[str, Any]) -> Any:
-    """The answer. Raises ValueError if its class is not there or does not take it any more."""
-    if _END in kept:
-        return EndConversation(**kept[_END])
-    if _MODEL in kept:
-        return _model(kept[_MODEL], kept["value"])
-    if "list" in kept:
-        return [unpack_value(one) for one in kept["list"]]
-    return kept["value"]
-
-
-def _model(home: str, value: Any) -> BaseModel:
-    """The model; its module must be there already, for a file imports nothing."""
-    module, _, path = home.partition(":")
-    found: Any = sys.modules.get(module)
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        raise ValueError(f"it needs {home}, which is not imported")  # noqa: TRY004 - of a file
-    try:
-        return found.model_validate(value)
-    except ValidationError as error:
-        raise ValueError(f"{home} does not take it any more: {error.errors()[0]['msg']}") from error
 
 
 def _is_json(value: Any) -> bool:
@@ -73,135 +146,50 @@ def _is_json(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-Clean = Callable[[dict[str, Any]], dict[str, Any]]
-FORMAT = 1
-MOST_SHOWN = 80
-_NO_NAME = re.compile(r"[^\w.-]+")
+def _unpack(packed: dict[str, Any]) -> Any:
+    """Return the response. Raises ValueError if its class is missing or has changed."""
+    if "end" in packed:
+        return EndConversation(**packed["end"])
+    if "list" in packed:
+        return [_unpack(one) for one in packed["list"]]
+    if "model" not in packed:
+        return packed["value"]
+    name = packed["model"]
+    module, _, path = name.partition(":")
+    # Only from modules that are imported already: reading a file must not run code.
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, BaseModel)):
+        raise ValueError(f"it needs {name}, which is not imported")  # noqa: TRY004 - of a file
+    try:
+        return found.model_validate(packed["value"])
+    except ValidationError as error:
+        raise ValueError(f"it no longer fits {name}: {error.errors()[0]['msg']}") from error
 
 
-class NotRecorded(ConfigError):
-    """There is no answer to replay."""
+def _leaves(value: Any, location: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value that is neither a list nor a mapping, as JSON, by its location."""
+    if isinstance(value, dict | list):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, one in items:
+            yield from _leaves(one, f"{location}.{name}" if location else str(name))
+    else:
+        yield location, json.dumps(value, ensure_ascii=False)
 
 
-class Recordings:
-    """The answers of one cache key, a JSON file for each call.
-
-    Args:
-        folder: Where the files of all cache keys lie.
-        cache_key: Whose answers these are.
-        clean: What hides secrets in what is written and shown.
-    """
-
-    def __init__(self, folder: Path, cache_key: str, clean: Clean | None = None) -> None:
-        self.folder = folder / (_plain(cache_key) or "default")
-        self._cache_key = cache_key
-        self._clean = _as_it_is if clean is None else clean
-
-    def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """What a call is found by."""
-        return {"cache_key": self._cache_key, "function": function, "arguments": dict(arguments)}
-
-    def find(self, key: Mapping[str, Any]) -> list[Any]:
-        """The answer kept for a call, as the only one of a list; an empty list if there is none.
-
-        Raises ConfigError for a file that cannot be used.
-        """
-        path = self._path(key)
-        if not path.exists():
-            return []
-        try:
-            return [unpack_value(_read(path)["value"])]
-        except (ValueError, KeyError, TypeError, OSError) as error:
-            message = f"cannot be replayed: {error}; delete it, and the call is made anew"
-            raise ConfigError(str(path), message) from error
-
-    def keep(self, key: Mapping[str, Any], answer: Any) -> None:
-        """Write an answer, whole or not at all. Raises ConfigError if it cannot be written."""
-        value = pack_value(answer, key["function"])
-        path = self._path(key)
-        known = self._clean({"key": dict(key), "value": value})
-        text = json.dumps({"format": FORMAT, **known}, indent=1)
-        draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise ConfigError(str(path), f"the answer cannot be kept: {error}") from error
-
-    def miss(self, key: Mapping[str, Any]) -> NotRecorded:
-        """The error for a call without an answer; it shows what the nearest one differs in."""
-        now = dict(_leaves(self._clean(dict(key))))
-        others = [(path, dict(_leaves(kept))) for path, kept in self._of_function(key)]
-        if not others:
-            told = f"nothing of it is recorded in {self.folder}"
-            return NotRecorded(key["function"], f"{told}; {_RECORD}")
-        path, near = max(others, key=lambda one: len(one[1].items() & now.items()))
-        return NotRecorded(
-            key["function"],
-            f"no answer to this call is recorded; nearest is {path}, which differs at"
-            f" {_difference(near, now)}; {_RECORD}",
-        )
-
-    def _path(self, key: Mapping[str, Any]) -> Path:
-        digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
-        return self.folder / f"{_plain(key['function'])[-80:]}-{digest}.json"
-
-    def _of_function(self, key: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-        for path in sorted(self.folder.glob("*.json")):
-            try:
-                kept = _read(path)["key"]
-            except (ValueError, KeyError, TypeError, OSError):
-                continue  # what cannot be read is near to nothing
-            if kept.get("function") == key["function"]:
-                yield path, kept
-
-
-_RECORD = "run once with cache_mode='record' (or HOLODECK_CACHE_MODE=record)"
-
-
-def _read(path: Path) -> Any:
-    kept = json.loads(path.read_text(encoding="utf-8"))
-    if kept["format"] != FORMAT:
-        raise ValueError(f"it has format {kept['format']!r}, not {FORMAT}")
-    return kept
-
-
-def _as_it_is(value: dict[str, Any]) -> dict[str, Any]:
-    return value
-
-
-def _plain(name: str) -> str:
-    return _NO_NAME.sub("-", name).strip("-.")[:80]
-
-
-def _leaves(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Every value that is no list and no mapping, as JSON, by its place."""
-    inside: Iterator[tuple[Any, Any]] | None = None
-    if isinstance(value, dict):
-        inside = iter(value.items())
-    elif isinstance(value, list):
-        inside = iter(enumerate(value))
-    if inside is None:
-        yield place, json.dumps(value, ensure_ascii=False)
-        return
-    for name, one in inside:
-        yield from _leaves(one, f"{place}.{name}" if place else str(name))
-
-
-def _difference(kept: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The first place where two calls differ, and both values."""
-    places = dict.fromkeys([*now, *kept])
-    place = next((one for one in places if kept.get(one) != now.get(one)), None)
-    if place is None:
+def _difference(recorded: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """Return the first location where two calls differ, and both values."""
+    locations = dict.fromkeys([*now, *recorded])
+    location = next((one for one in locations if recorded.get(one) != now.get(one)), None)
+    if location is None:
         return "a secret, which is not shown"
-    before, after = kept.get(place, "nothing"), now.get(place, "nothing")
+    before, after = recorded.get(location, "nothing"), now.get(location, "nothing")
     pairs = enumerate(zip(before, after, strict=False))
-    same = next((at for at, (one, other) in pairs if one != other), 0)
-    start = max(0, same - MOST_SHOWN // 2)
-    return f"{place}: recorded {_shown(before, start)}, now {_shown(after, start)}"
+    first = next((index for index, (one, other) in pairs if one != other), 0)
+    start = max(0, first - _MAX_SHOWN // 2)
+    return f"{location}: recorded {_excerpt(before, start)}, now {_excerpt(after, start)}"
 
 
-def _shown(text: str, start: int) -> str:
-    return ("…" if start else "") + one_line(text[start:], MOST_SHOWN)
+def _excerpt(text: str, start: int) -> str:
+    return ("…" if start else "") + one_line(text[start:], _MAX_SHOWN)

@@ -1,21 +1,13 @@
-"""Calls whose answers are kept: given again, asked for anew, or missed."""
+"""The response cache: cached calls, what identifies them, and cached users and judges."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Collection,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-    Set,
-)
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -31,7 +23,7 @@ from pydantic import BaseModel, SecretStr
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import PROMPTS as JUDGE_PROMPTS
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge, require_same_criteria
-from holodeck.lib.conversation.messages import Message
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.recordings import Recordings
 from holodeck.lib.conversation.simulated_user import PROMPTS as USER_PROMPTS
 from holodeck.lib.conversation.simulated_user import SimulatedUser
@@ -44,29 +36,31 @@ from holodeck.models.llm import LLMProvider
 
 Json = Any
 _SECRET = re.compile(r"(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
-_WORDS = (date, time, timedelta, Decimal, Fraction, UUID, PurePath)
-"""Values that their text says all of."""
+_AS_TEXT = (date, time, timedelta, Decimal, Fraction, UUID, PurePath)
+"""Types whose text identifies their values."""
+_AGENT_ROLE = "holodeck.lib.conversation.roles.AgentRole"
+"""The name of AgentRole in recordings: where it was before it moved, as keys must not change."""
 
 
 @runtime_checkable
 class HasCacheFacts(Protocol):
-    """An object that says itself what its answers depend on."""
+    """An object that says what its responses depend on."""
 
     def cache_facts(self) -> Mapping[str, Any]:
-        """What matters, by name."""
+        """Return these values by name."""
         ...
 
 
 class UncacheableValue(ConfigError):
-    """A value that cannot be recognised in another run."""
+    """A value that cannot be recognized in another run."""
 
 
 class CacheKey:
-    """Turns the values of one call into JSON that is the same in every process.
+    """Converts the values of one call to JSON that is the same in every process.
 
     Args:
-        ids: Names that are new in every run, with what stands for them.
-        ignored: Places that do not count, such as `client` or `self.calls`.
+        ids: Ids that are new in every run, with what replaces them.
+        ignored: Locations that are left out, such as `client` or `self.calls`.
     """
 
     def __init__(self, ids: Mapping[str, str], ignored: Iterable[str] = ()) -> None:
@@ -74,24 +68,24 @@ class CacheKey:
         self._ignored = frozenset(ignored)
         self._tool_calls: dict[str, str] = {}
 
-    def named(self, values: Mapping[str, Any], place: str = "") -> dict[str, Json]:
-        """The facts of values by name; secrets and what is ignored are left out."""
-        return {name: self.of(value, at) for name, at, value in self._counting(values, place)}
+    def of_values(self, values: Mapping[str, Any], location: str = "") -> dict[str, Json]:
+        """Return the JSON of values by name, without secrets and what is ignored."""
+        return {name: self.of(value, at) for name, at, value in self._included(values, location)}
 
-    def of_owner(self, owner: Any, place: str) -> Json:
-        """The facts of the object that a method belongs to: its class, and its plain attributes."""
+    def of_owner(self, owner: Any, location: str) -> Json:
+        """Return the JSON of the object that a method belongs to: class and plain attributes."""
         known = {"class": _name(type(owner))}
         if isinstance(owner, HasCacheFacts):
-            return {**known, **self.named(owner.cache_facts(), place)}
-        for name, at, value in self._counting(getattr(owner, "__dict__", {}), place):
+            return {**known, **self.of_values(owner.cache_facts(), location)}
+        for name, at, value in self._included(getattr(owner, "__dict__", {}), location):
             try:
                 known[name] = self.of(value, at)
             except UncacheableValue:
                 known[name] = _name(type(value))
         return known
 
-    def of(self, value: Any, place: str) -> Json:  # noqa: PLR0911 - one line for each kind
-        """The facts of a value. Raises Opaque for one that has none."""
+    def of(self, value: Any, location: str) -> Json:  # noqa: PLR0911 - one line for each kind
+        """Return the JSON of a value. Raises UncacheableValue if there is none."""
         if isinstance(value, Enum):
             return f"{_name(type(value))}.{value.name}"
         if value is None or isinstance(value, bool | int | float):
@@ -99,70 +93,67 @@ class CacheKey:
         if isinstance(value, str):
             return self._ids.get(value, value)
         if isinstance(value, Mapping):
-            return self._of_mapping(value, place)
+            # With its type, so that 1 is not "1".
+            items = {
+                key if isinstance(key, str) else f"{type(key).__name__} {key!r}": one
+                for key, one in value.items()
+            }
+            is_message = isinstance(value.get("role"), str)
+            return self.of_values(self._without_ids(items) if is_message else items, location)
         if isinstance(value, list | tuple):
-            return [self.of(one, f"{place}.{at}") for at, one in enumerate(value)]
-        if isinstance(value, Set):
-            return sorted((self.of(one, place) for one in value), key=json.dumps)
+            return [self.of(one, f"{location}.{index}") for index, one in enumerate(value)]
+        if isinstance(value, AbstractSet):
+            return sorted((self.of(one, location) for one in value), key=json.dumps)
         if isinstance(value, SecretStr):
             return "(secret)"
-        return self._of_object(value, place)
+        return self._of_object(value, location)
 
-    def _of_mapping(self, value: Mapping[Any, Any], place: str) -> Json:
-        # With its type, or 1 would be taken for "1".
-        known = {
-            key if isinstance(key, str) else f"{type(key).__name__} {key!r}": one
-            for key, one in value.items()
-        }
-        is_message = isinstance(value.get("role"), str)
-        return self.named(self._without_ids(known) if is_message else known, place)
-
-    def _of_object(self, value: Any, place: str) -> Json:
+    def _of_object(self, value: Any, location: str) -> Json:
         if isinstance(value, HasCacheFacts):
-            return {"class": _name(type(value)), **self.named(value.cache_facts(), place)}
+            return {"class": _name(type(value)), **self.of_values(value.cache_facts(), location)}
         if isinstance(value, bytes | bytearray):
             return f"sha256 {hashlib.sha256(value).hexdigest()}"
-        if isinstance(value, _WORDS):
+        if isinstance(value, _AS_TEXT):
             return f"{type(value).__name__} {value}"
         if isclass(value) or "<" not in getattr(value, "__qualname__", "<"):
             return _name(value)
         parts = _parts(value)
         if parts is None:
             raise UncacheableValue(
-                place,
-                f"{_name(type(value))} cannot be told from another one in the next run; leave it"
-                f" out: @scenario.cache(ignore=[{place!r}]), or give it a method cache_facts()",
+                location,
+                f"a {_name(type(value))} cannot be recognized in the next run; leave it out:"
+                f" @scenario.cache(ignore=[{location!r}]), or give it a method cache_facts()",
             )
-        return {"class": _name(type(value)), **self.named(parts, place)}
+        return {"class": _name(type(value)), **self.of_values(parts, location)}
 
     def _without_ids(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message whose tool calls are numbered and which has no name of its own."""
+        """Return a message without its id, with its tool calls numbered."""
         plain = {key: one for key, one in message.items() if key != "id"}
-        answers = plain.get("tool_call_id")
-        if isinstance(answers, str):
-            plain["tool_call_id"] = self._number(answers)
+        answered_call = plain.get("tool_call_id")
+        if isinstance(answered_call, str):
+            plain["tool_call_id"] = self._number(answered_call)
         calls = plain.get("tool_calls")
         if isinstance(calls, list):
-            plain["tool_calls"] = [self._numbered(call) for call in calls]
+            plain["tool_calls"] = [
+                {**call, "id": self._number(call["id"])}
+                if isinstance(call, Mapping) and isinstance(call.get("id"), str)
+                else call
+                for call in calls
+            ]
         return plain
 
-    def _numbered(self, call: Any) -> Any:
-        if isinstance(call, Mapping) and isinstance(call.get("id"), str):
-            return {**call, "id": self._number(call["id"])}
-        return call
+    def _number(self, call_id: str) -> str:
+        return self._tool_calls.setdefault(call_id, f"call {len(self._tool_calls) + 1}")
 
-    def _number(self, name: str) -> str:
-        return self._tool_calls.setdefault(name, f"call {len(self._tool_calls) + 1}")
-
-    def _counting(self, values: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, Any]]:
+    def _included(self, values: Mapping[str, Any], location: str) -> Iterator[tuple[str, str, Any]]:
         for name, value in values.items():
-            at = f"{place}.{name}" if place else name
-            if at not in self._ignored and not (place and _SECRET.search(name)):
+            at = f"{location}.{name}" if location else name
+            if at not in self._ignored and not (location and _SECRET.search(name)):
                 yield name, at, value
 
 
 def _parts(value: Any) -> dict[str, Any] | None:
-    """What a value is made of; None if that cannot be known."""
+    """Return what an object is made of; None if that is unknown."""
     if isinstance(value, AgentInput):
         state = value.scenario_state
         given = {name: getattr(value, name) for name in type(value).model_fields}
@@ -182,71 +173,67 @@ def _parts(value: Any) -> dict[str, Any] | None:
 
 
 def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    return _AGENT_ROLE if value is AgentRole else f"{value.__module__}.{value.__qualname__}"
 
 
 def model_cache_facts(llm: LLMProvider) -> dict[str, object]:
-    """What answers of a model depend on."""
+    """Return what the responses of a model depend on."""
     names = ("provider", "name", "endpoint", "temperature", "max_tokens", "top_p")
     return {name: getattr(llm, name) for name in names}
 
 
 @dataclass(frozen=True)
-class CachedCall:
-    """A call whose answer is kept or given again."""
-
-    recordings: Recordings
-    key: Mapping[str, Any]
-    mode: str
-    """`auto` asks for what is not kept yet, `record` for everything, `replay` for nothing."""
-
-    async def answer(self, ask: Callable[[], Awaitable[Any]]) -> Any:
-        """The answer. Raises NotRecorded where none is to be asked for."""
-        for kept in await run_in_thread(self._kept):
-            record_cache_hit()
-            return kept
-        answer = await ask()
-        await run_in_thread(partial(self.recordings.keep, self.key, answer))
-        return answer
-
-    def answer_now(self, ask: Callable[[], Any]) -> Any:
-        """The same for what blocks."""
-        for kept in self._kept():
-            record_cache_hit()
-            return kept
-        answer = ask()
-        self.recordings.keep(self.key, answer)
-        return answer
-
-    def _kept(self) -> list[Any]:
-        found = [] if self.mode == "record" else self.recordings.find(self.key)
-        if not found and self.mode == "replay":
-            raise self.recordings.miss(self.key)
-        return found
-
-
-@dataclass(frozen=True)
 class ResponseCache:
-    """Keeps what one model says in a case."""
+    """Replays recorded responses, and records new ones."""
 
     recordings: Recordings
     mode: str
-    model: Mapping[str, Any]
-    """What answers of the model depend on."""
+    """`auto` calls for what is not recorded, `record` for everything, `replay` for nothing."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """What the responses of the model depend on."""
 
-    def call(self, role: str, **given: Any) -> CachedCall:
-        """A call of the role with all that its answer depends on besides the model."""
-        facts = CacheKey({}).named({"model": dict(self.model), **given})
-        return CachedCall(self.recordings, self.recordings.key(role, facts), self.mode)
+    async def get(
+        self, function: str, arguments: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
+    ) -> Any:
+        """Return the recorded response, or that of `call`. Raises NotRecorded when replaying."""
+        key = self.recordings.key(function, arguments)
+        recorded = await run_in_thread(partial(self._find, key))
+        if recorded:
+            record_cache_hit()
+            return recorded[0]
+        response = await call()
+        await run_in_thread(partial(self.recordings.save, key, response))
+        return response
+
+    def get_blocking(
+        self, function: str, arguments: Mapping[str, Any], call: Callable[[], Any]
+    ) -> Any:
+        """Do the same as `get` for a function that is not async."""
+        key = self.recordings.key(function, arguments)
+        recorded = self._find(key)
+        if recorded:
+            record_cache_hit()
+            return recorded[0]
+        response = call()
+        self.recordings.save(key, response)
+        return response
+
+    async def get_for_role(
+        self, role: str, call: Callable[[], Awaitable[Any]], **given: Any
+    ) -> Any:
+        """Return the response of the model in a role; `given` is what it depends on besides."""
+        arguments = CacheKey({}).of_values({"model": dict(self.model), **given})
+        return await self.get(role, arguments, call)
+
+    def _find(self, key: Mapping[str, Any]) -> list[Any]:
+        recorded = [] if self.mode == "record" else self.recordings.find(key)
+        if not recorded and self.mode == "replay":
+            raise self.recordings.not_recorded(key)
+        return recorded
 
 
 class CachedUser:
-    """A simulated user whose words are kept.
-
-    Args:
-        user: Who speaks where nothing is kept.
-        keeper: Who keeps it.
-    """
+    """A simulated user whose messages are cached."""
 
     def __init__(self, user: SimulatedUser, response_cache: ResponseCache) -> None:
         self.role = user.role
@@ -254,28 +241,19 @@ class CachedUser:
         self._response_cache = response_cache
 
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the engine's name
-        """The user's next message, or the end of the conversation."""
-        kept = self._response_cache.call(
+        returned: str | list[Message] | EndConversation = await self._response_cache.get_for_role(
             "simulated user",
+            lambda: self._user.call(input),
             prompts=USER_PROMPTS,
             persona=self._user.persona,
             description=input.scenario_state.description,
             messages=input.messages,
         )
-        said: str | list[Message] | EndConversation
-        said = await kept.answer(lambda: self._user.call(input))
-        return said
+        return returned
 
 
 class CachedJudge(CriteriaJudge):
-    """A judge whose verdicts are kept.
-
-    Args:
-        judge: Who is asked where nothing is kept.
-        criteria: What must hold.
-        keeper: Who keeps the verdicts.
-        optional: Those of the criteria that are reported only.
-    """
+    """A judge whose verdicts are cached."""
 
     def __init__(
         self,
@@ -296,9 +274,9 @@ class CachedJudge(CriteriaJudge):
         *,
         is_final: bool,
     ) -> list[CriterionResult] | None:
-        """A row for each criterion; None while the conversation has to go on, if it may."""
-        kept = self._response_cache.call(
+        rows: list[CriterionResult] | None = await self._response_cache.get_for_role(
             "judge",
+            partial(super().rows, messages, situation, criteria, is_final=is_final),
             prompts=JUDGE_PROMPTS,
             situation=situation,
             criteria=criteria,
@@ -306,8 +284,6 @@ class CachedJudge(CriteriaJudge):
             is_final=is_final,
             messages=messages,
         )
-        ask = partial(super().rows, messages, situation, criteria, is_final=is_final)
-        rows: list[CriterionResult] | None = await kept.answer(ask)
         if rows is not None or is_final:
             require_same_criteria(rows or (), criteria)
         return rows

@@ -1,4 +1,4 @@
-"""The steps of a script, as values: what each does once it is its turn."""
+"""The steps of a script."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from holodeck.lib.conversation.engine import ScriptedConversation
+    from holodeck.lib.conversation.engine import Conversation
     from holodeck.lib.conversation.state import ScenarioState
     from holodeck.lib.conversation.types import Callback, ScenarioResult
 
@@ -17,17 +17,17 @@ _unused: ContextVar[list[Step] | None] = ContextVar("holodeck_unused_steps", def
 
 
 class DroppedStep(UserWarning):
-    """What a step made or returned was meant to decide something, and does not."""
+    """A step made or returned something that looks like a decision but has no effect."""
 
 
 class Step:
-    """A step of a script: called with the state, it gives an awaitable of a result or None."""
+    """A step of a script: called with the state, it returns an awaitable of a result or None."""
 
     def __init__(
-        self, name: str, play: Callable[[ScriptedConversation], Awaitable[ScenarioResult | None]]
+        self, name: str, run: Callable[[Conversation], Awaitable[ScenarioResult | None]]
     ) -> None:
         self.name = name
-        self._play = play
+        self._run = run
         unused = _unused.get()
         if unused is not None:
             unused.append(self)
@@ -36,15 +36,15 @@ class Step:
         unused = _unused.get()
         if unused is not None and self not in unused:
             unused.append(self)
-        return self._played(state, unused)
+        return self._run_once(state, unused)
 
-    async def _played(
+    async def _run_once(
         self, state: ScenarioState, unused: list[Step] | None
     ) -> ScenarioResult | None:
         if unused is not None and self in unused:
             unused.remove(self)
-        talk: Any = state._executor  # noqa: SLF001 - the state is the steps' way to the engine
-        return await self._play(talk)
+        conversation: Any = state._executor  # noqa: SLF001 - steps reach the engine by the state
+        return await self._run(conversation)
 
     def __repr__(self) -> str:
         return f"<step {self.name}>"
@@ -52,7 +52,7 @@ class Step:
 
 @contextmanager
 def unused_steps() -> Iterator[list[Step]]:
-    """The steps made or applied inside the block that nobody has awaited."""
+    """Collect the steps made or applied inside the block that were not awaited."""
     unused: list[Step] = []
     token = _unused.set(unused)
     try:
@@ -63,25 +63,25 @@ def unused_steps() -> Iterator[list[Step]]:
 
 def message(message: Mapping[str, Any]) -> Step:
     """Add a message; one of the user or of the agent takes their turn."""
-    return Step("message", lambda talk: talk.message(message))
+    return Step("message", lambda conversation: conversation.message(message))
 
 
 def user(content: Content | None = None) -> Step:
-    """The user says `content`, or what comes to the simulated user's mind."""
-    return Step("user", lambda talk: talk.user(content))
+    """Add `content` as the user's message, or let the user speak."""
+    return Step("user", lambda conversation: conversation.user(content))
 
 
 def agent(content: Content | None = None) -> Step:
-    """The agent answers; or `content` stands in for its answer."""
-    return Step("agent", lambda talk: talk.agent(content))
+    """Let the agent answer, or add `content` in place of its answer."""
+    return Step("agent", lambda conversation: conversation.agent(content))
 
 
 def judge(criteria: str | Sequence[str] | None = None, *, content: Content | None = None) -> Step:
-    """The judge gives its verdict: on its own criteria, or on those of a checkpoint.
+    """Ask the judge for its verdict: on its own criteria, or on those of a checkpoint.
 
-    `content` asks nobody; it is added as a message of the assistant.
+    `content` is added as a message of the assistant, and the judge is not called.
     """
-    return Step("judge", lambda talk: talk.judge(criteria, content=content))
+    return Step("judge", lambda conversation: conversation.judge(criteria, content=content))
 
 
 def proceed(
@@ -90,19 +90,22 @@ def proceed(
     on_step: Callback | None = None,
     on_turn_end: Callback | None = None,
 ) -> Step:
-    """Let everybody speak in turn, until there is a result or `turns` are used up."""
-    return Step("proceed", lambda talk: talk.proceed(turns, on_turn, on_step, on_turn_end))
+    """Let all participants speak in turn, until there is a result or `turns` are used up."""
+    return Step(
+        "proceed",
+        lambda conversation: conversation.proceed(turns, on_turn, on_step, on_turn_end),
+    )
 
 
 def succeed(reasoning: str | None = None) -> Step:
     """End the case: it passed."""
-    return Step("succeed", lambda talk: talk.succeed(reasoning))
+    return Step("succeed", lambda conversation: conversation.succeed(reasoning))
 
 
 def fail(reasoning: str | None = None) -> Step:
     """End the case: it failed."""
-    return Step("fail", lambda talk: talk.fail(reasoning))
+    return Step("fail", lambda conversation: conversation.fail(reasoning))
 
 
 STEPS = (message, user, agent, judge, proceed, succeed, fail)
-"""What makes steps; none of them is one."""
+"""The functions that make steps; none of them is a step itself."""

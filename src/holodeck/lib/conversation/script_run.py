@@ -1,4 +1,4 @@
-"""A conversation by a script, from the first step to a result."""
+"""The run of a script, from the first step to the result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
 
 from holodeck.errors import BackendTimeoutError
-from holodeck.lib.conversation.engine import ScriptedConversation
+from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.events import RunFinished, RunStarted
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import HasCriteria, Settings, TimeLimitExceeded
@@ -31,8 +31,7 @@ from holodeck.lib.exceptions import describe, message_of, with_place
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.text import one_line
 
-MOST_SHOWN = 160
-
+_MAX_REASONING = 160
 NO_CONCLUSION = (
     "the script ended without a conclusion; end it with one of:\n"
     "- `scenario.proceed()`: let the conversation go on\n"
@@ -40,7 +39,7 @@ NO_CONCLUSION = (
     "- `scenario.succeed()` or `scenario.fail()`: say the result"
 )
 NO_VERDICT = "the judge was asked for its verdict and gave none, so nothing is decided"
-BROKEN_BY = {
+_ERROR_CODES = {
     AgentRole.USER: "simulator_error",
     AgentRole.AGENT: "agent_error",
     AgentRole.JUDGE: "judge_error",
@@ -48,26 +47,24 @@ BROKEN_BY = {
 
 
 @runtime_checkable
-class Opened(Protocol):
-    """A party that holds something, such as connections, for as long as a run lasts."""
+class HoldsResources(Protocol):
+    """A participant that holds something, such as connections, during a run."""
 
-    def opened(self) -> AbstractAsyncContextManager[None]:
-        """What is held open."""
-        ...
+    def opened(self) -> AbstractAsyncContextManager[None]: ...
 
 
 running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversation", default=None)
-"""The run that is under way here."""
+"""The run that the current task belongs to."""
 
 
-class ScriptRun(ScriptedConversation):
-    """A conversation that plays a script.
+class ScriptRun(Conversation):
+    """A conversation that follows a script.
 
     Args:
-        name: What messages and reports call the case.
+        name: The name of the case in messages and reports.
         description: The situation.
-        agents: All who take part.
-        script: The steps; without any, everybody speaks in turn.
+        agents: All participants.
+        script: The steps; without any, all participants speak in turn.
         config: Limits on turns and time.
         set_id: The set that the case belongs to.
         batch_run_id: The batch that the run belongs to.
@@ -86,56 +83,143 @@ class ScriptRun(ScriptedConversation):
     ) -> None:
         if script is not None and not isinstance(script, Iterable):
             raise ScenarioUsageError(
-                f"case {name!r}", f"script is no list but {script!r}; write script=[…]"
+                f"case {name!r}", f"script is not a list but {script!r}; write script=[…]"
             )
         self.script: list[Any] = list(script or ()) or [proceed()]
         self._is_undecided = False
-        """Whether a judge was asked for its verdict and gave none."""
-        self.against: ScenarioResult | None = None
-        """What the step under way has come to against the agent."""
+        """Whether the judge was asked for its final verdict and gave none."""
+        self.failure: ScenarioResult | None = None
+        """The last result against the agent that the current step came to."""
         self.debugger: Debugger | None = None
-        """Who lets a person speak for the user."""
+        """Lets a person speak for the user."""
         super().__init__(
             name, description, agents, config, set_id=set_id, batch_run_id=batch_run_id
         )
 
     async def run(self) -> ScenarioResult:
-        """Play the script from its beginning; whatever anybody raises comes through."""
+        """Run the script from its beginning; exceptions of participants and steps propagate."""
         with process_exit_forbidden():
             if self.debugger is None:
                 return await self._run()
-            async with self.debugger.seat(self.name):
+            async with self.debugger.terminal(self.name):
                 return await self._run()
 
     async def _run(self) -> ScenarioResult:
         self._step_name, self._is_undecided = "", False
-        self.has_checkpoints = any(map(_may_ask_judge, self.script))
+        self.has_checkpoints = any(
+            not isinstance(step, Step) or step.name == "judge" for step in self.script
+        )
         self.reset()
         self._dispatcher = self._events.dispatcher()
         token = running.set(self)
         facts = {**self.ids, "name": self.name, "description": self.description}
         self._dispatcher.put(RunStarted(thread_id=self.thread_id, **facts))
         try:
-            result = await self._in_time()
+            result = await self._run_script()
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            self._finished("CANCELLED", self.broken(error))
+            self._finish("CANCELLED", self.broken(error))
             self._dispatcher.close()
             raise
-        except (SystemExit, GeneratorExit) as error:  # nobody is waited for
-            self._finished("ERROR", self.broken(error))
+        except (SystemExit, GeneratorExit) as error:  # no time to wait for listeners
+            self._finish("ERROR", self.broken(error))
             self._dispatcher.close()
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
             broken = self.broken(error)
-            self.note_place(error)
-            self._finished("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
-            await self._dispatcher.delivered()
+            self.note_location(error)
+            self._finish("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
+            await self._dispatcher.drain()
             raise
         finally:
             running.reset(token)
-        self._finished("SUCCESS" if result.success else "FAILED", result)
-        await self._dispatcher.delivered()
+        self._finish("SUCCESS" if result.success else "FAILED", result)
+        await self._dispatcher.drain()
         return result
+
+    def _finish(self, status: str, result: ScenarioResult) -> None:
+        self.on_result(result)
+        self._dispatcher.put(RunFinished(status=status, result=result, **self.ids))
+
+    def on_result(self, result: ScenarioResult) -> None:
+        """Called with the result of each run, also of one that an error ended; for subclasses."""
+
+    async def _run_script(self) -> ScenarioResult:
+        async with AsyncExitStack() as stack:
+            for participant in {id(one): one for one in self.agents}.values():
+                if isinstance(participant, HoldsResources):
+                    await stack.enter_async_context(participant.opened())
+            async with self.limits.limit(self.config.timeout, f"case {self.name!r}"):
+                return self._require_agent_turn(await self._run_steps())
+
+    async def _run_steps(self) -> ScenarioResult:
+        names = [_step_name(number, step) for number, step in enumerate(self.script, 1)]
+        for index, step in enumerate(self.script):
+            self._step_name = names[index]
+            self.has_steps_left = index + 1 < len(names)
+            result = await self._run_step(step)
+            if isinstance(result, ScenarioResult):
+                if result.reason_code == "user_left":
+                    left = ", ".join(names[index:])
+                    reasoning = f"{result.reasoning}; steps that did not run: {left}"
+                    result = result.model_copy(update={"reasoning": reasoning})
+                return self.complete(result)
+        if self._is_undecided:
+            return self._result(False, NO_VERDICT, "no_conclusion")
+        verdict = None if self.ended_at is None else await self._final_verdict()
+        if verdict is not None:
+            return verdict
+        if self.usage.checkpoints:
+            return self._result(True, "every checkpoint passed")
+        return self._result(False, NO_CONCLUSION, "no_conclusion")
+
+    def _require_agent_turn(self, result: ScenarioResult) -> ScenarioResult:
+        """Return the result, or a failure if the user left before the agent was called."""
+        if not result.success or self.ended_at is None:
+            return result
+        new = self.history.peek[len(self.before) :]
+        has_spoken = any(one.get("role") == "assistant" for one in new)
+        if has_spoken or any(map(self.usage.was_called, self._indices(AgentRole.AGENT))):
+            return result
+        why = f"the user ended the conversation in {self.ended_at}: the agent was never called"
+        return self._result(False, why, "never_asked")
+
+    async def _run_step(self, step: Any) -> Any:
+        if not callable(step):
+            raise self.usage_error(f"{step!r} is not a step; write a function of the state")
+        if step in STEPS:
+            raise self.usage_error(
+                f"scenario.{step.__name__} makes a step; write {step.__name__}()"
+            )
+        self.failure = None
+        with unused_steps() as unused:
+            result = step(self.state)
+            while isinstance(result, Step) or inspect.isawaitable(result):
+                result = await (result(self.state) if isinstance(result, Step) else result)
+        self._reject_generator(result)
+        for one in unused:
+            made = f"scenario.{one.name}(…)"
+            self._warn(f"{made} was made but not used; write `return {made}` in a step")
+        if self.failure is not None and not isinstance(result, ScenarioResult):
+            self._warn(dropped_result_message(self.failure))
+        if isinstance(result, bool):
+            self._warn(f"it returned {result}, which decides nothing; write `assert …`")
+        elif callable(result):
+            self._warn(f"it returned {result!r}, which is not called; write it with parentheses")
+        return result
+
+    async def _notify(self, callback: Callable[[ScenarioState], Any] | None) -> object:
+        returned = await super()._notify(callback)
+        self._reject_generator(returned)
+        if isinstance(returned, ScenarioResult):
+            self._warn("a callback returned a result, which ends nothing; return it from a step")
+        return returned
+
+    def _reject_generator(self, returned: object) -> None:
+        if isinstance(returned, Generator | AsyncGenerator):
+            raise self.usage_error("it is a generator, whose code never runs; remove `yield`")
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"{self.location}: {message}", DroppedStep, stacklevel=3)
 
     async def judge(
         self,
@@ -148,216 +232,113 @@ class ScriptRun(ScriptedConversation):
             self._is_undecided = result is None
         return result
 
-    async def _ask(
+    async def _call(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
-        if self.debugger is None or self.agents[index].role is not AgentRole.USER:
-            said = await super()._ask(index, judgment=judgment, criteria=criteria)
-            is_judge = self.agents[index].role is AgentRole.JUDGE and criteria is None
-            if is_judge and isinstance(said, ScenarioResult) and said.success:
-                return await self._agreed_by_others(index, said, judgment=judgment)
-            return said
-        await self._dispatcher.catch_up()
-        may_pass_on = not isinstance(self.agents[index], SilentUser)
-        word = await self.debugger.word(self, may_pass_on=may_pass_on)
-        if word is None:
-            return await super()._ask(index, judgment=judgment, criteria=criteria)
-        if isinstance(word, ScenarioResult):
-            return word
-        self.add_message({"role": "user", "content": word})  # as a fixed line: the user hears it
-        return [self.state.last_message()]
+        role = self.agents[index].role
+        if self.debugger is not None and role is AgentRole.USER:
+            await self._dispatcher.catch_up()
+            may_skip = not isinstance(self.agents[index], SilentUser)
+            typed = await self.debugger.next_input(self, may_skip=may_skip)
+            if isinstance(typed, ScenarioResult):
+                return typed
+            if typed is not None:
+                # Without an author, as fixed content: the simulated user gets it as well.
+                self.add_message({"role": "user", "content": typed})
+                return [self.state.last_message()]
+        returned = await super()._call(index, judgment=judgment, criteria=criteria)
+        is_judge = role is AgentRole.JUDGE and criteria is None
+        if is_judge and isinstance(returned, ScenarioResult) and returned.success:
+            return await self._ask_other_judges(index, returned, judgment=judgment)
+        return returned
 
-    async def _agreed_by_others(
-        self, index: int, said: ScenarioResult, *, judgment: bool
+    async def _ask_other_judges(
+        self, index: int, verdict: ScenarioResult, *, judgment: bool
     ) -> list[Message] | ScenarioResult:
-        """The verdict of all judges after one is content; no messages if another is not yet so."""
+        """Return the verdict of all judges after one passed the case; [] if one is undecided."""
         for other, participant in enumerate(self.agents):
             if participant.role is not AgentRole.JUDGE or participant is self.agents[index]:
                 continue
             if isinstance(participant, HasCriteria) and not participant.criteria:
                 continue  # it decides at checkpoints only
-            self.turns.spoke(other)
-            theirs = await super()._ask(other, judgment=judgment)
-            if isinstance(theirs, ScenarioResult):
-                said = combine_verdicts(said, theirs, len(self.usage_meter.checkpoints))
-                if not said.success:
-                    return said
+            self.turns.mark_spoken(other)
+            returned = await super()._call(other, judgment=judgment)
+            if isinstance(returned, ScenarioResult):
+                verdict = combine_verdicts(verdict, returned, len(self.usage.checkpoints))
+                if not verdict.success:
+                    return verdict
             elif isinstance(participant, HasCriteria):
                 return []
-        return said
+        return verdict
 
     @property
-    def waits_for(self) -> AgentRole | None:
-        """Whose answer is still to come; None if nobody is asked."""
-        participant = self._caller.waits_for
+    def pending_role(self) -> AgentRole | None:
+        """The role of the participant whose answer is awaited; None if there is none."""
+        participant = self._caller.pending
         return None if participant is None else participant.role
-
-    def concluded(self, result: ScenarioResult) -> ScenarioResult:
-        """The result with everything that the engine knows."""
-        result = super().concluded(result)
-        self.against = self.against if result.success else result
-        return result
-
-    def broken(self, error: BaseException) -> ScenarioResult:
-        """The result of a run that an error broke."""
-        why: Any = why_broken(error, self.place, self._caller.author_of(error))
-        return self.concluded(ScenarioResult(success=False, messages=[], **why))
 
     @property
     def step_name(self) -> str:
-        """The step under way, such as `step 2 (agent)`; empty before the first."""
+        """The current step, such as `step 2 (agent)`; empty before the first."""
         return self._step_name
 
-    def note_place(self, error: BaseException) -> None:
-        """Add the case, the step and the party to an error that does not name them."""
-        if self.place in str(error):
+    def complete(self, result: ScenarioResult) -> ScenarioResult:
+        result = super().complete(result)
+        self.failure = self.failure if result.success else result
+        return result
+
+    def broken(self, error: BaseException) -> ScenarioResult:
+        """Return the result of a run that an error ended.
+
+        A failed assertion of a step is a failure of the agent, and so is a test that a step or a
+        participant fails by means of its test framework. Everything else is an error.
+        """
+        outcome = framework_outcome(error)
+        participant = self._caller.author_of(error)
+        text = message_of(error)
+        if outcome == "failed" or (isinstance(error, AssertionError) and participant is None):
+            if outcome != "failed":
+                text = text or _failed_assertion(error)
+            fields = {"reason_code": "step_failed", "reasoning": f"{self.location}: {text}"}
+            return self.complete(ScenarioResult(success=False, messages=[], **fields))
+        if isinstance(error, ScenarioUsageError | TimeLimitExceeded):
+            reasoning = text if text.startswith(self.location) else f"{self.location}: {text}"
+        else:
+            who = f"{type(participant).__name__} raised " if participant is not None else ""
+            reasoning = f"{self.location}: {who}{with_place(error)}"
+        code = _error_code(error, participant) if outcome is None else outcome
+        fields = {"reason_code": code, "reasoning": reasoning, "error": describe(error)}
+        return self.complete(ScenarioResult(success=False, messages=[], **fields))
+
+    def note_location(self, error: BaseException) -> None:
+        """Add the case, the step and the participant to an error that does not name them."""
+        if self.location in str(error):
             return
         participant = self._caller.author_of(error)
         who = "" if participant is None else f": {type(participant).__name__} raised it"
-        error.add_note(f"in {self.place}{who}")
-
-    def was_run(self, result: ScenarioResult) -> None:
-        """Told of the result of each run, also of one that broke; for those who derive."""
-
-    async def _in_time(self) -> ScenarioResult:
-        async with AsyncExitStack() as held:
-            for participant in {id(one): one for one in self.agents}.values():
-                if isinstance(participant, Opened):
-                    await held.enter_async_context(participant.opened())
-            async with self.clock.limit(self.config.timeout, f"case {self.name!r}"):
-                return await self._played()
-
-    async def _played(self) -> ScenarioResult:
-        names = [_name_of(number, step) for number, step in enumerate(self.script, 1)]
-        for at, step in enumerate(self.script):
-            self._step_name = names[at]
-            self.has_steps_left = at + 1 < len(names)
-            result = await self._play(step)
-            if isinstance(result, ScenarioResult):
-                if result.reason_code == "user_left":
-                    result = _with_steps_left(result, names[at:])
-                return self._with_an_agent(self.concluded(result))
-        return self._with_an_agent(await self._after_the_last_step())
-
-    async def _after_the_last_step(self) -> ScenarioResult:
-        if self._is_undecided:
-            return self._ended(False, NO_VERDICT, "no_conclusion")
-        verdict = None if self.left_at is None else await self._last_verdict()
-        if verdict is not None:
-            return verdict
-        if self.usage_meter.checkpoints:
-            return self._ended(True, "every checkpoint passed")
-        return self._ended(False, NO_CONCLUSION, "no_conclusion")
-
-    def _with_an_agent(self, result: ScenarioResult) -> ScenarioResult:
-        """The result; a failure if the user left before the agent was asked anything."""
-        if not result.success or self.left_at is None:
-            return result
-        new = self.history.peek[len(self.before) :]
-        has_spoken = any(one.get("role") == "assistant" for one in new)
-        if has_spoken or any(map(self.usage_meter.was_called, self._indices(AgentRole.AGENT))):
-            return result
-        why = f"the user ended the conversation in {self.left_at}: the agent was never asked"
-        return self._ended(False, why, "never_asked")
-
-    async def _play(self, step: Any) -> Any:
-        if not callable(step):
-            raise self.usage_error(f"{step!r} is no step; write a function of the state")
-        if step in STEPS:
-            raise self.usage_error(
-                f"scenario.{step.__name__} makes a step; write {step.__name__}()"
-            )
-        self.against = None
-        with unused_steps() as unused:
-            result = step(self.state)
-            while isinstance(result, Step) or inspect.isawaitable(result):
-                result = await (result(self.state) if isinstance(result, Step) else result)
-        self._refuse_generator(result)
-        for one in unused:
-            made = f"scenario.{one.name}(…)"
-            self._warn(f"{made} was made and dropped; write `return {made}` in a step")
-        if self.against is not None and not isinstance(result, ScenarioResult):
-            self._warn(dropped_result_message(self.against))
-        if isinstance(result, bool):
-            self._warn(f"it returned {result}, which decides nothing; write `assert …`")
-        elif callable(result):
-            self._warn(f"it returned {result!r}, which is not called; write it with parentheses")
-        return result
-
-    async def _tell(self, callback: Callable[[ScenarioState], Any] | None) -> object:
-        told = await super()._tell(callback)
-        self._refuse_generator(told)
-        if isinstance(told, ScenarioResult):
-            self._warn("a callback returned a result, which ends nothing; return it from a step")
-        return told
-
-    def _refuse_generator(self, result: object) -> None:
-        if isinstance(result, Generator | AsyncGenerator):
-            raise self.usage_error("it gave a generator, whose code is never run; write no `yield`")
-
-    def _warn(self, of: str) -> None:
-        """Tell of what was meant to decide something, and does not."""
-        warnings.warn(f"{self.place}: {of}", DroppedStep, stacklevel=3)
-
-    def _finished(self, status: str, result: ScenarioResult) -> None:
-        self.was_run(result)
-        self._dispatcher.put(RunFinished(status=status, result=result, **self.ids))
+        error.add_note(f"in {self.location}{who}")
 
 
-def _may_ask_judge(step: Any) -> bool:
-    return not isinstance(step, Step) or step.name == "judge"
+def dropped_result_message(failure: ScenarioResult) -> str:
+    """Return the warning about a step that does not return a result against the agent."""
+    why = one_line(failure.reasoning or "failed", _MAX_REASONING)
+    return f"it came to a result against the agent and dropped it: {why}; write `return await …`"
 
 
-def _name_of(number: int, step: Any) -> str:
+def _step_name(number: int, step: Any) -> str:
     name = step.name if isinstance(step, Step) else getattr(step, "__name__", repr(step))
     return f"step {number} ({name})"
 
 
-def _with_steps_left(result: ScenarioResult, names: Sequence[str]) -> ScenarioResult:
-    told = f"{result.reasoning}; steps that did not run: {', '.join(names)}"
-    return result.model_copy(update={"reasoning": told})
-
-
-def dropped_result_message(against: ScenarioResult) -> str:
-    """What is told of a step that keeps a result against the agent to itself."""
-    why = one_line(against.reasoning or "failed", MOST_SHOWN)
-    return f"it came to a result against the agent and dropped it: {why}; write `return await …`"
-
-
-def why_broken(
-    error: BaseException, place: str, participant: Participant | None
-) -> dict[str, object]:
-    """The fields of a result whose run was broken by an error.
-
-    A failed assertion of a step is a failure of the agent, and so is a test that a step or a party
-    fails by means of its framework; everything else is an error.
-    """
-    meaning = framework_outcome(error)
-    if meaning == "failed":
-        return {"reason_code": "step_failed", "reasoning": f"{place}: {message_of(error)}"}
-    if isinstance(error, AssertionError) and participant is None:
-        return {"reason_code": "step_failed", "reasoning": f"{place}: {_assertion(error)}"}
-    told = describe(error)
-    who = f"{type(participant).__name__} raised " if participant is not None else ""
-    reasoning = f"{place}: {who}{with_place(error)}"
-    if isinstance(error, ScenarioUsageError | TimeLimitExceeded):
-        text = message_of(error)
-        reasoning = text if text.startswith(place) else f"{place}: {text}"
-    code = _code(error, participant) if meaning is None else meaning
-    return {"reason_code": code, "reasoning": reasoning, "error": told}
-
-
-def _code(error: BaseException, participant: Participant | None) -> str:
+def _error_code(error: BaseException, participant: Participant | None) -> str:
     if isinstance(error, BackendTimeoutError):
         return "timeout"
     if isinstance(error, ScenarioUsageError):
         return "config"
-    return BROKEN_BY[participant.role] if participant is not None else "step_error"
+    return _ERROR_CODES[participant.role] if participant is not None else "step_error"
 
 
-def _assertion(error: AssertionError) -> str:
-    if message_of(error):
-        return message_of(error)
+def _failed_assertion(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     line = frames[-1].line if frames else ""
-    return f"not so: {line}" if line else "an assertion failed"
+    return f"assertion failed: {line}" if line else "an assertion failed"

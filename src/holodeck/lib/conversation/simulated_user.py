@@ -1,4 +1,4 @@
-"""A user who pursues a goal, played by a model."""
+"""A simulated user: a model that plays a person with a goal."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +19,9 @@ from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_mod
 from holodeck.lib.text import replace_surrogates
 from holodeck.models.token_usage import TokenUsage
 
-TRIES = 2
-BUDGET = 12_000
+ATTEMPTS = 2
+TRANSCRIPT_LIMIT = 12_000
+"""Characters of the conversation that the model is shown."""
 INSTRUCTIONS = """\
 You play a person who writes to an assistant. You are the user, never the assistant: you ask and
 react, you do not help. Write the user's next message and nothing else. Keep it short, the way
@@ -32,14 +33,14 @@ AGAIN = (
     " if the user has nothing more to say, set done to true."
 )
 PROMPTS = (INSTRUCTIONS, ASKED, AGAIN)
-"""All that the model is told besides the case; the instructions may be others."""
+"""All prompts; the instructions may be replaced."""
 SCHEMA = {
     "type": "object",
     "properties": {"message": {"type": "string"}, "done": {"type": "boolean"}},
     "required": ["message", "done"],
 }
 NAMES = {"user": "USER", "assistant": "ASSISTANT", "system": "NOTE", "developer": "NOTE"}
-"""What the roles are called that the user is shown; a script's notes are for them, too."""
+"""The names of the roles that the user sees; a script's notes are for the user as well."""
 _FENCE = re.compile(r"\A```\w*\n(.*?)\n?```\Z", re.DOTALL)
 _OWN_NAME = re.compile(r"\A\s*user\s*:\s*", re.IGNORECASE)
 _OTHERS_NAME = re.compile(r"\A\s*(assistant|agent|ai|system)\s*:", re.IGNORECASE)
@@ -47,35 +48,35 @@ _OTHERS_NAME = re.compile(r"\A\s*(assistant|agent|ai|system)\s*:", re.IGNORECASE
 
 @dataclass(frozen=True)
 class Persona:
-    """Who the user is, and what they may say."""
+    """Who the user is, and what they know."""
 
     situation: str | None = None
-    """What they want; None for the description of the case."""
+    """What the user wants; None for the description of the case."""
     persona: str | None = None
-    """How they are and write."""
+    """How the user is and writes."""
     facts: Sequence[str] = ()
-    """All that they may state about themselves; empty for no such limit."""
+    """All that the user may state about themselves; empty for no limit."""
     opening: str | None = None
-    """Their first message, word by word."""
+    """The first message, verbatim."""
     agent_first: bool = False
     """Whether the agent speaks first."""
     language: str | None = None
-    """The language they write."""
+    """The language the user writes."""
 
 
 @dataclass(frozen=True)
 class SimulatedReply:
-    """What a model's answer comes to."""
+    """The parsed answer of the model."""
 
     message: str
     is_done: bool
 
 
 class SimulatedUser:
-    """Plays the user.
+    """A participant that plays the user.
 
-    The model is shown the conversation as a transcript and asked for one line of it, so it never
-    speaks in anybody's stead. An answer without a message is asked for once more; after that the
+    The model gets the conversation as a transcript and is asked for one line of it, so it never
+    speaks for another role. An answer without a message is asked for once more; after that the
     conversation ends.
     """
 
@@ -85,46 +86,36 @@ class SimulatedUser:
         self, model: ChatModel, persona: Persona, *, instructions: str | None = None
     ) -> None:
         self._model = model
-        self._persona = persona
+        self.persona = persona
         self._instructions = INSTRUCTIONS if instructions is None else instructions
 
-    @property
-    def persona(self) -> Persona:
-        """Whom it plays."""
-        return self._persona
-
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # noqa: A002 - the name is public API
-        """The user's next message, or the end of the conversation."""
+        """Return the user's next message, or the end of the conversation."""
         new = [one for one in input.messages if not one.get(EARLIER)]
-        said = [one for one in new if one.get("role") in ("user", "assistant")]
-        answers = [text_of(one) for one in said if one["role"] == "assistant"]
-        if self._persona.agent_first and not said:
+        turns = [one for one in new if one.get("role") in ("user", "assistant")]
+        answers = [text_of(one) for one in turns if one["role"] == "assistant"]
+        if self.persona.agent_first and not turns:
             return []
-        if self._persona.opening is not None and len(answers) == len(said):
-            return self._persona.opening
-        question = self._question(input.messages, input.scenario_state.description)
-        for _ in range(TRIES):
-            heard = await self._heard(question, answers)
-            if heard is not None and heard.is_done and answers:
-                return EndConversation(heard.message or None, "the user is done")
-            if heard is not None and heard.message:
-                return heard.message
-            question = [*question, {"role": "user", "content": AGAIN}]
+        if self.persona.opening is not None and len(answers) == len(turns):
+            return self.persona.opening
+        prompt = self._prompt(input.messages, input.scenario_state.description)
+        for _ in range(ATTEMPTS):
+            response = await ask_model(self._model, ChatRequest(prompt, schema=SCHEMA), _record)
+            reply = _parse_reply(response.text)
+            is_echo = reply is not None and reply.message and reply.message in answers[-1:]
+            if reply is not None and not is_echo:
+                if reply.is_done and answers:
+                    return EndConversation(reply.message or None, "the user is done")
+                if reply.message:
+                    return reply.message
+            prompt = [*prompt, {"role": "user", "content": AGAIN}]
         return EndConversation(reason="the user had nothing to say")
 
-    async def _heard(
-        self, question: list[Message], answers: Sequence[str]
-    ) -> SimulatedReply | None:
-        said = await ask_model(self._model, ChatRequest(question, schema=SCHEMA), _note)
-        heard = _read(said.text)
-        is_echo = heard is not None and heard.message and heard.message in answers[-1:]
-        return None if is_echo else heard
-
-    def _question(self, said: Sequence[Message], description: str) -> list[Message]:
-        who = self._persona
+    def _prompt(self, messages: Sequence[Message], description: str) -> list[Message]:
+        who = self.persona
         lines = [
             indent(f"{NAMES[one['role']]}: {text_of(one)}")
-            for one in said
+            for one in messages
             if one.get("role") in NAMES and text_of(one)
         ]
         parts = [
@@ -135,7 +126,10 @@ class SimulatedUser:
             else "",
             f"# Language\nWrite in {who.language}." if who.language else "",
             "# The conversation so far\n"
-            + (shorten_lines(lines, [], BUDGET) or "(nothing yet: you write the first message)"),
+            + (
+                shorten_lines(lines, [], TRANSCRIPT_LIMIT)
+                or "(nothing yet: you write the first message)"
+            ),
             ASKED,
         ]
         return [
@@ -144,13 +138,13 @@ class SimulatedUser:
         ]
 
 
-def _note(calls: int, said: ChatResponse | None) -> None:
-    usage = TokenUsage.zero() if said is None else said.usage
-    record_usage(usage, calls=calls, failed=calls - (said is not None))
+def _record(calls: int, response: ChatResponse | None) -> None:
+    usage = TokenUsage.zero() if response is None else response.usage
+    record_usage(usage, calls=calls, failed=calls - (response is not None))
 
 
-def _read(text: str) -> SimulatedReply | None:
-    """What an answer says, as JSON or as plain text; None if it is neither."""
+def _parse_reply(text: str) -> SimulatedReply | None:
+    """Parse an answer as JSON, else as plain text; None if it is neither."""
     bare = without_reasoning(text)
     fenced = _FENCE.match(bare)
     bare = fenced[1].strip() if fenced else bare
@@ -159,14 +153,14 @@ def _read(text: str) -> SimulatedReply | None:
     except ValueError:
         answer = None
     if not isinstance(answer, dict) or not {"message", "done"} & answer.keys():
-        return None if bare.startswith("{") else _plain(bare, is_done=False)
+        return None if bare.startswith("{") else _reply(bare, is_done=False)
     message = "" if answer.get("message") is None else answer["message"]
     if not isinstance(message, str):
         return None
-    return _plain(without_reasoning(message), is_done=answer.get("done") is True)
+    return _reply(without_reasoning(message), is_done=answer.get("done") is True)
 
 
-def _plain(text: str, *, is_done: bool) -> SimulatedReply | None:
+def _reply(text: str, *, is_done: bool) -> SimulatedReply | None:
     if _OTHERS_NAME.match(text):
         return None
     return SimulatedReply(replace_surrogates(_OWN_NAME.sub("", text)).strip(), is_done)

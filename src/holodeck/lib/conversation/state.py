@@ -1,4 +1,4 @@
-"""What steps of a script and the parties see of a running conversation."""
+"""The messages of a conversation, and what script steps and participants see of it."""
 
 from __future__ import annotations
 
@@ -12,71 +12,66 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.conversation.messages import (
     UNSEEN_CALLS,
     Message,
-    calls_in,
-    copied,
+    deep_copy,
+    tool_calls_in,
     tool_name,
     transcript_of,
 )
 from holodeck.models.evidence import unknown_reason
 
-Copy = Callable[[], Message]
-"""What makes a copy of one message."""
-
 
 class History:
-    """The messages of a conversation, and a queue of unheard ones for each party.
+    """The messages of a conversation, and a queue of unread ones for each participant.
 
-    `before` is what all have heard before it began.
+    Args:
+        participants: How many there are.
+        before: Messages from before the conversation, which nobody gets as new.
     """
 
     def __init__(self, participants: int, before: Sequence[Message] = ()) -> None:
-        self._parties = participants
+        self._participants = participants
         self._messages: list[Message] = []
-        self._copies: list[Copy] = []
-        self._unheard: defaultdict[int, list[Copy]] = defaultdict(list)
-        for one in before:
-            self._keep(one)
+        self._copies: list[Callable[[], Message]] = []
+        self._unread: defaultdict[int, list[Callable[[], Message]]] = defaultdict(list)
+        for message in before:
+            self._append(message)
 
     def __len__(self) -> int:
         return len(self._messages)
 
     @property
     def messages(self) -> list[Message]:
-        """A copy of all that was said."""
+        """A copy of all messages."""
         return [copy() for copy in self._copies]
 
     @property
     def peek(self) -> list[Message]:
-        """All that was said itself, for reading only."""
+        """All messages themselves, for reading only."""
         return self._messages
 
     def add(self, message: Message, author: int | None = None) -> None:
-        """Note a message, and queue it for everybody but its author."""
-        copy = self._keep(message)
-        for index in range(self._parties):
+        """Add a message, and queue it for everybody but its author."""
+        copy = self._append(message)
+        for index in range(self._participants):
             if index != author:
-                self._unheard[index].append(copy)
+                self._unread[index].append(copy)
 
-    def _keep(self, message: Message) -> Copy:
-        kept: Message = copied(message)
-        copy = _copy_of(kept)
-        self._messages.append(kept)
+    def _append(self, message: Message) -> Callable[[], Message]:
+        own: Message = deep_copy(message)
+        # Most messages hold nothing that can be changed, and everybody gets a copy of each.
+        is_flat = not any(isinstance(one, dict | list) for one in own.values())
+        copy = own.copy if is_flat else partial(deep_copy, own)
+        self._messages.append(own)
         self._copies.append(copy)
         return copy
 
-    def unheard(self, index: int) -> list[Message]:
-        """A copy of what somebody has not heard yet."""
-        return [copy() for copy in self._unheard[index]]
+    def unread(self, index: int) -> list[Message]:
+        """A copy of the messages that a participant has not been given yet."""
+        return [copy() for copy in self._unread[index]]
 
-    def heard(self, index: int, count: int) -> None:
-        """Take the first messages off somebody's queue."""
-        del self._unheard[index][:count]
-
-
-def _copy_of(message: Message) -> Copy:
-    """Most messages hold nothing that can be changed, and everybody gets a copy of each."""
-    is_flat = not any(isinstance(one, dict | list) for one in message.values())
-    return message.copy if is_flat else partial(copied, message)
+    def mark_read(self, index: int, count: int) -> None:
+        """Take the first messages off a participant's queue."""
+        del self._unread[index][:count]
 
 
 class RunningConversation(Protocol):
@@ -102,7 +97,7 @@ class RunningConversation(Protocol):
 
 
 class ScenarioState:
-    """The conversation as it stands. What it hands out are copies; add_message() is what adds."""
+    """The conversation so far. What it returns are copies; add_message() adds to it."""
 
     def __init__(self, conversation: RunningConversation) -> None:
         self._executor = conversation
@@ -125,35 +120,35 @@ class ScenarioState:
 
     @property
     def thread_id(self) -> str:
-        """One for each run."""
+        """The id of this run's conversation."""
         return self._executor.thread_id
 
     @property
     def current_turn(self) -> int:
-        """The turn under way; the first one is 0."""
+        """The number of the current turn, counted from 0."""
         return self._executor.current_turn
 
     @property
     def has_checkpoints(self) -> bool:
-        """Whether a step of the script may ask the judge by criteria of its own."""
+        """Whether a step of the script may give the judge criteria of its own."""
         return self._executor.has_checkpoints
 
     @property
     def messages(self) -> list[Message]:
-        """All that was said."""
+        """All messages."""
         return self._executor.history.messages
 
     def add_message(self, message: Mapping[str, Any]) -> None:
-        """Add a message that everybody hears."""
+        """Add a message for all participants."""
         self._executor.add_message(message)
 
     def last_message(self) -> Message:
-        """The latest message. Raises ValueError if nothing was said yet."""
-        said = self._executor.history.peek
-        if not said:
-            raise ValueError("nothing was said yet")
-        found: Message = copied(said[-1])
-        return found
+        """The latest message. Raises ValueError if there is none yet."""
+        messages = self._executor.history.peek
+        if not messages:
+            raise ValueError("there is no message yet")
+        last: Message = deep_copy(messages[-1])
+        return last
 
     def last_user_message(self) -> Message:
         """The latest message of the user. Raises ValueError if there is none."""
@@ -169,14 +164,14 @@ class ScenarioState:
         return self._executor.unseen_tool_calls
 
     def last_tool_call(self, tool_name: str) -> dict[str, Any] | None:
-        """The call of a tool in the latest message that calls it; None if none does.
+        """The call of a tool in the latest message that calls it; None if no message does.
 
-        Warns if none is found and the tool calls of the agent are unknown; raises EvaluationError
-        if a backend said so.
+        If there is none and the agent's tool calls are unknown, it warns; where the backend
+        reported them as unknown, it raises EvaluationError.
         """
         for message in reversed(self._executor.history.peek):
             for call in _calls_of(message, tool_name):
-                found: dict[str, Any] = copied(call)
+                found: dict[str, Any] = deep_copy(call)
                 return found
         self._warn_of_unseen_calls()
         return None
@@ -186,11 +181,11 @@ class ScenarioState:
         return self.last_tool_call(tool_name) is not None
 
     def tool_calls(self, tool_name: str | None = None) -> list[dict[str, Any]]:
-        """All calls, of one tool or of any, the first one first."""
-        said = self._executor.history.peek
-        found = [copied(call) for one in said for call in _calls_of(one, tool_name)]
-        if not found or any(one.get(UNSEEN_CALLS) for one in said):
-            self._warn_of_unseen_calls()  # of some turns the calls are unknown, so a count is, too
+        """All calls of one tool or of any, oldest first."""
+        messages = self._executor.history.peek
+        found = [deep_copy(call) for one in messages for call in _calls_of(one, tool_name)]
+        if not found or any(one.get(UNSEEN_CALLS) for one in messages):
+            self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
         return found
 
     def transcript(self) -> str:
@@ -211,7 +206,7 @@ class ScenarioState:
     def _last(self, role: str) -> Message:
         for message in reversed(self._executor.history.peek):
             if message.get("role") == role:
-                found: Message = copied(message)
+                found: Message = deep_copy(message)
                 return found
         raise ValueError(f"there is no message of the {role} yet")
 
@@ -219,4 +214,4 @@ class ScenarioState:
 def _calls_of(message: Message, wanted: str | None) -> list[dict[str, Any]]:
     if message.get("role") != "assistant":
         return []
-    return [one for one in calls_in(message) if wanted is None or tool_name(one) == wanted]
+    return [one for one in tool_calls_in(message) if wanted is None or tool_name(one) == wanted]

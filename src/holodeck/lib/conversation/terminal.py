@@ -1,4 +1,4 @@
-"""A listener that shows conversations as they happen."""
+"""Conversations at the terminal: shown as they happen, and debugged by a person."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from holodeck.lib.conversation.messages import (
     EARLIER,
     AgentRole,
     Message,
-    arguments_of,
-    calls_in,
     text_of,
+    tool_arguments,
+    tool_calls_in,
     tool_name,
 )
 from holodeck.lib.conversation.types import (
@@ -46,25 +46,25 @@ from holodeck.lib.ui.terminal import ANSIColors
 
 NAMES = {"user": "User", "assistant": "Agent", "system": "System", "developer": "System"}
 COLOURS = {"user": ANSIColors.GREEN, "assistant": ANSIColors.CYAN}
-ENDS = {
+STATUSES = {
     "SUCCESS": ("PASSED", ANSIColors.GREEN),
     "FAILED": ("FAILED", ANSIColors.RED),
     "ERROR": ("ERROR", ANSIColors.RED),
     "CANCELLED": ("CANCELLED", ANSIColors.YELLOW),
 }
-_under_way: dict[str, bool] = {}
+_shown_runs: dict[str, bool] = {}
 """The runs that are shown now, and whether each needs its name to be told from the others."""
 _lock = threading.Lock()
 
 
 class ConversationPrinter:
-    """Shows one run on stderr; with its name, as soon as it is not the only one.
+    """A listener that shows one run on stderr; with its name once it is not the only one.
 
     Args:
-        is_named: Whether the name stands there even if it is the only one.
-        has_end: Whether the end is told; not where more than the conversation decides.
-        clean: What hides secrets.
-        before: What was said before the conversation.
+        is_named: Whether to show the name even if it is the only run.
+        has_end: Whether to show the result; not where more than the conversation decides it.
+        clean: Hides secrets.
+        before: Messages from before the conversation.
     """
 
     def __init__(
@@ -85,43 +85,46 @@ class ConversationPrinter:
         if isinstance(event, RunFinished) and not self._has_end:
             return
         earlier = self._before if isinstance(event, RunStarted) else ()
-        every = [*_said_in(event), *chain.from_iterable(map(_message, earlier))]
         clean = self._clean
-        said = [
+        shown = [
             DisplayedMessage(clean(one.who), clean(one.text), one.colour, one.is_data)
-            for one in every
+            for one in [*_lines_of(event), *chain.from_iterable(map(_message_lines, earlier))]
         ]
-        name = self._clean(event.scenario_id) if is_named else ""
-        show_messages(said, name, gap=isinstance(event, RunStarted) and not name)
+        name = clean(event.scenario_id) if is_named else ""
+        show_messages(shown, name, gap=isinstance(event, RunStarted) and not name)
 
 
 def _is_one_of_several(event: Event) -> bool:
-    """Whether another run has been shown meanwhile; if so, it stays like that to the end."""
+    """Whether another run was shown while this one was; if so, it stays named to its end."""
     run = event.scenario_run_id
     with _lock:
         if isinstance(event, RunStarted):
-            _under_way[run] = False
-            if len(_under_way) > 1:
-                _under_way.update(dict.fromkeys(_under_way, True))
+            _shown_runs[run] = False
+            if len(_shown_runs) > 1:
+                _shown_runs.update(dict.fromkeys(_shown_runs, True))
         if isinstance(event, RunFinished):
-            return _under_way.pop(run, False)
-        return _under_way.get(run, False)
+            return _shown_runs.pop(run, False)
+        return _shown_runs.get(run, False)
 
 
-def _said_in(event: Event) -> Sequence[DisplayedMessage]:
+def _lines_of(event: Event) -> Iterator[DisplayedMessage]:
     match event:
         case RunStarted():
-            return [DisplayedMessage("Scenario", event.name, ANSIColors.YELLOW)]
+            yield DisplayedMessage("Scenario", event.name, ANSIColors.YELLOW)
         case MessageAdded():
-            return list(_message(event.message))
+            yield from _message_lines(event.message)
         case CriterionJudged():
-            return [_verdict(event.verdict)]
+            yield _verdict_line(event.verdict)
         case RunFinished():
-            return [_end(event)]
-    return []
+            status, colour = STATUSES[event.status]
+            result = event.result
+            # With criteria, the reasoning repeats the verdicts that were just shown.
+            why = f": {result.reasoning}" if result.reasoning and not result.criteria else ""
+            text = f"{event.scenario_id} ({result.total_time or 0.0:.2f} s){why}"
+            yield DisplayedMessage(status, text, colour)
 
 
-def _message(message: Message) -> Iterator[DisplayedMessage]:
+def _message_lines(message: Message) -> Iterator[DisplayedMessage]:
     role, text = str(message.get("role", "")), text_of(message)
     when = ", earlier" if EARLIER in message else ""
     if role in {"tool", "function"}:
@@ -130,30 +133,20 @@ def _message(message: Message) -> Iterator[DisplayedMessage]:
         yield DisplayedMessage(f"{who}{when}", text, ANSIColors.YELLOW, True)
         return
     who, colour = NAMES.get(role, role), COLOURS.get(role, ANSIColors.YELLOW)
-    calls = list(calls_in(message))
+    calls = list(tool_calls_in(message))
     if text or not calls:
         yield DisplayedMessage(f"{who}{when}", text, colour)
     for call in calls:
         yield DisplayedMessage(
-            f"{who} calls {tool_name(call)}{when}", arguments_of(call), colour, True
+            f"{who} calls {tool_name(call)}{when}", tool_arguments(call), colour, True
         )
 
 
-def _verdict(row: CriterionResult) -> DisplayedMessage:
+def _verdict_line(row: CriterionResult) -> DisplayedMessage:
     passed = row.status is CriterionStatus.PASSED
     colour = ANSIColors.GREEN if passed else ANSIColors.RED
     why = f": {row.reasoning}" if row.reasoning else ""
     return DisplayedMessage(f"Judge, {row.status.value}", f"{row.criterion}{why}", colour)
-
-
-def _end(event: RunFinished) -> DisplayedMessage:
-    word, colour = ENDS[event.status]
-    result = event.result
-    # With criteria, the reasoning repeats what the judge has just been shown to say.
-    why = f": {result.reasoning}" if result.reasoning and not result.criteria else ""
-    return DisplayedMessage(
-        word, f"{event.scenario_id} ({result.total_time or 0.0:.2f} s){why}", colour
-    )
 
 
 PROMPT = "User> "
@@ -162,30 +155,27 @@ COMMANDS = (
     " begins with /"
 )
 BY_HAND = "by_hand"
-"""Why a case has ended that a person ended."""
-HAS_QUIT = "the person debugging it has quit"
-LOOK_AGAIN_S = 0.1
+"""The reason code of a case that a person ended."""
+_QUIT = "the person debugging it has quit"
+_POLL_S = 0.1
 _debugged: ContextVar[str | None] = ContextVar("holodeck_debugged_case", default=None)
-_seat = threading.Lock()
+_terminal_lock = threading.Lock()
 
 
 class SilentUser:
-    """Stands in for a user where a person has to do all the talking."""
+    """Stands in for a user where a person writes all of the user's messages."""
 
     role = AgentRole.USER
 
     async def call(self, input: AgentInput) -> Any:  # noqa: A002, ARG002 - the name is public API
-        """Nothing: it is never called while a person is there."""
         return []
 
 
 def add_debug_user(participants: Sequence[Participant]) -> list[Participant]:
-    """The parties, and one of the role of the user if there is none, for a person to speak as."""
-    roles = {getattr(one, "role", None) for one in participants}  # wrong ones are told of later
-    return [
-        *participants,
-        *([SilentUser()] if participants and AgentRole.USER not in roles else []),
-    ]
+    """Return the participants, with a user for the person to speak as if there is none."""
+    roles = {getattr(one, "role", None) for one in participants}  # missing roles fail later
+    needs_user = participants and AgentRole.USER not in roles
+    return [*participants, *([SilentUser()] if needs_user else [])]
 
 
 class DebuggedConversation(Protocol):
@@ -196,11 +186,15 @@ class DebuggedConversation(Protocol):
     async def verdict(self) -> ScenarioResult | None: ...
 
 
+class _InvalidInput(Exception):
+    """The person's input cannot be used; the message says why."""
+
+
 class Debugger:
-    """Asks a person before the user of a run speaks.
+    """Lets a person write the user's next message, or end the case.
 
     Args:
-        ask: Gives the line that is typed after a prompt, None for the end of input.
+        ask: Returns the line that is typed after a prompt; None for the end of input.
     """
 
     def __init__(self, ask: Callable[[str], Awaitable[str | None]] = read_typed_line) -> None:
@@ -208,103 +202,87 @@ class Debugger:
         self._has_explained = False
 
     @asynccontextmanager
-    async def seat(self, case: str) -> AsyncIterator[None]:
-        """The one place at the terminal; who comes second waits until the first run is over.
+    async def terminal(self, case: str) -> AsyncIterator[None]:
+        """Hold the terminal for one run; other runs wait until it is free.
 
         Raises:
-            ScenarioUsageError: The run is part of one that has the place.
+            ScenarioUsageError: The run is part of one that holds the terminal.
         """
         outer = _debugged.get()
         if outer is not None:
             raise ScenarioUsageError(
                 f"case {case!r}",
-                f"runs inside of case {outer!r}, which is being debugged; write debug=False",
+                f"runs inside case {outer!r}, which is being debugged; write debug=False",
             )
-        while not _seat.acquire(blocking=False):  # noqa: ASYNC110 - of any thread and loop
-            await asyncio.sleep(LOOK_AGAIN_S)
+        while not _terminal_lock.acquire(blocking=False):  # noqa: ASYNC110 - of any thread and loop
+            await asyncio.sleep(_POLL_S)
         token = _debugged.set(case)
         try:
             yield
         finally:
             _debugged.reset(token)
-            _seat.release()
+            _terminal_lock.release()
 
-    async def word(
-        self, talk: DebuggedConversation, *, may_pass_on: bool
+    async def next_input(
+        self, conversation: DebuggedConversation, *, may_skip: bool
     ) -> str | ScenarioResult | None:
-        """What the person says for the user, or the end of the case; None lets the user speak.
+        """Return the user's message or the end of the case; None lets the simulated user speak.
 
         Raises:
-            KeyboardInterrupt: The person has had enough, of all that would follow, too.
+            KeyboardInterrupt: The person quits, which ends all further cases as well.
         """
         if not self._has_explained:
             self._has_explained = True
-            enter = "Enter lets the simulated user speak, text" if may_pass_on else "Text"
-            _tell(f"{enter} is what the user says; {COMMANDS}")
+            enter = "Enter lets the simulated user speak, text" if may_skip else "Text"
+            _print(f"{enter} is what the user says; {COMMANDS}")
         while True:
-            # A person may take their time: limits are for those who are tested.
-            with pause_time_limits():
+            with pause_time_limits():  # they limit the agent, not the person
                 line = await self._ask(PROMPT)
+            if line is None:
+                raise KeyboardInterrupt(_QUIT)
             try:
-                return await _meant(line, talk, may_pass_on)
-            except _Unclear as unclear:
-                _tell(str(unclear))
+                if line.startswith("/") and not line.startswith("//"):
+                    return await _run_command(line, conversation)
+            except _InvalidInput as error:
+                _print(str(error))
+                continue
+            if line.startswith("//"):
+                return line[1:]
+            if line.strip():
+                return line
+            if may_skip:
+                return None
+            _print("there is no simulated user; write what the user says")
 
 
-class _Unclear(Exception):
-    """What the person has to be told before they are asked again."""
-
-
-async def _meant(
-    line: str | None, talk: DebuggedConversation, may_pass_on: bool
-) -> str | ScenarioResult | None:
-    if line is None:
-        raise KeyboardInterrupt(HAS_QUIT)
-    if line.startswith("//"):
-        return line[1:]
-    if line.startswith("/"):
-        return await _commanded(line, talk)
-    if line.strip():
-        return line
-    if not may_pass_on:
-        raise _Unclear("there is no simulated user; write what the user says")
-    return None
-
-
-async def _commanded(line: str, talk: DebuggedConversation) -> ScenarioResult:
+async def _run_command(line: str, conversation: DebuggedConversation) -> ScenarioResult:
     command, _, rest = line.strip().partition(" ")
     reason = rest.strip()
     if command in {"/judge", "/quit"} and reason:
-        raise _Unclear(f"{command} stands alone; you wrote {reason!r} after it")
+        raise _InvalidInput(f"{command} takes no text; you wrote {reason!r} after it")
     match command:
         case "/pass":
-            return _by_hand(await talk.succeed(reason or "passed by the person debugging it"))
+            result = await conversation.succeed(reason or "passed by the person debugging it")
+            return result.model_copy(update={"reason_code": BY_HAND})
         case "/fail":
-            return _by_hand(await talk.fail(reason or "failed by the person debugging it"))
+            result = await conversation.fail(reason or "failed by the person debugging it")
+            return result.model_copy(update={"reason_code": BY_HAND})
         case "/judge":
-            return await _judged(talk)
+            verdict = await conversation.verdict()
+            if verdict is None:
+                raise _InvalidInput("there is no verdict: there is no judge, or it wants to go on")
+            return verdict
         case "/quit":
-            raise KeyboardInterrupt(HAS_QUIT)
-    raise _Unclear(f"{command} is no command; there are {COMMANDS}")
+            raise KeyboardInterrupt(_QUIT)
+    raise _InvalidInput(f"unknown command {command}; the commands are {COMMANDS}")
 
 
-def _by_hand(result: ScenarioResult) -> ScenarioResult:
-    return result.model_copy(update={"reason_code": BY_HAND})
-
-
-async def _judged(talk: DebuggedConversation) -> ScenarioResult:
-    verdict = await talk.verdict()
-    if verdict is None:
-        raise _Unclear("there is no verdict: nobody judges, or the judge wants to go on")
-    return verdict
-
-
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     show_messages([DisplayedMessage("debug", text, ANSIColors.YELLOW)])
 
 
 def debugger_for(case: str) -> Debugger:
-    """Who lets a person speak in a case. Raises ScenarioUsageError where there is no terminal."""
+    """Return the debugger of a case. Raises ScenarioUsageError without a terminal."""
     missing = find_missing_terminal()
     if missing is not None:
         raise ScenarioUsageError(

@@ -1,8 +1,8 @@
-"""What the parties of a conversation are given, what they may answer, and how it ended."""
+"""What participants are given, what they may return, and the result of a conversation."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, Union
@@ -20,11 +20,11 @@ else:
 
 
 class ScenarioUsageError(ConfigError, ValueError):
-    """A case, a script or an adapter is written wrong."""
+    """A mistake in a case, a script or an adapter."""
 
 
 class CriterionStatus(StrEnum):
-    """What a judge says about a criterion."""
+    """A judge's verdict on a criterion."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -32,7 +32,7 @@ class CriterionStatus(StrEnum):
 
 
 class CriterionResult(BaseModel):
-    """A judge's word on one criterion."""
+    """A judge's verdict on one criterion, with its reasoning."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -40,11 +40,11 @@ class CriterionResult(BaseModel):
     status: CriterionStatus
     reasoning: str = ""
     is_checkpoint: bool = False
-    """Whether it was decided in the middle of a script, and not about the whole."""
+    """Whether it belongs to a checkpoint in the script rather than to the whole conversation."""
 
 
 class AgentInput(BaseModel):
-    """What somebody is given when it is their turn to speak. All of it is theirs: copies."""
+    """What a participant is given when it is called; all of it are copies."""
 
     model_config = ConfigDict(defer_build=True)
 
@@ -52,7 +52,7 @@ class AgentInput(BaseModel):
     messages: Annotated[list[Any], SkipValidation]
     """The whole conversation, the oldest message first."""
     new_messages: Annotated[list[Any], SkipValidation]
-    """What the others said since the last call."""
+    """The messages of the others since the last call."""
     judgment_request: bool = False
     """Whether a judge must decide now."""
     judgment_criteria: list[str] | None = None
@@ -61,18 +61,18 @@ class AgentInput(BaseModel):
 
     def last_new_user_message(self) -> Message:
         """The latest new message of the user. Raises ValueError if there is none."""
-        said: list[Message] = [one for one in self.new_messages if one["role"] == "user"]
-        if not said:
+        found: list[Message] = [one for one in self.new_messages if one["role"] == "user"]
+        if not found:
             raise ValueError(
-                "the user has said nothing new: is the agent called twice in a row? Read"
+                "there is no new message of the user: is the agent called twice in a row? Read"
                 " 'messages', the whole conversation, instead"
             )
-        return said[-1]
+        return found[-1]
 
     def last_new_user_message_str(self) -> str:
         """The text of the latest new message of the user.
 
-        Raises ValueError if there is none, or if it is more than a text.
+        Raises ValueError if there is no such message, or if it holds more than a text.
         """
         content = self.last_new_user_message()["content"]
         if not isinstance(content, str):
@@ -93,7 +93,7 @@ class ScenarioResult(BaseModel):
     reasoning: str | None = None
     passed_criteria: list[str] = []
     failed_criteria: list[str] = []
-    """What was not fulfilled, and in a final verdict also what could not be decided."""
+    """Criteria that failed, and in a final verdict also those that are inconclusive."""
     total_time: float | None = None
     """Seconds of the whole run."""
     agent_time: float | None = None
@@ -105,22 +105,22 @@ class ScenarioResult(BaseModel):
     """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `step_failed`,
     `skipped`, …"""
     error: str | None = None
-    """`Type: message` of what broke the run; None if nothing did."""
+    """`Type: message` of the error that ended the run; None if there was none."""
     token_usage: dict[str, TokenUsage] = {}
-    """Tokens by role (`User`, `Agent`, `Judge`), of those who tell."""
+    """Tokens by role (`User`, `Agent`, `Judge`), as far as they are reported."""
     model_calls: dict[str, int] = {}
-    """Requests to models by role, of those who tell."""
+    """Requests to models by role, as far as they are reported."""
     failed_calls: dict[str, int] = {}
-    """Those of them that were not answered."""
+    """Those of the requests that got no answer."""
     kept_answers: dict[str, int] = {}
-    """Answers by role that were kept from an earlier run and not asked for."""
+    """Cached responses by role, for which no request was sent."""
     thread_id: str | None = None
     scenario_run_id: str | None = None
     batch_run_id: str | None = None
 
     @property
     def status(self) -> str:
-        """`passed`, `failed`, or `error` if something broke."""
+        """`passed`, `failed`, or `error` if an error ended the run."""
         if self.error is not None:
             return "error"
         return "passed" if self.success else "failed"
@@ -134,31 +134,28 @@ class ScenarioResult(BaseModel):
 
 @dataclass(frozen=True)
 class EndConversation:
-    """What a user answers who wants to end the conversation, perhaps with a last word."""
+    """What a user returns to end the conversation, perhaps with a last message."""
 
     farewell: str | None = None
     reason: str | None = None
 
 
 AgentReturnTypes: TypeAlias = Union[str, Message, list[Message], ScenarioResult]  # noqa: UP007 - as documented
-"""What whoever is called may answer; a ScenarioResult ends the conversation."""
-
-Answer: TypeAlias = str | Mapping[str, Any] | Sequence[Any] | ScenarioResult | EndConversation
-"""All that the engine understands; libraries' own message objects, too."""
+"""What a participant may return; a ScenarioResult ends the conversation."""
 
 
 class Participant(Protocol):
-    """Somebody who takes part."""
+    """A user, an agent or a judge in a conversation."""
 
     role: AgentRole
 
     def call(self, input: AgentInput) -> Any:  # noqa: A002 - the name is public API
-        """What they say, as an awaitable of AgentReturnTypes."""
+        """Return an awaitable of AgentReturnTypes or EndConversation."""
         ...
 
 
 Callback: TypeAlias = Callable[[ScenarioState], Awaitable[None] | None]
-"""What is told about a turn or a step; whatever it returns is ignored."""
+"""A function that is called after a turn or a step; what it returns is ignored."""
 
 ScriptStep: TypeAlias = Callable[
     [ScenarioState], Awaitable[ScenarioResult | None] | ScenarioResult | None
@@ -167,11 +164,11 @@ ScriptStep: TypeAlias = Callable[
 
 
 def rows_of(result: ScenarioResult) -> list[CriterionResult]:
-    """The criteria of a result; made from its lists where a judge gave only those."""
+    """Return the criteria of a result; built from its lists where a judge gave only those."""
     if result.criteria:
         return result.criteria
-    undecided = set(result.inconclusive_criteria)
-    failed = [one for one in result.failed_criteria if one not in undecided]
+    inconclusive = set(result.inconclusive_criteria)
+    failed = [one for one in result.failed_criteria if one not in inconclusive]
     return [
         *_rows(result.passed_criteria, CriterionStatus.PASSED),
         *_rows(failed, CriterionStatus.FAILED),
@@ -183,46 +180,37 @@ def _rows(criteria: Iterable[str], status: CriterionStatus) -> list[CriterionRes
     return [CriterionResult(criterion=one, status=status) for one in criteria]
 
 
-def after_checkpoints(
-    checkpoints: list[CriterionResult], result: ScenarioResult
-) -> dict[str, object]:
-    """The fields of a result that tell of the passed checkpoints, too."""
-    passed = [one.criterion for one in checkpoints]
-    return {
-        "criteria": [*checkpoints, *rows_of(result)],
-        "passed_criteria": [*passed, *result.passed_criteria],
-    }
-
-
-def undecided_checkpoint(criteria: Iterable[str]) -> ScenarioResult:
-    """The result at a checkpoint whose judge gave no verdict: it did not pass."""
+def undecided_checkpoint(criteria: Sequence[str]) -> ScenarioResult:
+    """Return the result of a checkpoint whose judge gave no verdict: it did not pass."""
     reasoning = "the judge gave no verdict"
-    status = CriterionStatus.INCONCLUSIVE
-    rows = [
-        CriterionResult(criterion=one, status=status, reasoning=reasoning, is_checkpoint=True)
-        for one in criteria
-    ]
-    texts = [row.criterion for row in rows]
     return ScenarioResult(
         success=False,
         messages=[],
-        reasoning="\n".join(f"{one}: {reasoning}" for one in texts),
-        failed_criteria=texts,
-        inconclusive_criteria=texts,
-        criteria=rows,
+        reasoning="\n".join(f"{one}: {reasoning}" for one in criteria),
+        failed_criteria=list(criteria),
+        inconclusive_criteria=list(criteria),
+        criteria=[
+            CriterionResult(
+                criterion=one,
+                status=CriterionStatus.INCONCLUSIVE,
+                reasoning=reasoning,
+                is_checkpoint=True,
+            )
+            for one in criteria
+        ],
         reason_code="inconclusive",
     )
 
 
 def combine_verdicts(first: ScenarioResult, second: ScenarioResult, known: int) -> ScenarioResult:
-    """The verdict of a second judge with what another one found before.
+    """Return the verdict of a second judge together with that of the first.
 
-    Both tell of the `known` rows of checkpoints.
+    Both contain the `known` rows of checkpoints.
     """
-    told = [one.reasoning for one in (first, second) if one.reasoning]
-    found: dict[str, object] = {
+    reasons = [one.reasoning for one in (first, second) if one.reasoning]
+    combined: dict[str, object] = {
         "criteria": [*rows_of(first), *rows_of(second)[known:]],
         "passed_criteria": [*first.passed_criteria, *second.passed_criteria[known:]],
-        "reasoning": "\n".join(told) if second.success else second.reasoning,
+        "reasoning": "\n".join(reasons) if second.success else second.reasoning,
     }
-    return second.model_copy(update=found)
+    return second.model_copy(update=combined)

@@ -1,7 +1,7 @@
-"""What the parties of a conversation spend on models, told by themselves."""
+"""Time, requests and tokens that the participants of a conversation use."""
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -9,78 +9,61 @@ from dataclasses import dataclass, field
 
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.types import (
-    CriterionResult,
-    ScenarioResult,
-    after_checkpoints,
-    rows_of,
-)
+from holodeck.lib.conversation.types import CriterionResult, ScenarioResult, rows_of
 from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 
 @dataclass
 class CallUsage:
-    """What one call of a party cost."""
+    """What one call of a participant used."""
 
-    usage: TokenUsage = field(default_factory=TokenUsage.zero)
-    calls: int = 0
-    failed: int = 0
-    """Those of the calls that were not answered."""
-    spent: JudgeUsage = field(default_factory=JudgeUsage)
-    """What models that judge noted themselves."""
-    kept: int = 0
-    """Answers that were kept and not asked for."""
+    meter: UsageMeter = field(default_factory=UsageMeter)
+    """Requests to models without those of judges, and cached responses."""
+    judge: JudgeUsage = field(default_factory=JudgeUsage)
 
-    def total(self) -> TokenUsage:
-        """All of it."""
-        return self.usage + self.spent.usage
-
-    def total_calls(self) -> int:
-        """How many requests to models these were."""
-        return self.calls + self.spent.calls
-
-    def total_failed(self) -> int:
-        """How many of them were not answered."""
-        return self.failed + self.spent.failed
+    def total(self) -> UsageMeter:
+        """Return the usage of all models."""
+        total = UsageMeter(
+            requests=self.judge.calls,
+            failed=self.judge.failed,
+            by_model={self.judge.judge or "": self.judge.usage},
+        )
+        total.merge(self.meter)
+        return total
 
 
-_tally: ContextVar[CallUsage | None] = ContextVar("holodeck_conversation_spending", default=None)
+_current: ContextVar[UsageMeter | None] = ContextVar("holodeck_conversation_usage", default=None)
 
 
 def record_usage(usage: TokenUsage, *, calls: int = 1, failed: int = 0) -> None:
-    """Count the requests to a model and the tokens of its answer, for whoever is being called.
-
-    Outside of a conversation they count nowhere.
-    """
-    tally = _tally.get()
-    if tally is not None:
-        tally.usage += usage
-        tally.calls += calls
-        tally.failed += failed
+    """Add requests and tokens to the participant being called; without effect outside of a call."""
+    meter = _current.get()
+    if meter is not None:
+        meter.add(usage, requests=calls, failed=failed)
 
 
 def record_cache_hit() -> None:
-    """Count an answer that was kept and not asked for, for whoever is being called."""
-    tally = _tally.get()
-    if tally is not None:
-        tally.kept += 1
+    """Add a cached response to the participant being called; without effect outside of a call."""
+    meter = _current.get()
+    if meter is not None:
+        meter.cache_hits += 1
 
 
 @contextmanager
 def count_usage() -> Iterator[CallUsage]:
-    """Count what is spent inside the block, by models that judge, too."""
-    tally = CallUsage()
-    token = _tally.set(tally)
+    """Count what participants and judges use inside the block."""
+    used = CallUsage()
+    token = _current.set(used.meter)
     try:
-        with count_judge_usage(tally.spent):
-            yield tally
+        with count_judge_usage(used.judge):
+            yield used
     finally:
-        _tally.reset(token)
+        _current.reset(token)
 
 
-class UsageMeter:
-    """The books of one run."""
+class RunUsage:
+    """Time and usage of one run by participant, its ids, and the checkpoints that passed."""
 
     def __init__(self, batch_run_id: str) -> None:
         self.thread_id = new_id("thread")
@@ -88,52 +71,47 @@ class UsageMeter:
         self.checkpoints: list[CriterionResult] = []
         self._batch_run_id = batch_run_id
         self._started = time.perf_counter()
-        self._times: defaultdict[int, float] = defaultdict(float)
-        self._usage: dict[str, TokenUsage] = {}
-        self._calls: Counter[str] = Counter()
-        self._failed: Counter[str] = Counter()
-        self._kept: Counter[str] = Counter()
+        self._seconds: defaultdict[int, float] = defaultdict(float)
+        self._meters: defaultdict[str, UsageMeter] = defaultdict(UsageMeter)
 
-    def note(self, index: int, role: AgentRole, seconds: float, tally: CallUsage) -> None:
-        """Count one call of a party."""
-        self._times[index] += seconds
-        self._calls[role.value] += tally.total_calls()
-        self._failed[role.value] += tally.total_failed()
-        self._kept[role.value] += tally.kept
-        self._usage[role.value] = self._usage.get(role.value, TokenUsage.zero()) + tally.total()
+    def add(self, index: int, role: AgentRole, seconds: float, used: CallUsage) -> None:
+        """Count one call of a participant."""
+        self._seconds[index] += seconds
+        self._meters[role.value].merge(used.total())
 
     def was_called(self, index: int) -> bool:
-        """Whether a party was asked, whatever came of it."""
-        return index in self._times
+        """Whether a participant was called, even without success."""
+        return index in self._seconds
 
-    def passed(self, result: ScenarioResult) -> None:
-        """Note a checkpoint whose criteria all passed."""
-        self.checkpoints = rows_of(result)  # those of earlier checkpoints are among them
+    def checkpoint_passed(self, result: ScenarioResult) -> None:
+        """Remember the criteria of a checkpoint that passed."""
+        self.checkpoints = rows_of(result)  # including those of earlier checkpoints
 
-    def completed(
+    def complete(
         self, result: ScenarioResult, messages: list[Message], agents: Iterable[int]
     ) -> ScenarioResult:
-        """The result with times, ids, tokens and checkpoints; once is enough."""
+        """Return the result with times, ids, usage and checkpoints; a complete one as it is."""
         if result.scenario_run_id == self.scenario_run_id:
             return result
-        took, agents_took = result.total_time, result.agent_time
+        total_time, agent_time = result.total_time, result.agent_time
+        if total_time is None:
+            total_time = time.perf_counter() - self._started
+        if agent_time is None:
+            agent_time = sum(self._seconds.get(index, 0.0) for index in agents)
+        passed = [one.criterion for one in self.checkpoints]
+        meters = self._meters.items()
         known: dict[str, object] = {
-            **after_checkpoints(self.checkpoints, result),
+            "criteria": [*self.checkpoints, *rows_of(result)],
+            "passed_criteria": [*passed, *result.passed_criteria],
             "messages": result.messages or messages,
-            "total_time": time.perf_counter() - self._started if took is None else took,
-            "agent_time": sum(self._times.get(at, 0.0) for at in agents)
-            if agents_took is None
-            else agents_took,
-            "model_calls": _some(self._calls),
-            "failed_calls": _some(self._failed),
-            "kept_answers": _some(self._kept),
-            "token_usage": {**self._usage, **result.token_usage},
+            "total_time": total_time,
+            "agent_time": agent_time,
+            "model_calls": {role: meter.requests for role, meter in meters if meter.requests},
+            "failed_calls": {role: meter.failed for role, meter in meters if meter.failed},
+            "kept_answers": {role: meter.cache_hits for role, meter in meters if meter.cache_hits},
+            "token_usage": {role: meter.usage for role, meter in meters} | result.token_usage,
             "thread_id": self.thread_id,
             "scenario_run_id": self.scenario_run_id,
             "batch_run_id": self._batch_run_id,
         }
         return result.model_copy(update=known)
-
-
-def _some(counts: Counter[str]) -> dict[str, int]:
-    return {role: count for role, count in counts.items() if count}

@@ -292,7 +292,7 @@ _TOO_LONG = "too large to process"
 class EmbeddingModel:
     """One loaded model; any thread may ask it, and each waits for its turn.
 
-    Asking blocks, for milliseconds to seconds: coroutines ask through `in_thread`.
+    Asking blocks, for milliseconds to seconds: coroutines ask through `run_in_thread`.
     """
 
     _loaded: ClassVar[dict[Path, "EmbeddingModel"]] = {}

@@ -215,7 +215,9 @@ async def test_a_replay_asks_nobody(play, calls):
 async def test_a_miss_shows_the_nearest_entry_and_the_first_difference(play, calls):
     await play(asking("m", [{"role": "user", "content": "hi"}], 0.7, top_p=1))
     await play(asking("m", [{"role": "user", "content": "good morning, my friend"}]))
-    with pytest.raises(ConfigError, match="no answer to this call is recorded; nearest") as missed:
+    with pytest.raises(
+        ConfigError, match="no response to this call is recorded; the nearest"
+    ) as missed:
         await play(asking("m", [{"role": "user", "content": "good evening"}]), mode="replay")
 
     assert calls == ["ask", "ask"]
@@ -224,7 +226,7 @@ async def test_a_miss_shows_the_nearest_entry_and_the_first_difference(play, cal
 
 
 async def test_a_miss_with_nothing_recorded_says_so(play):
-    with pytest.raises(ConfigError, match="nothing of it is recorded in"):
+    with pytest.raises(ConfigError, match="nothing is recorded for it in"):
         await play(asking(), mode="replay")
 
 
@@ -292,7 +294,9 @@ async def test_an_answer_that_cannot_be_kept_is_an_error(play):
     async def answer():
         return object()
 
-    with pytest.raises(ConfigError, match=r"returns a object, which @scenario\.cache cannot keep"):
+    with pytest.raises(
+        ConfigError, match=r"returns a object, which @scenario\.cache cannot record"
+    ):
         await play(lambda _: answer())
 
 
@@ -410,7 +414,7 @@ async def test_a_kept_verdict_on_other_criteria_is_refused(run_models, tmp_path)
     kept["value"]["value"] |= {"criteria": [], "passed_criteria": []}
     path.write_text(json.dumps(kept))
 
-    with pytest.raises(ConfigError, match=r"the verdict that was kept is about \[\]"):
+    with pytest.raises(ConfigError, match=r"the cached verdict is about \[\]"):
         await run_models()
 
 

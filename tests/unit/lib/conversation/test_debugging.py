@@ -101,9 +101,9 @@ async def test_without_a_verdict_the_person_is_asked_again(judges):
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
-        ("/quti", "/quti is no command; there are /judge"),
-        ("/", "/ is no command"),
-        ("/judge now", "/judge stands alone; you wrote 'now' after it"),
+        ("/quti", "unknown command /quti; the commands are /judge"),
+        ("/", "unknown command /"),
+        ("/judge now", "/judge takes no text; you wrote 'now' after it"),
     ],
 )
 async def test_a_command_that_is_none_is_told_and_asked_again(line, answer):
@@ -122,7 +122,7 @@ def test_quitting_interrupts_and_listeners_hear_of_it(line, run):
     with pytest.raises(KeyboardInterrupt, match="has quit"):
         asyncio.run(run(executor))
 
-    [mailer] = executor._dispatcher._mailers
+    [mailer] = executor._dispatcher._threads
     mailer.thread.join(60)
     assert isinstance(heard[-1], events.RunFinished)
     assert heard[-1].status == "CANCELLED"
@@ -193,7 +193,7 @@ async def test_a_run_inside_of_a_debugged_one_is_refused_and_does_not_wait_for_e
     async def inner(state):
         await debugged(a_user(), an_agent(), name="inner", lines=["/pass"]).run()
 
-    with pytest.raises(ConfigError, match=r"'inner'.* runs inside of case 'a chat'"):
+    with pytest.raises(ConfigError, match=r"'inner'.* runs inside case 'a chat'"):
         await debugged(a_user(), an_agent(), script=[inner]).run()
 
 

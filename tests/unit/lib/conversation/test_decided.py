@@ -85,7 +85,7 @@ async def test_a_judge_without_criteria_or_verdict_holds_up_nobody():
 async def test_a_verdict_that_passes_with_a_failed_criterion_is_refused():
     odd = ScenarioResult(success=True, messages=[], failed_criteria=["kind"])
 
-    with pytest.raises(ConfigError, match="success=True, and that 'kind' did not pass"):
+    with pytest.raises(ConfigError, match="success=True, but 'kind' did not pass"):
         await play(scenario.agent(), scenario.judge(), judges=[a_judge(odd)])
 
 
@@ -117,7 +117,7 @@ async def test_a_step_that_returns_an_awaitable_of_a_result_ends_the_case():
     ("value", "told"),
     [
         (lambda: LEAKS, "a callback returned a result, which ends nothing"),
-        (lambda: scenario.fail("x"), r"scenario.fail\(…\) was made and dropped"),
+        (lambda: scenario.fail("x"), r"scenario.fail\(…\) was made but not used"),
     ],
     ids=["result", "step"],
 )
@@ -155,7 +155,7 @@ async def test_a_result_against_the_agent_that_a_step_looks_at_is_its_own_affair
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 async def test_a_step_that_is_called_and_not_awaited_is_told_of():
-    with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made and dropped"):
+    with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made but not used"):
         await play(lambda state: [scenario.fail("x")(state)], scenario.succeed())
 
 
@@ -172,5 +172,5 @@ async def yields_later(state):
 @pytest.mark.parametrize("step", [yields, yields_later], ids=["generator", "async"])
 async def test_a_step_or_callback_whose_code_would_never_run_is_refused(step):
     for one in (step, scenario.proceed(turns=1, on_step=step)):
-        with pytest.raises(ConfigError, match=r"step 1 .*a generator, whose code is never run"):
+        with pytest.raises(ConfigError, match=r"step 1 .*a generator, whose code never runs"):
             await play(one, scenario.succeed())

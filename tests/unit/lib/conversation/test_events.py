@@ -129,7 +129,7 @@ async def test_a_file_that_goes_away_is_told_once(tmp_path, caplog):
 
 @pytest.mark.parametrize(
     ("wrong", "told"),
-    [("missing/events.jsonl", "cannot be written to"), (3, "3 cannot listen; write a function")],
+    [("missing/events.jsonl", "cannot write to"), (3, "3 is not a listener; write a function")],
     ids=["no folder", "no listener"],
 )
 async def test_who_cannot_listen_is_refused_before_the_run(tmp_path, monkeypatch, wrong, told):

@@ -95,7 +95,7 @@ async def test_a_new_user_message_is_at_hand():
     await executor(a_user(), agent, script=steps).run()
 
     assert agent.heard[0].last_new_user_message_str() == "one"
-    with pytest.raises(ValueError, match="nothing new"):
+    with pytest.raises(ValueError, match="no new message"):
         agent.heard[1].last_new_user_message_str()
 
 
@@ -189,11 +189,11 @@ async def test_a_result_of_anybody_ends_the_run(role):
 
 
 BAD = {
-    "None": (None, "None is no answer; return a text"),
-    "number": (3, "int 3 is no answer"),
-    "no role": ({"content": "x"}, "dict .* is no answer"),
-    "tuple": (("a", "b"), "tuple .* is no answer"),
-    "None in a list": (["a", None], "None is no answer"),
+    "None": (None, "None is not a message; return a text"),
+    "number": (3, "int 3 is not a message"),
+    "no role": ({"content": "x"}, "dict .* is not a message"),
+    "tuple": (("a", "b"), "tuple .* is not a message"),
+    "None in a list": (["a", None], "None is not a message"),
     "not JSON": ({"role": "assistant", "content": object()}, "cannot be written as JSON"),
 }
 
@@ -325,7 +325,7 @@ async def test_an_agent_that_blocks_past_its_limit_is_too_late():
 async def test_the_state_tells_of_messages_and_tool_calls():
     talk = executor(a_user(), an_agent())
     state = talk.state
-    with pytest.raises(ValueError, match="nothing was said"):
+    with pytest.raises(ValueError, match="there is no message yet"):
         state.last_message()
     with pytest.raises(ValueError, match="no message of the user"):
         state.last_user_message()

@@ -119,7 +119,7 @@ async def test_a_user_who_never_says_a_word_is_no_success_without_an_agent_call(
     assert not result.success
     assert agent.calls == 0
     assert result.reason_code == "never_asked"
-    assert "the agent was never asked" in result.reasoning
+    assert "the agent was never called" in result.reasoning
 
 
 async def test_a_script_that_ends_with_the_users_goodbye_is_judged_as_before():

@@ -151,7 +151,7 @@ async def test_a_step_made_and_dropped_warns():
         scenario.fail("lost")
 
     with pytest.warns(
-        DroppedStep, match=r"step 1 \(check\): scenario.fail\(…\) was made and dropped"
+        DroppedStep, match=r"step 1 \(check\): scenario.fail\(…\) was made but not used"
     ):
         result = await play(check, scenario.succeed())
 
@@ -272,7 +272,7 @@ MISUSE = {
     "nobody judges": (scenario.judge(), [an_agent()], r"`Judge`.*JudgeAgent"),
     "empty user text": (scenario.user(""), None, EMPTY),
     "blank agent text": (scenario.agent(" \n"), None, r"the text is empty"),
-    "a message without role": (scenario.user({"content": "x"}), None, r"no answer; return"),
+    "a message without role": (scenario.user({"content": "x"}), None, r"not a message; return"),
     "no criteria": (scenario.judge([]), None, r"judge\(\[\]\): write one criterion"),
     "an empty criterion": (scenario.judge(["a", " "]), None, r"none of them empty"),
     "an empty criterion without a list": (scenario.judge(""), None, r"none of them empty"),
@@ -291,9 +291,9 @@ MISUSE = {
     "no parentheses": (scenario.succeed, None, r"scenario.succeed makes a step; write succeed\(\)"),
     "no turns": (scenario.proceed(turns=0), None, NO_TURN),
     "fewer than no turns": (scenario.proceed(turns=-1), None, r"write 1 or more"),
-    "nobody at all": (scenario.proceed(), [], r"nobody takes part"),
-    "nobody to be tested": (scenario.proceed(), [a_user(), a_judge()], r"nobody plays .*`Agent`"),
-    "no function": ("user", None, r"'user' is no step"),
+    "nobody at all": (scenario.proceed(), [], r"there are no participants"),
+    "nobody to be tested": (scenario.proceed(), [a_user(), a_judge()], r"nobody has .*`Agent`"),
+    "no function": ("user", None, r"'user' is not a step"),
 }
 
 
@@ -322,9 +322,9 @@ def test_limits_that_make_no_sense_are_refused(settings):
 
 
 async def test_a_step_or_an_agent_without_its_list_is_refused():
-    with pytest.raises(ValueError, match=r"case 'case': agents is no list.*write agents=\[…\]"):
+    with pytest.raises(ValueError, match=r"case 'case': agents is not a list.*write agents=\[…\]"):
         ScenarioExecutor("case", "", an_agent())
-    with pytest.raises(ValueError, match=r"case 'case': script is no list.*write script=\[…\]"):
+    with pytest.raises(ValueError, match=r"case 'case': script is not a list.*write script=\[…\]"):
         ScenarioExecutor("case", "", [an_agent()], scenario.succeed())
 
 

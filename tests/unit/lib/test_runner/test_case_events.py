@@ -219,7 +219,7 @@ async def test_no_thread_is_started_where_nobody_listens(tmp_path):
 def test_a_file_that_cannot_be_written_is_refused_before_the_run(tmp_path, name):
     os.mkfifo(tmp_path / "pipe")  # nobody reads from it
 
-    with pytest.raises(ConfigError, match="cannot be written to"):
+    with pytest.raises(ConfigError, match="cannot write to"):
         executor_of(
             tmp_path, an_agent(ONE), ScriptedBackend(), settings={"events": str(tmp_path / name)}
         )
@@ -275,7 +275,7 @@ def test_a_variable_starts_from_the_working_folder(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("--events", "no/e.jsonl"), "--events: cannot be written to"),
+        (("--events", "no/e.jsonl"), "--events: cannot write to"),
         (("--dry-run", "--events", "e.jsonl"), "--dry-run runs nothing; remove --events"),
         (("--events", " "), "--events"),
     ],

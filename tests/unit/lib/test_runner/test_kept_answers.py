@@ -95,7 +95,7 @@ async def test_a_replay_that_misses_shows_the_nearest_entry_and_what_differs(run
 
     assert result.outcome is Outcome.METRIC_ERROR
     [told] = result.errors
-    assert "no answer to this call is recorded; nearest is" in told
+    assert "no response to this call is recorded; the nearest is" in told
     assert 'recorded "OK: hi", now "something else"' in told
 
 
@@ -144,7 +144,7 @@ async def test_a_kept_verdict_on_other_criteria_decides_nothing(run, agent, tmp_
     [result] = (await run(agent(case))).results
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert "the verdict that was kept is about" in result.errors[0]
+    assert "the cached verdict is about" in result.errors[0]
 
 
 async def test_nothing_is_kept_without_a_key(run, agent, tmp_path):
@@ -240,7 +240,7 @@ def test_the_command_line_records_once_and_replays_without_key_and_server(agent_
     codes = [one.code for one in (missed, recorded, replayed, unkeyed, wrong)]
     assert codes == [4, 0, 0, 2, 2], replayed.stderr
     assert len(agent_dir.server.requests) == asked == 1
-    assert "nothing of it is recorded" in missed.stdout
+    assert "nothing is recorded for it" in missed.stdout
     assert "agent.yaml:6:3: to replay, the case needs a 'cache_key'" in unkeyed.stderr
     [kept] = (agent_dir.path / "kept" / "v1").iterdir()
     assert "k-123456" not in kept.read_text()
