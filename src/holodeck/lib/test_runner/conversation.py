@@ -201,11 +201,11 @@ def persona_of(simulation: Simulation) -> Persona:
 
 def _late_ending(conversation: ScriptRun) -> ConversationEnd | None:
     """Return how a conversation ends that is cancelled; None if the agent is waited for."""
-    if conversation.waits_for is AgentRole.JUDGE:
+    if conversation.pending_role is AgentRole.JUDGE:
         return UNJUDGED
-    if conversation.waits_for is AgentRole.USER:
+    if conversation.pending_role is AgentRole.USER:
         return LATE_USER
-    if conversation.waits_for is not None:
+    if conversation.pending_role is not None:
         return None
     reasoning = f"{conversation.step_name} of the script was not done"
     return ConversationEnd(code="timeout", reasoning=reasoning, broke=True)

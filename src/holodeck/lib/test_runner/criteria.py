@@ -97,10 +97,10 @@ class CaseCriteria:
     def _cost(self, usage: CallUsage) -> ModelCost:
         return ModelCost(
             model=self.judge_name,
-            calls=usage.total_calls(),
-            failed=usage.total_failed(),
-            tokens=usage.total(),
-            kept=usage.kept,
+            calls=usage.total().requests,
+            failed=usage.total().failed,
+            tokens=usage.total().usage,
+            kept=usage.total().cache_hits,
         )
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:

@@ -85,7 +85,7 @@ class RunEvents:
 
     async def close(self) -> None:
         """Deliver what has happened, without waiting for a listener that hangs."""
-        await self._dispatcher.delivered()
+        await self._dispatcher.drain()
         self._dispatcher = EventDispatcher([])
 
     def of(self, case: TestCaseModel) -> "CaseEvents | None":

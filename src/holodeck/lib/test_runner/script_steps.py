@@ -226,7 +226,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
     if any(one is not returned for one in unused):
         raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
     run = running.get()
-    against = None if run is None else run.against
+    against = None if run is None else run.failure
     if against is not None and not isinstance(returned, ScenarioResult):
         raise TypeError(f"{name}: {dropped_result_message(against)}")
     if returned is None or returned is True or isinstance(returned, Step | ScenarioResult):
