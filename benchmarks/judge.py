@@ -7,8 +7,7 @@ import asyncio
 import sys
 import time
 
-from holodeck.lib.judging.check_labels import SHIPPED, read_labels
-from holodeck.lib.judging.check_result import as_table
+from holodeck.lib.judging.check_report import SHIPPED, as_table, read_labels
 from holodeck.lib.test_runner.judge_check import subject_named
 
 MODEL = "qwen2.5-coder-1.5b-instruct"

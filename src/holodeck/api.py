@@ -21,7 +21,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.background_loop import BackgroundLoop
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.custom import CustomEvaluator
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.observability import initialize_observability, shutdown_observability
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor

@@ -20,8 +20,8 @@ from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, MetricSettings
+from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent

@@ -19,7 +19,7 @@ SELDOM = (
     "holodeck.config.cases.parameters", "holodeck.config.check_history", "holodeck.models.suite",
     "holodeck.lib.llm.client", "holodeck.lib.conversation.engine",
     "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",
-    "holodeck.lib.evaluators.semantic_similarity", "holodeck.lib.selection.select_cases",
+    "holodeck.lib.evaluators.nlp_metrics", "holodeck.lib.selection.select_cases",
     "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",
     "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",

@@ -13,14 +13,13 @@ from fakes import FakeOpenAI, Reply, case
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
 from holodeck.lib.evaluators.base import Observation, OfferedTool
+from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges, JudgeUsage, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
-from holodeck.models.azure_metrics import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
+from holodeck.models.judged_metrics import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.llm import LLMProvider
 from holodeck.models.test_result import ToolInvocation
 

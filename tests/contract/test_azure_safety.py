@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators import azure_safety
-from holodeck.lib.evaluators.azure_safety import ContentSafetyEvaluator, ViolenceEvaluator
+from holodeck.lib.evaluators import azure_ai
+from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
+from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.models.azure_metrics import SAFETY_METRICS, AzureProject
 from holodeck.models.evaluation import Metric
+from holodeck.models.judged_metrics import SAFETY_METRICS, AzureProject
 
 HARMS = ["violence", "sexual", "self_harm", "hate_unfairness"]
 URL = "https://team.services.ai.azure.com/api/projects/greeter"
@@ -208,4 +208,4 @@ async def test_a_project_that_never_answers_is_an_error_in_time(project):
 
 
 def test_a_project_of_a_hub_is_named_by_three_names():
-    assert azure_safety._scope(AzureProject(**HUB), "safety") == HUB
+    assert azure_ai._scope(AzureProject(**HUB), "safety") == HUB

@@ -13,11 +13,10 @@ from pydantic import TypeAdapter
 from fakes import FakeOpenAI
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
+from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.lib.judging.judge import Judge, JudgeUsage, count_judge_usage
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judge, Judges, JudgeUsage, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric

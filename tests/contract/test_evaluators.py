@@ -8,11 +8,11 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
+from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.metric_table import build_evaluator
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
-from holodeck.models.azure_metrics import SAFETY_METRICS
 from holodeck.models.evaluation import Metric
+from holodeck.models.judged_metrics import SAFETY_METRICS
 from support.likeness import SharedWords
 
 TEXT = "Dogs are allowed in the library"

@@ -11,8 +11,7 @@ import click
 from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
-    from holodeck.lib.judging.check_labels import Label
-    from holodeck.lib.judging.check_result import JudgeCheck
+    from holodeck.lib.judging.check_report import JudgeCheck, Label
     from holodeck.lib.test_runner.judge_check import Subject
 
 
@@ -87,8 +86,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     holodeck. Exit code 4 means that some responses could not be judged.
     """
     from holodeck.errors import ExitCode
-    from holodeck.lib.judging.check_labels import SHIPPED, read_labels, refuse_too_few
-    from holodeck.lib.judging.check_result import as_table
+    from holodeck.lib.judging.check_report import SHIPPED, as_table, read_labels, refuse_too_few
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
     from holodeck.lib.ui.live import write_text
 
@@ -172,7 +170,7 @@ class _Progress:
 
 def _write_json(path: Path, found: "JudgeCheck", context: CliContext) -> None:
     from holodeck.errors import ReportError
-    from holodeck.lib.judging.check_result import as_document
+    from holodeck.lib.judging.check_report import as_document
 
     text = json.dumps(as_document(found), indent=2, ensure_ascii=False) + "\n"
     try:

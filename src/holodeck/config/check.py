@@ -18,8 +18,14 @@ from holodeck.config.python_files import (
 )
 from holodeck.config.source import KeyPath, location
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
-from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
+from holodeck.lib.evaluators.build import (
+    Inputs,
+    asks_a_judge,
+    build_evaluator,
+    judge_of,
+    metrics_of,
+    metrics_of_turn,
+)
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
 from holodeck.models.agent import IN_PYTHON, OURS, Agent, HttpBackendConfig

@@ -9,13 +9,13 @@ from holodeck.config.python_files import require_target
 from holodeck.config.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
-from holodeck.lib.evaluators.inputs import (
+from holodeck.lib.evaluators.build import (
     Inputs,
+    can_fail,
     compares_nothing,
     metrics_of,
     metrics_of_turn,
 )
-from holodeck.lib.evaluators.metric_table import can_fail
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.lib.suggestions import did_you_mean

@@ -8,12 +8,11 @@ from pydantic import BaseModel
 from holodeck.config.findings import Findings
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.metric_table import can_fail
+from holodeck.lib.evaluators.build import can_fail
 from holodeck.lib.patterns import compiled, passes_every_text
 from holodeck.models.agent import Agent
-from holodeck.models.deepeval_metrics import GEvalMetric
 from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
-from holodeck.models.judge_metric import JudgeMetric
+from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric
 from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from holodeck.config.providers import missing_key_message
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.metric_table import asks_a_judge, judge_of
+from holodeck.lib.evaluators.build import asks_a_judge, judge_of
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider

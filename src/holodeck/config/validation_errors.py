@@ -17,9 +17,9 @@ from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.agent import TWINS
 from holodeck.models.base import Refused, RefusedParts, models_in
 from holodeck.models.config import ExecutionConfig, Setting
-from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 from holodeck.models.expectations import ArgMatcher
+from holodeck.models.judged_metrics import DEEPEVAL_METRICS
 
 
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:

@@ -4,12 +4,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from holodeck.models.azure_metrics import (
-    AZURE_METRICS,
-    SAFETY_METRICS,
-    AzureMetric,
-    AzureSafetyMetric,
-)
 from holodeck.models.base import (
     AbsoluteTolerance,
     Json,
@@ -19,12 +13,63 @@ from holodeck.models.base import (
     Ratio,
     RelativeTolerance,
 )
-from holodeck.models.code_metric import CodeMetric
-from holodeck.models.deepeval_metrics import DeepEvalMetric, GEvalMetric, RAGMetric, RAGMetricType
-from holodeck.models.judge_metric import JudgeMetric
+from holodeck.models.judged_metrics import (
+    AZURE_METRICS,
+    SAFETY_METRICS,
+    AzureMetric,
+    AzureSafetyMetric,
+    DeepEvalMetric,
+    GEvalMetric,
+    JudgeMetric,
+    RAGMetric,
+    RAGMetricType,
+)
 from holodeck.models.llm import LLMProvider
-from holodeck.models.metric import MetricSettings
+from holodeck.models.metric import MetricKind, MetricSettings
 from holodeck.models.on_demand import OnDemand
+
+__all__ = [
+    "BUILT_IN",
+    "BY_TYPE",
+    "EvaluationConfig",
+    "LLMProvider",
+    "Metric",
+    "MetricSettings",
+    "RAGMetricType",
+]
+
+
+class CodeMetric(MetricSettings):
+    """A Python callable beside the agent.yaml that is given the whole case."""
+
+    type: Literal["code"]
+    """Python code of yours."""
+    grader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
+    """`module:callable`."""
+    name: NonBlank | None = None
+    """What reports call it; else the callable's own name."""
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name"})
+
+    @property
+    def kind(self) -> MetricKind:
+        """What its rows in reports say about where it comes from."""
+        return "code"
+
+    @property
+    def row(self) -> str:
+        """Its name in the table of metrics."""
+        return "code"
+
+    @property
+    def label(self) -> str:
+        """The name under which its rows appear in reports."""
+        return self.name or self.grader.partition(":")[2]
+
+    @property
+    def user_code(self) -> str | None:
+        """The callable."""
+        return self.grader
 
 
 class EvaluationMetric(MetricSettings):
@@ -305,14 +350,3 @@ class EvaluationConfig(Model):
         if not self.metrics and self.model is None:
             raise ValueError("'metrics' is missing: write 'metrics: [{metric: contains, …}]', say")
         return self
-
-
-__all__ = [
-    "BUILT_IN",
-    "BY_TYPE",
-    "EvaluationConfig",
-    "LLMProvider",
-    "Metric",
-    "MetricSettings",
-    "RAGMetricType",
-]

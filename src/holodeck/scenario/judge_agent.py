@@ -13,7 +13,7 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import is_list_of_criteria
 from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
 from holodeck.scenario.config import ModelClient, model_for

@@ -8,7 +8,7 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
 from holodeck.scenario.config import ModelClient, model_for

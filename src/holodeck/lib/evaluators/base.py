@@ -5,14 +5,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
+from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.models.evidence import Evidence, Unknown, evidence
+from holodeck.models.llm import LLMProvider
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
 
@@ -25,6 +27,7 @@ __all__ = [
     "Score",
     "Turn",
 ]
+
 
 logger = logging.getLogger(__name__)
 
@@ -222,3 +225,135 @@ class _Tries:
             describe(error),
             delay,
         )
+
+
+class EvaluatorOptions(TypedDict, total=False):
+    """How every metric is run."""
+
+    timeout: float | None
+    retry_config: RetryConfig | None
+
+
+class ComparisonOptions(EvaluatorOptions, total=False):
+    """How every metric that compares is run, and what it compares with."""
+
+    value: str | None
+    values: Sequence[str] | None
+
+
+class ScoredEvaluator(BaseEvaluator):
+    """A metric that gives one Grade.
+
+    Its result has the score under `score` and under the metric's own name, `passed` and
+    `reasoning`. With a threshold, passed is `score >= threshold` (0 counts); without one it is the
+    metric's own verdict, or None for a metric that has none and is reported only.
+    """
+
+    metric: ClassVar[str]
+
+    def __init__(self, threshold: float | None = None, **how: Unpack[EvaluatorOptions]) -> None:
+        super().__init__(**how)
+        self.threshold = threshold
+
+    def _row(self, grade: Score, **more: float) -> dict[str, Any]:
+        passed = grade.passed if self.threshold is None else grade.score >= self.threshold
+        return {
+            **more,
+            self.metric: grade.score,
+            "score": grade.score,
+            "passed": passed,
+            "reasoning": grade.reason,
+        }
+
+    def _response(self, kwargs: Mapping[str, Any]) -> str:
+        response = kwargs[EvalParam.RESPONSE]
+        if not isinstance(response, str):
+            raise EvaluationError(
+                f"{self.name} compares text, and response is a {type(response).__name__}"
+            )
+        return response
+
+
+class ComparingEvaluator(ScoredEvaluator):
+    """Compares the answer with `value` or any of `values`, else with the case's `ground_truth`."""
+
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+        required=frozenset({EvalParam.RESPONSE, EvalParam.GROUND_TRUTH})
+    )
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        value: str | None = None,
+        values: Sequence[str] | None = None,
+        **how: Unpack[EvaluatorOptions],
+    ) -> None:
+        super().__init__(threshold, **how)
+        self._values = one_or_many(value, values)
+
+    def required_params(self) -> frozenset[EvalParam]:
+        if self._values is None:
+            return self.PARAM_SPEC.required
+        return self.PARAM_SPEC.required - {EvalParam.GROUND_TRUTH}
+
+    def _references(self, kwargs: Mapping[str, Any]) -> Sequence[str]:
+        """The texts to compare with, at least one."""
+        return self._values or (kwargs[EvalParam.GROUND_TRUTH],)
+
+
+def one_or_many(value: str | None, values: Sequence[str] | None) -> tuple[str, ...] | None:
+    """What was configured to compare with; None if nothing was. Raises ConfigError."""
+    if value is not None and values is not None:
+        raise ConfigError("value", "write either 'value' or 'values', not both")
+    if value is None and values is None:
+        return None
+    key = "values" if value is None else "value"
+    wanted = tuple(values) if values is not None else (str(value),)
+    if not wanted or any(not text.strip() for text in wanted):
+        raise ConfigError(key, "is empty, and every answer would do; write what to compare with")
+    return wanted
+
+
+def quote(text: str, limit: int = 80) -> str:
+    """The text in quotes on one line, cut to about `limit` characters."""
+    return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
+
+
+DEFAULT_THRESHOLD = 0.5
+
+
+class JudgedEvaluator(BaseEvaluator):
+    """A metric whose score a model gives.
+
+    Args:
+        model_config: The model that judges; needed where no `judge` is given.
+        threshold: Score from 0 to 1 to reach.
+        timeout: Seconds for one evaluation, waiting for a slot not counted; None for no limit.
+        retry_config: How often an evaluation is tried again. The judge's requests are retried by
+            themselves, so this is for what a library makes of them.
+        judge: The judge, where several metrics share one.
+    """
+
+    def __init__(
+        self,
+        *,
+        model_config: LLMProvider | None = None,
+        threshold: float = DEFAULT_THRESHOLD,
+        timeout: float | None = 60.0,
+        retry_config: RetryConfig | None = None,
+        judge: Judge | None = None,
+    ) -> None:
+        super().__init__(timeout, retry_config)
+        self.model_config = model_config
+        self.threshold = threshold
+        self._judge = judge
+
+    @property
+    def judge(self) -> Judge:
+        """Who is asked. Raises ConfigError if nobody was named."""
+        if self._judge is None:
+            if self.model_config is None:
+                raise ConfigError("model", f"{self.name} needs a model that judges")
+            self._judge = Judges().of(self.model_config)
+        return self._judge

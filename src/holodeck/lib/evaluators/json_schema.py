@@ -6,8 +6,7 @@ from itertools import islice
 from typing import Any, NoReturn, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import Score
-from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator, quote
+from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator, quote
 from holodeck.lib.json_schemas import check_keywords
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import run_in_thread

@@ -5,14 +5,15 @@ import string
 import unicodedata
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Unpack
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol, Unpack
 
 from holodeck.errors import EvaluationError, MissingExtra
-from holodeck.lib.evaluators.base import Score
-from holodeck.lib.evaluators.scored import ComparingEvaluator, ComparisonOptions, quote
+from holodeck.lib.evaluators.base import ComparingEvaluator, ComparisonOptions, Score, quote
 from holodeck.lib.evaluators.text_metrics import without_punctuation
+from holodeck.lib.judging.judge import embedding_model
 from holodeck.lib.text import plural
 from holodeck.lib.threads import run_in_thread
 
@@ -217,3 +218,49 @@ def _meteor() -> Any:
     except ImportError as error:
         raise MissingExtra("nlp", "metric meteor") from error
     return meteor_score, NLTKWordTokenizer()
+
+
+SIMILARITY_THRESHOLD = 0.7
+"""What most paraphrases reach and no text about something else."""
+
+
+class Likeness(Protocol):
+    """Compares meanings."""
+
+    def likeness(self, one: str, other: str) -> float:
+        """How alike two texts are, from 0 to 1."""
+        ...
+
+
+class SemanticSimilarityEvaluator(OverlapEvaluator):
+    """Cosine of the embeddings of answer and reference, at least 0; the best reference counts.
+
+    It sees what texts are about and not whether they are true: a denial is close to what it denies.
+
+    Args:
+        threshold: Score to reach; 0.7 if not given.
+        embeddings: Gives what compares, and may block; else the model that holodeck knows.
+    """
+
+    metric = "semantic_similarity"
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        embeddings: Callable[[], Likeness] | None = None,
+        **comparison: Unpack[ComparisonOptions],
+    ) -> None:
+        super().__init__(SIMILARITY_THRESHOLD if threshold is None else threshold, **comparison)
+        self._embeddings = embeddings or embedding_model
+
+    @cached_property
+    def _model(self) -> Likeness:
+        return self._embeddings()
+
+    async def prepare(self) -> None:
+        await run_in_thread(lambda: self._model)
+
+    def _compare(self, response: str, reference: str) -> Overlap:
+        score = self._model.likeness(response, reference)
+        return Overlap(score, f"cosine of the meanings {score:.2f}")

@@ -15,10 +15,15 @@ from holodeck.config.secrets import collect
 from holodeck.config.source import location
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.inputs import Inputs, metrics_of, metrics_of_turn
-from holodeck.lib.evaluators.metric_table import asks_a_judge, build_evaluator, judge_of
-from holodeck.lib.judging.judge import Judge
-from holodeck.lib.judging.judges import Judges, with_judge_defaults
+from holodeck.lib.evaluators.build import (
+    Inputs,
+    asks_a_judge,
+    build_evaluator,
+    judge_of,
+    metrics_of,
+    metrics_of_turn,
+)
+from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
 from holodeck.lib.redact import Redactor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, Setting

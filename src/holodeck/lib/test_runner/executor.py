@@ -21,10 +21,10 @@ from holodeck.lib.backends.base import AgentBackend, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
+from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_place
 from holodeck.lib.file_processor import FileProcessor
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.agent_factory import AgentFactory

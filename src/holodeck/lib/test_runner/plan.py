@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Literal
 
-from holodeck.lib.evaluators.inputs import metrics_of
-from holodeck.lib.evaluators.metric_table import asks_a_judge
+from holodeck.lib.evaluators.build import asks_a_judge, metrics_of
 from holodeck.lib.selection.request import CaseHistory
 from holodeck.lib.test_runner.repeats import pass_bar
 from holodeck.lib.text import one_line, plural

@@ -9,7 +9,7 @@ from functools import reduce
 from operator import and_
 from statistics import fmean, stdev
 
-from holodeck.lib.judging.check_figures import Proportion
+from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.test_runner.case_run import FinishedRun
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import TestCaseModel

@@ -3,8 +3,8 @@
 from functools import cached_property
 
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.semantic_similarity import THRESHOLD, Likeness
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.evaluators.nlp_metrics import SIMILARITY_THRESHOLD, Likeness
+from holodeck.lib.judging.judge import Judges
 from holodeck.suite.results import AgentResult, ScoreResult
 from holodeck.suite.scenario import Scenario
 
@@ -41,7 +41,7 @@ class SimilarityScorer:
 
 
 def _threshold(scenario: Scenario) -> float:
-    wanted = scenario.metadata.get("similarity_threshold", THRESHOLD)
+    wanted = scenario.metadata.get("similarity_threshold", SIMILARITY_THRESHOLD)
     is_number = isinstance(wanted, int | float) and not isinstance(wanted, bool)
     if not is_number or not 0 < wanted <= 1:
         raise ConfigError(

@@ -9,7 +9,7 @@ import pytest
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation, RetryConfig, Score
-from holodeck.lib.evaluators.custom import CustomEvaluator
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.test_result import ToolInvocation
 
 SEEN = Observation(

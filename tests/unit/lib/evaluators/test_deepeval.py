@@ -7,10 +7,9 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import Observation, Turn
+from holodeck.lib.evaluators.build import Inputs, build_evaluator
 from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator, GEvalEvaluator
-from holodeck.lib.evaluators.deepeval.judge_model import JudgeRequests
-from holodeck.lib.evaluators.inputs import Inputs
-from holodeck.lib.evaluators.metric_table import build_evaluator
+from holodeck.lib.evaluators.deepeval.adapter import JudgeRequests
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import Metric

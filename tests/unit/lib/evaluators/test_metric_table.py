@@ -3,14 +3,13 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.custom import CustomEvaluator
-from holodeck.lib.evaluators.inputs import Inputs
+from holodeck.lib.evaluators.build import EVALUATORS, Inputs, build_evaluator, can_fail
 from holodeck.lib.evaluators.metric_rows import METRICS
-from holodeck.lib.evaluators.metric_table import EVALUATORS, build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
+from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.agent import Agent
-from holodeck.models.deepeval_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.evaluation import BUILT_IN, Metric
+from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.test_case import TestCaseModel
 
 METRIC = TypeAdapter(Metric)

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.regex_metric import RegexEvaluator
+from holodeck.lib.evaluators.text_metrics import RegexEvaluator
 from support.pace import bounded_work
 
 

@@ -5,8 +5,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from fakes import run_cli
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.metric_table import build_evaluator, can_fail
-from holodeck.lib.evaluators.semantic_similarity import SemanticSimilarityEvaluator
+from holodeck.lib.evaluators.build import build_evaluator, can_fail
+from holodeck.lib.evaluators.nlp_metrics import SemanticSimilarityEvaluator
 from holodeck.models.evaluation import Metric
 from support.likeness import SharedWords
 

@@ -10,10 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Observation
-from holodeck.lib.evaluators.metric_table import build_evaluator
-from holodeck.lib.evaluators.short_judge import JudgeEvaluator
-from holodeck.lib.evaluators.short_judge_prompt import WORDINGS, fence
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.evaluators.build import build_evaluator
+from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
+from holodeck.lib.evaluators.judge_prompt import WORDINGS, fence
+from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.metric_rows import compute_metrics
 from holodeck.models.config import ExecutionConfig

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.check_figures import (
+from holodeck.lib.judging.agreement import (
     Agreement,
     Proportion,
     area_under_curve,
     best_threshold,
 )
-from holodeck.lib.judging.check_labels import SHIPPED, Label, pairs_of, read_labels
+from holodeck.lib.judging.check_report import SHIPPED, Label, pairs_of, read_labels
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
 

@@ -6,8 +6,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges, JudgeUsage, count_judge_usage
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 

@@ -9,7 +9,7 @@ from io import BytesIO
 import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
-from holodeck.lib.judging.judges import Judges, embedding_model
+from holodeck.lib.judging.judge import Judges, embedding_model
 from holodeck.lib.local_models.bert_gguf import gguf_of
 from holodeck.lib.local_models.runtime import (
     MOST_CHARACTERS,

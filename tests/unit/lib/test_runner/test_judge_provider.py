@@ -3,10 +3,10 @@
 import pytest
 
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.judges import Judges
+from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import JudgeProvider
 from holodeck.models.agent import Agent
-from holodeck.models.deepeval_metrics import RAGMetric
+from holodeck.models.judged_metrics import RAGMetric
 
 ENDPOINT = "http://127.0.0.1:1"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.evaluators.latency import LatencyEvaluator
+from holodeck.lib.evaluators.observation_metrics import LatencyEvaluator
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import combine_outcomes, outcome_of_checks
 from holodeck.models.test_result import MetricResult, Outcome, ToolCheck

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypedDict, Unpack
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import RetryConfig
+from holodeck.lib.evaluators.base import JudgedEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.judged import JudgedEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.models.llm import LLMProvider

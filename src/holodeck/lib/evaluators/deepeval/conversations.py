@@ -16,7 +16,7 @@ from holodeck.lib.evaluators.deepeval.geval import Criteria, check_graded
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.deepeval_metrics import RubricBand
+from holodeck.models.judged_metrics import RubricBand
 
 
 class ConversationEvaluator(DeepEvalEvaluator):

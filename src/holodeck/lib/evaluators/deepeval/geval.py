@@ -14,7 +14,7 @@ from holodeck.lib.evaluators.deepeval.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject
-from holodeck.models.deepeval_metrics import RubricBand
+from holodeck.models.judged_metrics import RubricBand
 
 
 class Criteria:

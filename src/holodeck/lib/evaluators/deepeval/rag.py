@@ -1,12 +1,14 @@
 """Metrics about retrieved passages."""
 
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
 
-from holodeck.lib.evaluators.base import RetryConfig
+from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.models.evaluation import RAGMetricType
 from holodeck.models.llm import LLMProvider
 
 
@@ -117,3 +119,28 @@ class ContextualRecallEvaluator(RAGEvaluator):
         optional=frozenset({P.ACTUAL_OUTPUT}),
         uses_retrieval_context=True,
     )
+
+
+class RAGEvaluatorConstructor(Protocol):
+    """How every metric about retrieved passages is made."""
+
+    def __call__(
+        self,
+        *,
+        model_config: LLMProvider | None = None,
+        threshold: float = 0.5,
+        include_reason: bool = True,
+        timeout: float | None = 60.0,
+        retry_config: RetryConfig | None = None,
+    ) -> BaseEvaluator:
+        """A metric that asks the judge `model_config`. Raises ConfigError."""
+        ...
+
+
+RAG_EVALUATOR_MAP: Mapping[RAGMetricType, RAGEvaluatorConstructor] = {
+    RAGMetricType.FAITHFULNESS: FaithfulnessEvaluator,
+    RAGMetricType.CONTEXTUAL_RELEVANCY: ContextualRelevancyEvaluator,
+    RAGMetricType.CONTEXTUAL_PRECISION: ContextualPrecisionEvaluator,
+    RAGMetricType.CONTEXTUAL_RECALL: ContextualRecallEvaluator,
+    RAGMetricType.ANSWER_RELEVANCY: AnswerRelevancyEvaluator,
+}

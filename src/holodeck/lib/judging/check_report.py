@@ -1,19 +1,131 @@
 """What a check of a judge has found, as numbers, as a table and as a document."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from holodeck.lib.judging.check_figures import (
-    Agreement,
-    Proportion,
-    area_under_curve,
-    best_threshold,
-)
-from holodeck.lib.judging.check_labels import Label
+from pydantic import ValidationError
+
+from holodeck import errors
+from holodeck.errors import ConfigError
+from holodeck.lib.judging.agreement import Agreement, Proportion, area_under_curve, best_threshold
 from holodeck.lib.judging.judge import JudgeUsage
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line, plural
+from holodeck.models.base import Model, NonBlank
+
+SHIPPED = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
+"""Forty answers that come with holodeck."""
+
+
+class Label(Model):
+    """An answer, and what a person said about it."""
+
+    input: NonBlank
+    """What the user said."""
+    response: str
+    """What was answered."""
+    criterion: NonBlank
+    """The question about the answer, put so that yes is good."""
+    label: Literal["pass", "fail"]
+    """What a person answered: yes (pass) or no (fail)."""
+    ground_truth: NonBlank | None = None
+    """The right answer, shown to the judge if it is there."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.label == "pass"
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a file, in its order. Raises ConfigError with file and line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise errors.FileNotFoundError(str(path), f"cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
+    lines = text.split("\n")
+    labels = [
+        _label(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
+    ]
+    if not labels:
+        raise ConfigError(str(path), "is empty; write one JSON object a line: " + _EXAMPLE)
+    return labels
+
+
+_EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or "fail"}'
+
+
+def _label(line: str, where: str) -> Label:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(where, f"is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise ConfigError(where, f"is no object; write {_EXAMPLE}")
+    try:
+        return Label.model_validate(data)
+    except ValidationError as error:
+        raise ConfigError(where, _describe_error(error)) from error
+
+
+def _describe_error(error: ValidationError) -> str:
+    first = error.errors()[0]
+    key = str(first["loc"][0])
+    if first["type"] == "missing":
+        return f"{key!r} is missing"
+    if first["type"] == "extra_forbidden":
+        return f"{key!r} is not known{did_you_mean_or_list(key, Label.model_fields)}"
+    if key == "label":
+        return f"the label is {first['input']!r}; write 'pass' or 'fail'"
+    return f"{key!r} is {first['input']!r}; write text that is not empty"
+
+
+LEAST_LABELS = 20
+"""A gate on agreement needs so many different labels; with fewer, luck passes it."""
+LEAST_OF_EACH = 5
+"""So many of them have to be good answers, and as many bad ones."""
+
+
+def refuse_too_few(labels: Sequence[Label], where: str) -> None:
+    """Raise ConfigError for labels that are too few to decide about a judge by its agreement."""
+    different = {(one.input, one.response, one.criterion, one.ground_truth): one for one in labels}
+    good = sum(one.is_good for one in different.values())
+    bad = len(different) - good
+    if len(different) >= LEAST_LABELS and min(good, bad) >= LEAST_OF_EACH:
+        return
+    missing = [
+        f"{LEAST_OF_EACH - count} more with label {kind!r}"
+        for kind, count in (("pass", good), ("fail", bad))
+        if count < LEAST_OF_EACH
+    ]
+    if len(different) < LEAST_LABELS:
+        missing.append(f"{LEAST_LABELS - len(different)} more in all")
+    raise ConfigError(
+        where,
+        f"--min-kappa needs {LEAST_LABELS} different labels or more, at least {LEAST_OF_EACH} of"
+        f" each kind; found {len(different)} labels ({good} pass, {bad} fail);"
+        f" add {' and '.join(missing)}",
+    )
+
+
+def pairs_of(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
+    """A good and a bad answer to the same input by the same criterion, in the file's order."""
+    bad: dict[tuple[str, str], list[Label]] = {}
+    for one in labels:
+        if not one.is_good:
+            bad.setdefault((one.input, one.criterion), []).append(one)
+    pairs = []
+    for one in labels:
+        left = bad.get((one.input, one.criterion))
+        if one.is_good and left:
+            pairs.append((one, left.pop(0)))
+    return pairs
+
 
 _WIDTH = 28
 _MOST_SHOWN = 20
@@ -167,10 +279,10 @@ def as_table(check: JudgeCheck) -> str:
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
     rows = [
         ("answers", str(len(check.judgements))),
-        ("accuracy", _in_words(found.accuracy)),
+        ("accuracy", _format_share(found.accuracy)),
         ("Cohen's kappa", kappa),
-        ("good answers passed", _in_words(found.true_positive_rate)),
-        ("bad answers failed", _in_words(found.true_negative_rate)),
+        ("good answers passed", _format_share(found.true_positive_rate)),
+        ("bad answers failed", _format_share(found.true_negative_rate)),
         ("good above bad (AUC)", _number(area_under_curve(check.scores))),
         ("best threshold", f"{_number(best_threshold(check.scores))} (now {check.threshold:.2f})"),
         ("inconclusive", str(check.inconclusive)),
@@ -186,22 +298,22 @@ def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
     rows = []
     if check.same_each_time is not None:
         asked = plural(check.repeats, "time")
-        text = f"{_in_words(check.same_each_time)}, asked {asked} in other words"
+        text = f"{_format_share(check.same_each_time)}, asked {asked} in other words"
         rows.append(("same verdict each time", text))
     if check.order is not None:
         rows += [
-            ("same choice in both orders", _in_words(check.order.same_choice)),
-            ("first of two chosen", f"{_in_words(check.order.first_chosen)}, 0.50 is fair"),
+            ("same choice in both orders", _format_share(check.order.same_choice)),
+            ("first of two chosen", f"{_format_share(check.order.first_chosen)}, 0.50 is fair"),
         ]
     if check.length is not None:
         shifts = (check.length.shift_of_good, check.length.shift_of_bad)
         good, bad = (_number(one, sign=True) for one in shifts)
-        changed = f"{_in_words(check.length.changed)}; scores of good {good}, of bad {bad}"
+        changed = f"{_format_share(check.length.changed)}; scores of good {good}, of bad {bad}"
         rows.append(("changed by mere length", changed))
     return rows
 
 
-def _in_words(share: Proportion) -> str:
+def _format_share(share: Proportion) -> str:
     if share.interval is None:
         return "– (none)"
     low, high = share.interval

@@ -1,7 +1,7 @@
 """A metric that the user wrote: any callable, named `module:callable`."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from numbers import Real
@@ -9,8 +9,15 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import Observation, Score, plain
-from holodeck.lib.evaluators.scored import EvaluatorOptions, ScoredEvaluator
+from holodeck.lib.evaluators.base import (
+    EvaluatorOptions,
+    Observation,
+    Score,
+    ScoredEvaluator,
+    plain,
+    quote,
+)
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.registry import load_callable
 from holodeck.lib.threads import call_user_function
 
@@ -94,3 +101,66 @@ def _from_mapping(value: Mapping[Any, Any], name: str) -> Score:
     if isinstance(score, bool) or not isinstance(score, Real):
         raise EvaluationError(f"{name} returned score={score!r}; it must be a number")
     return Score(float(score), passed, "" if reason is None else str(reason))
+
+
+class LatencyEvaluator(ScoredEvaluator):
+    """The agent took at most `max_ms`. The score is 1 up to there, then max_ms / time taken."""
+
+    metric = "latency"
+    uses_observation = True
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        *,
+        max_ms: float,
+        **how: Unpack[EvaluatorOptions],
+    ) -> None:
+        super().__init__(threshold, **how)
+        self._max_ms = max_ms
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        observation: Observation = kwargs["observation"]
+        taken = observation.latency_ms
+        if taken is None:
+            raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
+        passed = taken <= self._max_ms
+        score = 1.0 if passed else self._max_ms / taken
+        return self._row(Score(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed"))
+
+
+NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor expected_tools"
+
+
+class PassFailEvaluator(ScoredEvaluator):
+    """The answer is not blank and holds the case's `ground_truth`, whatever its case, and every
+    expected tool that is only a name was called by exactly that name.
+
+    Without a ground truth and expected tools there is nothing to compare, and the row gives no
+    verdict.
+    """
+
+    metric = "passfail"
+    uses_observation = True
+    PARAM_SPEC = ParamSpec(frozenset({EvalParam.RESPONSE}), frozenset({EvalParam.GROUND_TRUTH}))
+
+    async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
+        seen: Observation | None = kwargs.get("observation")
+        wanted = kwargs.get(EvalParam.GROUND_TRUTH)
+        if wanted is None and (seen is None or seen.expected_tools is None):
+            return self._row(Score(0.0, None, NOTHING_TO_COMPARE))
+        wrong = list(_wrong(self._response(kwargs), wanted, seen))
+        reason = "; ".join(wrong) or "answer and tool calls are as expected"
+        return self._row(Score(float(not wrong), not wrong, reason))
+
+
+def _wrong(answer: str, wanted: str | None, seen: Observation | None) -> Iterator[str]:
+    if not answer.strip():
+        yield "the agent answered nothing"
+    if wanted is not None and wanted.casefold() not in answer.casefold():
+        yield f"{quote(wanted)} is not in {quote(answer)}"
+    names = [name for name in (seen and seen.expected_tools) or () if isinstance(name, str)]
+    called = {call.name for call in seen.tool_calls} if seen and names else set()
+    for name in names:
+        if name not in called:
+            yield f"no tool called exactly {name!r} was called"

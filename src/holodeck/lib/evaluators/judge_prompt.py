@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from holodeck.models.judge_metric import Criterion, JudgeExample, Shown
+from holodeck.models.judged_metrics import Criterion, JudgeExample, Shown
 
 Texts = Mapping[Shown, str]
 """What the judge sees of a case, in this order."""

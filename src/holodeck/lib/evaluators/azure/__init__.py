@@ -1,1 +1,0 @@
-"""Azure AI Evaluation, asked through the judges of holodeck."""

@@ -1,0 +1,231 @@
+"""The door to azure-ai-evaluation: the only file that imports it."""
+
+import logging
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from holodeck.errors import EvaluationError, MissingExtra
+from holodeck.lib.evaluators.base import OfferedTool
+from holodeck.models.test_result import ToolInvocation
+
+JsonObject = dict[str, Any]
+
+_KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
+
+
+def system_message(instructions: str | None) -> list[JsonObject]:
+    """What the agent was told to be; nothing if that is not known."""
+    return [] if instructions is None else [{"role": "system", "content": instructions}]
+
+
+def user_message(text: str) -> list[JsonObject]:
+    """What the user said."""
+    return [{"role": "user", "content": _text(text)}]
+
+
+def agent_messages(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
+    """Return what the agent did and answered: its calls with their results, then its words."""
+    steps = [step for call in tool_call_list(calls) for step in _call_and_result(call)]
+    return [*steps, {"role": "assistant", "content": _text(text)}]
+
+
+def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
+    """The calls, each with what came of it."""
+    return [
+        {
+            "type": "tool_call",
+            "tool_call_id": f"call_{number}",
+            "name": call.name,
+            "arguments": dict(call.args),
+            "tool_result": call.result if call.error is None else {"error": call.error},
+        }
+        for number, call in enumerate(calls, start=1)
+    ]
+
+
+def tool_definitions(
+    offered: Sequence[OfferedTool], calls: Sequence[ToolInvocation]
+) -> list[JsonObject]:
+    """The tools on offer, and those that were called though nobody knows what they take."""
+    known: dict[str, JsonObject] = {tool.name: _definition(tool) for tool in offered}
+    seen: dict[str, JsonObject] = {}
+    for call in calls:
+        if call.name not in known:
+            taken = seen.setdefault(call.name, {})
+            taken |= {name: {"type": _kind(value)} for name, value in call.args.items()}
+    return [
+        *known.values(),
+        *(
+            {"name": name, "parameters": {"type": "object", "properties": properties}}
+            for name, properties in seen.items()
+        ),
+    ]
+
+
+def _definition(tool: OfferedTool) -> JsonObject:
+    return {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+    }
+
+
+def _call_and_result(call: Mapping[str, Any]) -> list[JsonObject]:
+    asked = {key: value for key, value in call.items() if key != "tool_result"}
+    result = {"type": "tool_result", "tool_result": call["tool_result"]}
+    return [
+        {"role": "assistant", "content": [asked]},
+        {"role": "tool", "tool_call_id": call["tool_call_id"], "content": [result]},
+    ]
+
+
+def _text(text: str) -> list[JsonObject]:
+    return [{"type": "text", "text": text}]
+
+
+def _kind(value: Any) -> str:
+    return next((name for kind, name in _KINDS if isinstance(value, kind)), "object")
+
+
+Messages = Sequence[Mapping[str, Any]]
+Ask = Callable[[Messages], Awaitable[JsonObject]]
+"""Gives the verdict that a judge answers to messages."""
+
+_MARKER = re.compile(r"<<holodeck:(\w+)>>")
+
+
+class Template(Protocol):
+    """A prompt of the library."""
+
+    def render(self, **inputs: Any) -> Messages:
+        """Its messages."""
+        ...
+
+
+class JudgedPrompt:
+    """Stands where the library would send its prompt with a client and retries of its own."""
+
+    def __init__(self, template: Template, ask: Ask) -> None:
+        self._template = template
+        self._ask = ask
+        self._parts: dict[frozenset[str], Messages] = {}
+
+    async def __call__(self, *, timeout: float | None = None, **inputs: Any) -> JsonObject:  # noqa: ARG002, ASYNC109 - the library's signature; the limit is ours
+        """The judge's verdict, as the library wants it. Raises EvaluationError."""
+        return {"llm_output": await self._ask(self.messages(inputs))}
+
+    def messages(self, inputs: Mapping[str, Any]) -> list[JsonObject]:
+        """The prompt about these inputs."""
+        texts = {name: str(value) for name, value in inputs.items()}
+        return [
+            {
+                "role": part["role"],
+                "content": _MARKER.sub(lambda found: texts[found[1]], part["content"]),
+            }
+            for part in self._marked(frozenset(inputs))
+        ]
+
+    def _marked(self, names: frozenset[str]) -> Messages:
+        """The prompt with markers for inputs; taken apart once."""
+        if names not in self._parts:
+            markers = {name: f"<<holodeck:{name}>>" for name in names}
+            self._parts[names] = self._template.render(**markers)
+        return self._parts[names]
+
+
+Grader = Callable[..., Awaitable[Mapping[str, Any]]]
+"""An evaluator of the library: inputs to the keys of its result."""
+
+_NOWHERE = {"type": "openai", "base_url": "http://judge.invalid/v1", "api_key": "-", "model": "-"}
+"""The library asks for an endpoint; it is never used, and its name can never be found."""
+
+
+class _NoCredential:
+    """Given where the library would look for credentials of Azure."""
+
+    def get_token(self, *_: Any, **__: Any) -> Any:
+        raise EvaluationError("judges of holodeck bring their own key")
+
+
+def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> Grader:
+    """The library's evaluator of that class, whose prompts `ask` answers.
+
+    Blocks; raises MissingExtra. `with_query` is for groundedness, which has another prompt then.
+    """
+    evaluator = _class(name)(_NOWHERE, credential=_NoCredential())
+    if with_query:
+        evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - done by its sync call only
+    evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
+    called: Grader = evaluator._to_async()  # noqa: SLF001 - the way its batches call it
+    return called
+
+
+def load_safety_evaluator(
+    name: str, project: str | Mapping[str, str], credential: Any
+) -> Callable[..., Any]:
+    """An evaluator that a project in Azure computes. Blocks when called; raises MissingExtra."""
+    evaluator: Callable[..., Any] = _class(name)(credential, project)
+    return evaluator
+
+
+def credential() -> Any:
+    """Whoever is signed in to Azure, by whatever means; nothing is sent yet."""
+    try:
+        from azure.identity import DefaultAzureCredential
+    except ImportError as error:
+        raise MissingExtra("azure", "azure_ai_project") from error
+    return DefaultAzureCredential()
+
+
+def _class(name: str) -> Any:
+    try:
+        import azure.ai.evaluation as library
+    except ImportError as error:
+        raise MissingExtra("azure", name) from error
+    # it announces in the log that its classes may change, which is for us to follow
+    logging.getLogger("azure.ai.evaluation._common._experimental").setLevel(logging.ERROR)
+    return getattr(library, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The whole numbers of a scale, from the worst to the best."""
+
+    worst: int
+    best: int
+
+    def __str__(self) -> str:
+        return f"{min(self.worst, self.best)}-{max(self.worst, self.best)}"
+
+    def score(self, raw: Any) -> float:
+        """The number on a scale of 0 (worst) to 1 (best). Raises EvaluationError."""
+        number = isinstance(raw, int | float) and not isinstance(raw, bool)
+        if not number or not math.isfinite(raw) or not 0 <= self._part(raw) <= 1:
+            raise EvaluationError(f"the score {raw!r} is none of {self}")
+        return self._part(raw)
+
+    def schema(self, more: Mapping[str, Any]) -> JsonObject:
+        """What the judge answers: its reason first, so that the score follows from it."""
+        scores = range(min(self.worst, self.best), max(self.worst, self.best) + 1)
+        keys = {
+            **more,
+            "reason": {"type": "string"},
+            "score": {"type": ["integer", "null"], "enum": [*scores, None]},
+            "status": {"type": "string", "enum": ["completed", "skipped"]},
+        }
+        return {"type": "object", "properties": keys, "required": ["reason", "score"]}
+
+    def _part(self, raw: float) -> float:
+        return (raw - self.worst) / (self.best - self.worst)
+
+
+def parse_verdict(verdict: JsonObject) -> JsonObject:
+    """A verdict that fits the schema and can be used. Raises ValueError in words for the judge."""
+    if not verdict["reason"].strip():
+        raise ValueError("reason: is empty")
+    if verdict["score"] is None and verdict.get("status") != "skipped":
+        raise ValueError("score: is null, and nothing was skipped")
+    return verdict
