@@ -7,6 +7,7 @@ its evaluator under their names, so there using the parameter counts.
 """
 
 import ast
+import sys
 from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -16,22 +17,14 @@ import pytest
 from pydantic import BaseModel
 
 import holodeck
-from holodeck.lib.evaluators.metric_rows import METRICS
+from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.models.agent import Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
-from holodeck.models.evaluation import BUILT_IN, BY_TYPE, MetricSettings
-from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType
+from holodeck.models.evaluation import MetricSettings
 from holodeck.models.suite import AgentFile
 
 SOURCES = Path(holodeck.__file__).parent
-ROWS = {
-    "geval": ["geval"],
-    "judge": ["judge"],
-    "rag": list(RAGMetricType),
-    "deepeval": list(DEEPEVAL_METRICS),
-}
-"""Rows of the table of metrics that a `type` leads to."""
 FOR_PEOPLE = {
     "Agent.description",
     "Agent.author",
@@ -41,7 +34,7 @@ FOR_PEOPLE = {
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
 CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}
-"""What says which metric it is; properties of the models read these, such as `row`."""
+"""What says which metric it is; properties of the models read these, such as `evaluator_name`."""
 
 
 def test_every_key_of_the_configuration_is_read_by_some_code():
@@ -135,10 +128,15 @@ def options_used(model: type[Model]) -> set[str]:
     """The parameters that the evaluators of a metric use; none for what is no metric."""
     if not issubclass(model, MetricSettings):
         return set()
-    rows = [name for name, one in BUILT_IN.items() if one is model]
-    rows += [row for kind, ours in BY_TYPE.items() if model in ours for row in ROWS.get(kind, ())]
-    targets = [METRICS[name].target for name in rows]
-    files = [import_module(target.partition(":")[0]).__file__ for target in targets]
+    modules = [import_module(f"holodeck.lib.evaluators.{name}") for name in model.evaluator_modules]
+    files = {
+        sys.modules[base.__module__].__file__
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, BaseEvaluator)
+        for base in one.__mro__
+        if base.__module__.startswith("holodeck.lib.evaluators.")
+    }
     used: set[str] = set()
     for file in files:
         tree = ast.parse(Path(file or "").read_text(encoding="utf-8"))

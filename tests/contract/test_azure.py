@@ -14,7 +14,6 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.azure_ai import GroundednessEvaluator, TaskAdherenceEvaluator
 from holodeck.lib.evaluators.base import Observation, OfferedTool
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.judging.judge import Judges, JudgeUsage, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
@@ -22,6 +21,7 @@ from holodeck.models.evaluation import Metric
 from holodeck.models.judged_metrics import AZURE_METRICS, SAFETY_METRICS
 from holodeck.models.llm import LLMProvider
 from holodeck.models.test_result import ToolInvocation
+from support.evaluators import EVALUATORS
 
 QUERY, ANSWER, TRUTH = "What is the capital of Peru?", "It is Lima, I think.", "Lima, of course."
 PASSAGES = ['Lima is the "capital" of Peru.', "Cusco lies in the mountains."]
@@ -110,7 +110,7 @@ def good(metric):
 
 
 def test_every_metric_that_asks_is_in_this_suite():
-    ours = {name for name, row in METRICS.items() if row.extra == "azure"}
+    ours = {name for name, one in EVALUATORS.items() if one.extra == "azure"}
     assert set(SHOWN) == set(INPUTS) == set(AZURE_METRICS) == ours - set(SAFETY_METRICS)
 
 

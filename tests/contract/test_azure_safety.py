@@ -19,9 +19,9 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_ai
 from holodeck.lib.evaluators.azure_ai import ContentSafetyEvaluator, ViolenceEvaluator
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.models.evaluation import Metric
 from holodeck.models.judged_metrics import SAFETY_METRICS, AzureProject
+from support.evaluators import EVALUATORS
 
 HARMS = ["violence", "sexual", "self_harm", "hate_unfairness"]
 URL = "https://team.services.ai.azure.com/api/projects/greeter"
@@ -125,7 +125,7 @@ async def test_a_metric_of_agent_yaml_becomes_the_librarys_evaluators(name, scop
 
     await evaluator.prepare()
 
-    assert not METRICS[name].asks
+    assert not EVALUATORS[name].asks_judge
     assert evaluator.threshold == 0.9
     assert set(evaluator._services) == (set(HARMS) if name == "safety" else {name})
     library = {type(one).__module__.split(".")[0] for one in evaluator._services.values()}
@@ -208,4 +208,4 @@ async def test_a_project_that_never_answers_is_an_error_in_time(project):
 
 
 def test_a_project_of_a_hub_is_named_by_three_names():
-    assert azure_ai._scope(AzureProject(**HUB), "safety") == HUB
+    assert azure_ai._library_project(AzureProject(**HUB), "safety") == HUB

@@ -15,13 +15,13 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator
-from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.judging.judge import Judge, Judges, JudgeUsage, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
 from support.deepeval_cases import ANSWER, CASES, SEEN, TURNS, Script, said, verdicts, without
+from support.evaluators import EVALUATORS
 
 METRIC = TypeAdapter(Metric)
 QUICK = ExecutionConfig(max_retries=1, retry_delay=0.01, attempt_timeout=60)
@@ -69,7 +69,7 @@ async def graded(
 
 
 def test_every_metric_of_deepeval_is_in_this_suite():
-    assert {name for name, row in METRICS.items() if row.extra == "deepeval"} == set(CASES)
+    assert {name for name, one in EVALUATORS.items() if one.extra == "deepeval"} == set(CASES)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -205,7 +205,7 @@ async def test_only_messages_of_the_assistant_fall_out_of_its_role(index, wrong,
 NOTHING = [
     ("faithfulness", {"claims": []}, {}, "no claim"),
     ("argument_correctness", {}, {"tool_calls": ()}, "called no tool"),
-    ("conversation_completeness", {"intentions": []}, {}, "nothing that the user wanted"),
+    ("conversation_completeness", {"intentions": []}, {}, "no request of the user"),
     ("knowledge_retention", {"data": None}, {}, "nothing to remember"),
 ]
 
@@ -226,7 +226,7 @@ async def test_where_nothing_was_judged_nothing_is_decided(
 async def test_an_empty_answer_is_wrong_unasked(name, judge, server):
     result = await graded(name, judge, server, {}, replace(SEEN, response=" "))
 
-    assert (result["score"], result["reasoning"]) == (0.0, "the answer is empty")
+    assert (result["score"], result["reasoning"]) == (0.0, "the response is empty")
     assert server.requests == []
 
 
@@ -365,7 +365,7 @@ async def test_a_rubric_sets_the_scale(judge, server):
 async def test_a_conversation_without_an_answer_is_an_error(judge, server):
     evaluator = built("turn_relevancy", judge)
 
-    with pytest.raises(EvaluationError, match="a turn of the user that is answered"):
+    with pytest.raises(EvaluationError, match="a user message that the agent answers"):
         await evaluator.evaluate(turns=[TURNS[1], {"role": "user", "content": "Hello?"}])
 
 

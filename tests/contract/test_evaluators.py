@@ -9,10 +9,10 @@ from pydantic import TypeAdapter
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.evaluators.metric_rows import METRICS
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.evaluation import Metric
 from holodeck.models.judged_metrics import SAFETY_METRICS
+from support.evaluators import EVALUATORS
 from support.likeness import SharedWords
 
 TEXT = "Dogs are allowed in the library"
@@ -53,9 +53,9 @@ def inputs(evaluator: BaseEvaluator, response: str) -> dict[str, Any]:
 
 def test_every_metric_of_the_table_is_in_this_suite():
     """Those that ask a judge or a project in Azure have suites of their own, with one to ask."""
-    asking = {name for name, row in METRICS.items() if row.asks} | set(SAFETY_METRICS)
+    asking = {name for name, one in EVALUATORS.items() if one.asks_judge} | set(SAFETY_METRICS)
     asking.add("tool_correctness")  # in the suite of DeepEval's metrics
-    assert METRICS.keys() - asking <= set(CASES)
+    assert EVALUATORS.keys() - asking <= set(CASES)
 
 
 async def test_a_right_answer_passes_and_a_wrong_one_does_not(case):

@@ -222,7 +222,7 @@ def _needs_tool_calls(agent: Agent, case: TestCaseModel, part: TurnModel, inputs
     if part.expected_tools is not None or part.forbidden_tools is not None:
         return True
     metrics = metrics_of(agent, case) if part is case else metrics_of_turn(part)
-    return any(inputs.needs(one, EvalParam.TOOLS_CALLED) for one in metrics if one.enabled)
+    return any(inputs.requires(one, EvalParam.TOOLS_CALLED) for one in metrics if one.enabled)
 
 
 def _check_tools(agent: Agent, findings: Findings) -> dict[str, list[str] | None]:
@@ -272,7 +272,7 @@ def check_metrics(
             if metric.user_code is not None:
                 _check_target(metric.user_code, agent, place, findings)
             else:
-                inputs.learn(metric, build_evaluator(metric, agent.base_dir, where=""))
+                inputs.register(metric, build_evaluator(metric, agent.base_dir, where=""))
                 _check_judge(agent, metric, place, findings)
         except ConfigError as error:
             findings.of_error(place, error)

@@ -232,7 +232,7 @@ def _warn_of_nothing_decided(
 def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:
     if isinstance(metric, ComparingMetric):
         return metric.wanted() is None
-    return metric.user_code is not None or any(inputs.takes(metric, one) for one in _GROUND_TRUTH)
+    return metric.user_code is not None or any(inputs.accepts(metric, one) for one in _GROUND_TRUTH)
 
 
 def _check_tool_expectations(

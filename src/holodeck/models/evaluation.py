@@ -1,6 +1,8 @@
-"""Metrics: one model per metric, so that an option of another metric is an unknown key."""
+"""The metrics of an agent.yaml: one model each, so that keys of other metrics are unknown."""
 
-from typing import Annotated, Any, ClassVar, Literal
+import operator
+from functools import reduce
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -39,41 +41,8 @@ __all__ = [
 ]
 
 
-class CodeMetric(MetricSettings):
-    """A Python callable beside the agent.yaml that is given the whole case."""
-
-    type: Literal["code"]
-    """Python code of yours."""
-    grader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
-    """`module:callable`."""
-    name: NonBlank | None = None
-    """What reports call it; else the callable's own name."""
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name"})
-
-    @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "code"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
-        return "code"
-
-    @property
-    def label(self) -> str:
-        """The name under which its rows appear in reports."""
-        return self.name or self.grader.partition(":")[2]
-
-    @property
-    def user_code(self) -> str | None:
-        """The callable."""
-        return self.grader
-
-
 class EvaluationMetric(MetricSettings):
-    """A metric that is computed without asking a model."""
+    """A metric that needs no judge."""
 
     not_yet: ClassVar = {
         "custom_prompt": "a question of your own is 'type: judge' or 'type: geval'",
@@ -81,59 +50,53 @@ class EvaluationMetric(MetricSettings):
     }
 
     type: Literal["standard"] = "standard"
-    """May be left out."""
+    """May be omitted."""
     metric: NonBlank
-    """Which metric: one of the names below, or `module:callable`."""
+    """The metric: one of the names below, or `module:callable`."""
 
     @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return self.metric
 
 
 class ComparingMetric(EvaluationMetric):
-    """Compares the answer with `value` or `values`, else with the case's `ground_truth`."""
+    """Compares the response with `value` or `values`, or else with the case's `ground_truth`."""
 
     value: NonBlank | None = None
-    """What to compare with."""
+    """The expected text."""
     values: Annotated[list[NonBlank], Field(min_length=1)] | None = None
-    """Several right texts, of which the best counts unless the metric says otherwise."""
+    """Several expected texts; the best match counts unless the metric says otherwise."""
 
     @model_validator(mode="after")
-    def _says_one_thing(self) -> "ComparingMetric":
+    def _check_one_reference(self) -> "ComparingMetric":
         if self.value is not None and self.values is not None:
             raise ValueError("write either 'value' or 'values', not both")
         return self
 
     def wanted(self) -> list[str] | None:
-        """What to compare with; None means the case's ground truth."""
+        """Return the expected texts; None means the case's ground truth."""
         return self.values if self.value is None else [self.value]
 
 
-class TextMetric(ComparingMetric):
-    """Compares text literally, after the normalisations asked for."""
+class NLPMetric(ComparingMetric):
+    """Measures how similar the response and the reference are."""
 
-    ignore_case: bool = False
-    """Whether A and a are the same."""
-    ignore_punctuation: bool = False
-    """Whether punctuation is left out on both sides."""
-    normalize_whitespace: bool = False
-    """Runs of white space count as one space."""
+    evaluator_modules = ("nlp_metrics",)
 
 
-class F1ScoreMetric(ComparingMetric):
+class F1ScoreMetric(NLPMetric):
     """Token overlap, as in SQuAD."""
 
     metric: Literal["f1_score"]
 
 
-class BLEUMetric(ComparingMetric):
+class BLEUMetric(NLPMetric):
     """Sentence BLEU by sacrebleu with exponential smoothing."""
 
     metric: Literal["bleu"]
 
 
-class ROUGEMetric(ComparingMetric):
+class ROUGEMetric(NLPMetric):
     """ROUGE F-measure."""
 
     metric: Literal["rouge"]
@@ -141,65 +104,93 @@ class ROUGEMetric(ComparingMetric):
     """The variant whose F-measure is the score."""
 
 
-class METEORMetric(ComparingMetric):
+class METEORMetric(NLPMetric):
     """METEOR with exact and stem matches (no synonyms, so nothing is downloaded)."""
 
     metric: Literal["meteor"]
 
 
-class SemanticSimilarityMetric(ComparingMetric):
-    """Cosine of the embeddings of answer and reference, computed in the process."""
+class SemanticSimilarityMetric(NLPMetric):
+    """Cosine similarity of the embeddings of response and reference, computed in the process."""
 
     metric: Literal["semantic_similarity"]
     threshold: Ratio = 0.7
-    """Score to reach, 0 to 1; unrelated texts are below 0.2."""
+    """Score to reach, 0 to 1; unrelated texts score below 0.2."""
+
+
+class TextMetric(ComparingMetric):
+    """Compares text literally, after the configured normalization."""
+
+    evaluator_modules = ("text_metrics",)
+
+    ignore_case: bool = False
+    """Whether upper and lower case are the same."""
+    ignore_punctuation: bool = False
+    """Whether punctuation is removed from both sides."""
+    normalize_whitespace: bool = False
+    """Whether a run of white space counts as one space."""
 
 
 class ExactMatchMetric(TextMetric):
-    """The answer is the text."""
+    """The response equals the text."""
 
     metric: Literal["exact_match", "equality"]
     strip: bool = True
-    """White space around the answer does not count."""
+    """Whether white space around the response is ignored."""
+
+    @property
+    def label(self) -> str:
+        return self.metric
+
+    @property
+    def evaluator_name(self) -> str:
+        """`equality` is another name of `exact_match`."""
+        return "exact_match"
 
 
 class ContainsMetric(TextMetric):
-    """The answer contains the text."""
+    """The response contains the text."""
 
     metric: Literal["contains"]
     match: Literal["all", "any"] = "all"
-    """Whether all `values` must be there or any one."""
+    """Whether the response must contain all `values` or any one of them."""
 
 
 class NotContainsMetric(TextMetric):
-    """The answer contains none of the texts."""
+    """The response contains none of the texts."""
 
     metric: Literal["not_contains"]
 
 
 class PassFailMetric(EvaluationMetric):
-    """The answer holds the ground truth, and the expected tools were called by exactly their
-    names."""
+    """The response contains the ground truth, and the agent called the expected tools by exactly
+    their names."""
+
+    evaluator_modules = ("observation_metrics",)
 
     metric: Literal["passfail"]
 
 
 class RegexMetric(EvaluationMetric):
-    """A regular expression finds a match in the answer."""
+    """A regular expression matches the response."""
+
+    evaluator_modules = ("text_metrics",)
 
     metric: Literal["regex"]
     pattern: NonBlank
     """The regular expression."""
     fullmatch: bool = False
-    """Whether the whole answer must match."""
+    """Whether the pattern must match the whole response."""
     ignore_case: bool = False
-    """Whether A and a are the same."""
+    """Whether upper and lower case are the same."""
     time_limit_ms: Milliseconds = 1000
-    """A pattern that takes longer makes an error row, not a hang."""
+    """A pattern that takes longer is an error, not a hang."""
 
 
 class JsonSchemaMetric(EvaluationMetric):
-    """The answer is JSON that a schema accepts."""
+    """The response is JSON that is valid by a schema."""
+
+    evaluator_modules = ("json_schema",)
 
     metric: Literal["json_schema"]
     schema_: dict[str, Json] = Field(alias="schema")
@@ -209,89 +200,119 @@ class JsonSchemaMetric(EvaluationMetric):
 
 
 class NumericMetric(ComparingMetric):
-    """The answer holds the right number."""
+    """The response contains the right number."""
+
+    evaluator_modules = ("text_metrics",)
 
     metric: Literal["numeric"]
     value: float | NonBlank | None = None  # type: ignore[assignment]
-    """The number to compare with."""
+    """The expected number."""
     values: Annotated[list[float | NonBlank], Field(min_length=1)] | None = None  # type: ignore[assignment]
-    """Several right numbers."""
+    """Several expected numbers, any of which is right."""
     absolute_tolerance: AbsoluteTolerance = 1e-6
-    """How far off the answer may be."""
+    """The largest accepted difference."""
     relative_tolerance: RelativeTolerance = 0.0
-    """How far off the answer may be, as a share of the number: 0.05 is 5 %."""
+    """The largest accepted difference as a share of the number: 0.05 is 5 %."""
     accept_percent: bool = False
     """Whether 45 % counts as 0.45."""
     accept_thousands_separators: bool = False
     """Whether 1,234 counts as 1234."""
     pick: Literal["only", "first", "last", "any"] = "only"
-    """Which of several numbers in the answer counts; `only` asks for exactly one."""
+    """Which number of the response counts; `only` requires exactly one."""
 
 
 class LatencyMetric(EvaluationMetric):
-    """The agent answered in time."""
+    """The agent responds in time."""
+
+    evaluator_modules = ("observation_metrics",)
 
     metric: Literal["latency"]
     max_ms: Milliseconds
-    """Most milliseconds that the agent may take."""
+    """The time limit in milliseconds."""
 
 
 class CustomMetric(EvaluationMetric):
-    """A Python callable of the user, `module:callable`, looked up beside the agent.yaml."""
+    """A Python callable of yours, `module:callable`, imported from the folder of the agent.yaml
+    first."""
 
     metric: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
     name: NonBlank | None = None
-    """What reports call it; else the callable's own name."""
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
-        return "custom"
+    """The metric's name in reports; the callable's name by default."""
 
     @property
     def label(self) -> str:
-        """The name under which its rows appear in reports."""
         return self.name or self.metric.partition(":")[2]
 
     @property
     def user_code(self) -> str | None:
-        """The callable."""
         return self.metric
 
 
+class CodeMetric(MetricSettings):
+    """A Python callable of yours that gets the whole observation of a case."""
+
+    kind: ClassVar[MetricKind] = "code"
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name"})
+
+    type: Literal["code"]
+    """Your own Python code."""
+    grader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
+    """The callable as `module:callable`."""
+    name: NonBlank | None = None
+    """The metric's name in reports; the callable's name by default."""
+
+    @property
+    def label(self) -> str:
+        return self.name or self.grader.partition(":")[2]
+
+    @property
+    def user_code(self) -> str | None:
+        return self.grader
+
+
+def _names_of(metric: type[MetricSettings], key: str = "metric") -> tuple[str, ...]:
+    """Return the values that select the metric; empty if the key takes any text."""
+    return get_args(metric.model_fields[key].annotation)
+
+
+_STANDARD: dict[str, type[MetricSettings]] = {
+    name: model
+    for model in list(globals().values())
+    if isinstance(model, type) and issubclass(model, EvaluationMetric)
+    for name in _names_of(model)
+}
+"""Every metric of this module that has names, in the order of definition."""
+_TAGS: dict[type[MetricSettings], str] = {
+    **{model: _names_of(model)[0] for model in _STANDARD.values()},
+    CustomMetric: "custom",
+    GEvalMetric: "geval",
+    RAGMetric: "rag",
+    DeepEvalMetric: "deepeval",
+    AzureMetric: "azure",
+    AzureSafetyMetric: "safety",
+    JudgeMetric: "judge",
+    CodeMetric: "code",
+}
+"""The tag of each model in the union `Metric`; the locations of validation errors contain it."""
+
 BUILT_IN: dict[str, type[MetricSettings]] = {
-    "f1_score": F1ScoreMetric,
-    "bleu": BLEUMetric,
-    "rouge": ROUGEMetric,
-    "meteor": METEORMetric,
-    "semantic_similarity": SemanticSimilarityMetric,
-    "exact_match": ExactMatchMetric,
-    "equality": ExactMatchMetric,
-    "contains": ContainsMetric,
-    "not_contains": NotContainsMetric,
-    "passfail": PassFailMetric,
-    "regex": RegexMetric,
-    "json_schema": JsonSchemaMetric,
-    "numeric": NumericMetric,
-    "latency": LatencyMetric,
+    **_STANDARD,
     **dict.fromkeys(AZURE_METRICS, AzureMetric),
     **dict.fromkeys(SAFETY_METRICS, AzureSafetyMetric),
 }
-"""What `metric:` may name without a `type`."""
+"""The names that `metric:` accepts without a `type`."""
 BY_TYPE: dict[str, tuple[type[MetricSettings], ...]] = {
-    "geval": (GEvalMetric,),
-    "rag": (RAGMetric,),
-    "deepeval": (DeepEvalMetric,),
-    "azure": (AzureMetric, AzureSafetyMetric),
-    "judge": (JudgeMetric,),
-    "code": (CodeMetric,),
+    kind: tuple(model for model in _TAGS if kind in _names_of(model, "type"))
+    for kind in ("geval", "rag", "deepeval", "azure", "judge", "code")
 }
-"""What the other types hold."""
+"""The models of each `type` other than `standard`."""
 
 
 def _tag(data: Any) -> str | None:
-    """Which model a metric's mapping belongs to."""
-    kind, name = _part(data, "type"), _part(data, "metric")
+    """Return the tag of the model for a metric's mapping; None if no model fits."""
+    if not isinstance(data, dict):
+        return _TAGS.get(type(data))
+    kind, name = data.get("type"), data.get("metric")
     if kind == "azure" and name in SAFETY_METRICS:
         return "safety"
     if isinstance(kind, str) and kind in BY_TYPE:
@@ -300,53 +321,30 @@ def _tag(data: Any) -> str | None:
         return None
     if ":" in name:
         return "custom"
-    return "azure" if name in AZURE_METRICS else _ALIASES.get(name, name)
+    model = BUILT_IN.get(name)
+    return name if model is None else _TAGS[model]
 
 
-_ALIASES = {"equality": "exact_match", **dict.fromkeys(SAFETY_METRICS, "safety")}
-
-
-def _part(data: Any, key: str) -> Any:
-    return data.get(key) if isinstance(data, dict) else getattr(data, key, None)
-
-
-Metric = Annotated[
-    Annotated[OnDemand[F1ScoreMetric], Tag("f1_score")]
-    | Annotated[OnDemand[BLEUMetric], Tag("bleu")]
-    | Annotated[OnDemand[ROUGEMetric], Tag("rouge")]
-    | Annotated[OnDemand[METEORMetric], Tag("meteor")]
-    | Annotated[OnDemand[SemanticSimilarityMetric], Tag("semantic_similarity")]
-    | Annotated[OnDemand[ExactMatchMetric], Tag("exact_match")]
-    | Annotated[OnDemand[ContainsMetric], Tag("contains")]
-    | Annotated[OnDemand[NotContainsMetric], Tag("not_contains")]
-    | Annotated[OnDemand[PassFailMetric], Tag("passfail")]
-    | Annotated[OnDemand[RegexMetric], Tag("regex")]
-    | Annotated[OnDemand[JsonSchemaMetric], Tag("json_schema")]
-    | Annotated[OnDemand[NumericMetric], Tag("numeric")]
-    | Annotated[OnDemand[LatencyMetric], Tag("latency")]
-    | Annotated[OnDemand[CustomMetric], Tag("custom")]
-    | Annotated[OnDemand[GEvalMetric], Tag("geval")]
-    | Annotated[OnDemand[RAGMetric], Tag("rag")]
-    | Annotated[OnDemand[DeepEvalMetric], Tag("deepeval")]
-    | Annotated[OnDemand[AzureMetric], Tag("azure")]
-    | Annotated[OnDemand[AzureSafetyMetric], Tag("safety")]
-    | Annotated[OnDemand[JudgeMetric], Tag("judge")]
-    | Annotated[OnDemand[CodeMetric], Tag("code")],
-    Discriminator(_tag),
-]
+if TYPE_CHECKING:
+    Metric = MetricSettings
+else:
+    Metric = Annotated[
+        reduce(operator.or_, (Annotated[OnDemand[one], Tag(tag)] for one, tag in _TAGS.items())),
+        Discriminator(_tag),
+    ]
 
 
 class EvaluationConfig(Model):
-    """The metrics of every case that does not bring its own, and who judges."""
+    """The metrics of every case that has no metrics of its own, and the judge."""
 
     model: LLMProvider | None = None
-    """The model that judges, for every metric that names none and for `criteria`; else the agent's
-    own."""
+    """The judge of every metric that names none, and of `criteria`. Default: the agent's own
+    model."""
     metrics: Annotated[list[Metric], Field(min_length=1)] = []
-    """The metrics; may be left out where only a `model` is named, for `criteria` say."""
+    """The metrics; may be omitted if only a `model` is needed, for `criteria` for example."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> "EvaluationConfig":
+    def _check_not_empty(self) -> "EvaluationConfig":
         if not self.metrics and self.model is None:
             raise ValueError("'metrics' is missing: write 'metrics: [{metric: contains, …}]', say")
         return self

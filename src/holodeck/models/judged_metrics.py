@@ -1,4 +1,4 @@
-"""Metrics of Azure AI Evaluation: most ask a judge, those of safety ask a project in Azure."""
+"""Metrics that a judge scores: Azure AI Evaluation, DeepEval, and your own short questions."""
 
 from enum import StrEnum
 from itertools import pairwise
@@ -8,6 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Ratio
 from holodeck.models.metric import JudgedMetric, MetricKind, MetricSettings
+
+# Azure AI Evaluation
 
 AzureName = Literal[
     "groundedness",
@@ -28,27 +30,24 @@ SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
 
 
 class AzureMetric(JudgedMetric):
-    """A metric of Azure AI Evaluation; its 1 to 5 becomes 0 to 1 as (raw - 1) / 4, and
+    """A metric of Azure AI Evaluation. Its scale of 1 to 5 becomes 0 to 1 as (raw - 1) / 4;
     `task_adherence` is 0 or 1."""
 
+    kind: ClassVar[MetricKind] = "azure"
+    evaluator_modules = ("azure_ai",)
+
     type: Literal["standard", "azure"] = "azure"
-    """May be left out."""
+    """May be omitted."""
     metric: AzureName
-    """Which one."""
+    """The metric."""
 
     @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "azure"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return self.metric
 
 
 class AzureProject(Model):
-    """A project of a hub in Azure AI Foundry."""
+    """A hub-based project in Azure AI Foundry."""
 
     subscription_id: NonBlank
     """The subscription."""
@@ -59,31 +58,31 @@ class AzureProject(Model):
 
 
 class AzureSafetyMetric(MetricSettings):
-    """How harmless the answer is, by a project in Azure: 1 - severity / 7."""
+    """How harmless the response is, scored by a project in Azure: 1 - severity / 7."""
+
+    kind: ClassVar[MetricKind] = "azure"
+    evaluator_modules = ("azure_ai",)
 
     type: Literal["standard", "azure"] = "azure"
-    """May be left out."""
+    """May be omitted."""
     metric: SafetyName
-    """Which harm; `safety` is the worst of the four."""
+    """The kind of harm; `safety` is the worst of the four."""
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1; 0.5 allows a severity of 3 (low)."""
     azure_ai_project: NonBlank | AzureProject | None = None
-    """The project: its URL, or the names of one that belongs to a hub. Needed; the one who runs the
-    tests must be signed in to Azure."""
+    """Required: the URL of the project, or the names of a hub-based one. Whoever runs the tests
+    must be signed in to Azure."""
 
     @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "azure"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return self.metric
 
 
+# DeepEval
+
+
 class RAGMetricType(StrEnum):
-    """Metrics about retrieved passages."""
+    """The metrics of `type: rag`."""
 
     FAITHFULNESS = "faithfulness"
     CONTEXTUAL_RELEVANCY = "contextual_relevancy"
@@ -111,40 +110,39 @@ DeepEvalName = Literal[
 ]
 DEEPEVAL_METRICS: tuple[str, ...] = get_args(DeepEvalName)
 
-_NEEDED = {
+_REQUIRED_KEY = {
     "prompt_alignment": "prompt_instructions",
     "json_correctness": "schema",
     "role_adherence": "chatbot_role",
 }
-"""The key without which a metric says nothing."""
-_OWN = {
-    **{metric: frozenset({key}) for metric, key in _NEEDED.items()},
+_OWN_KEYS = {
+    **{metric: frozenset({key}) for metric, key in _REQUIRED_KEY.items()},
     "summarization": frozenset({"assessment_questions"}),
     "conversational_geval": frozenset({"criteria", "evaluation_steps", "rubric"}),
 }
 """The keys that only one metric has."""
-_SOMEONES = frozenset().union(*_OWN.values())
-_NO_REASON = frozenset({"conversational_geval"})
-"""Metrics whose reason comes with the score."""
+_ALL_OWN_KEYS = frozenset().union(*_OWN_KEYS.values())
+_WITHOUT_REASON_OPTION = frozenset({"conversational_geval"})
+"""Metrics whose reason always comes with the score."""
 
 
 class RubricBand(Model):
-    """What an answer within a band of scores is like."""
+    """A range of scores and what it stands for."""
 
     score: Annotated[list[Annotated[int, Field(ge=0, le=10)]], Field(min_length=2, max_length=2)]
-    """First and last score of the band, of 0 to 10."""
+    """First and last score of the band, between 0 and 10."""
     expected_outcome: NonBlank
-    """What such an answer is like."""
+    """What a response in this band is like."""
 
     @model_validator(mode="after")
-    def _goes_up(self) -> "RubricBand":
+    def _check_ascending(self) -> "RubricBand":
         first, last = self.score
         if first > last:
             raise ValueError(f"'score' goes down; write [{last}, {first}]")
         return self
 
 
-def _bands_apart(bands: list[RubricBand]) -> list[RubricBand]:
+def _check_bands(bands: list[RubricBand]) -> list[RubricBand]:
     ordered = sorted(band.score for band in bands)
     for (_, last), (first, _) in pairwise(ordered):
         if first <= last:
@@ -154,96 +152,91 @@ def _bands_apart(bands: list[RubricBand]) -> list[RubricBand]:
     return bands
 
 
-Rubric = Annotated[list[RubricBand], Field(min_length=1), AfterValidator(_bands_apart)]
+Rubric = Annotated[list[RubricBand], Field(min_length=1), AfterValidator(_check_bands)]
 
 
 class GEvalMetric(JudgedMetric):
-    """G-Eval: your criteria in words, judged step by step."""
+    """G-Eval: criteria in your own words, judged step by step."""
+
+    kind: ClassVar[MetricKind] = "geval"
+    evaluator_modules = ("deepeval.geval",)
 
     type: Literal["geval"]
     """Criteria in your own words."""
     name: NonBlank
-    """What reports call it."""
+    """The metric's name in reports."""
     criteria: NonBlank | None = None
-    """What makes an answer good; the judge makes steps of it, which costs one call more."""
+    """What makes a response good. The judge derives the steps from it, with one extra call."""
     evaluation_steps: Annotated[list[NonBlank], Field(min_length=1)] | None = None
-    """The steps themselves, instead of letting the judge make them."""
+    """The steps themselves, instead of letting the judge derive them."""
     evaluation_params: Annotated[
         list[Literal["input", "actual_output", "expected_output", "context", "retrieval_context"]],
         Field(min_length=1),
     ] = ["actual_output"]
-    """What of the case the judge sees."""
+    """The parts of the case that the judge sees."""
     strict_mode: bool = False
-    """Whether the judge says only 0 or 1."""
+    """Whether the judge scores only 0 or 1."""
     rubric: Rubric | None = None
     """Bands of scores and what they mean; the first score becomes 0 and the last 1."""
 
     @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "geval"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return "geval"
 
     @property
     def label(self) -> str:
-        """The name under which its rows appear in reports."""
         return self.name
 
     @model_validator(mode="after")
-    def _says_what_is_good(self) -> "GEvalMetric":
+    def _check_criteria(self) -> "GEvalMetric":
         if self.criteria is None and self.evaluation_steps is None:
             raise ValueError("'criteria' is missing: say what makes an answer good")
         return self
 
 
 class RAGMetric(JudgedMetric):
-    """A metric about retrieved passages."""
+    """A metric of DeepEval about retrieved passages."""
 
-    type: Literal["rag"]
-    """About what was retrieved."""
-    metric_type: RAGMetricType
-    """Which one."""
-    include_reason: bool = True
-    """Whether the judge says why, which costs one call more."""
-    strict_mode: bool = False
-    """Whether only a perfect score counts."""
-
+    kind: ClassVar[MetricKind] = "rag"
+    evaluator_modules = ("deepeval.rag",)
     not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"metric_type"}
 
-    @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "rag"
+    type: Literal["rag"]
+    """Metrics about retrieved passages."""
+    metric_type: RAGMetricType
+    """The metric."""
+    include_reason: bool = True
+    """Whether the judge gives a reason, with one extra call."""
+    strict_mode: bool = False
+    """Whether only a perfect score passes."""
 
     @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return self.metric_type.value
 
 
 class DeepEvalMetric(JudgedMetric):
-    """A further metric of DeepEval. All scores say: 1 is good."""
+    """A further metric of DeepEval. A score of 1 is always good."""
+
+    kind: ClassVar[MetricKind] = "deepeval"
+    evaluator_modules = ("deepeval.answers", "deepeval.conversations")
 
     type: Literal["deepeval"]
     """A further metric of DeepEval."""
     metric: DeepEvalName
-    """Which one."""
+    """The metric."""
     include_reason: bool = True
-    """Whether the judge says why, which costs one call more."""
+    """Whether the judge gives a reason, with one extra call."""
     strict_mode: bool = False
-    """Whether only a perfect score counts."""
+    """Whether only a perfect score passes."""
     prompt_instructions: Annotated[list[NonBlank], Field(min_length=1)] | None = None
-    """What the answer is to keep to, one by one; for `prompt_alignment`."""
+    """The instructions that the response must follow; for `prompt_alignment`."""
     assessment_questions: Annotated[list[NonBlank], Field(min_length=1)] | None = None
     """Questions that a good summary answers; for `summarization`."""
     schema_: dict[str, Json] | None = Field(default=None, alias="schema")
     """The JSON schema; for `json_correctness`."""
     chatbot_role: NonBlank | None = None
-    """What the agent is to be; for `role_adherence`."""
+    """The agent's role; for `role_adherence`."""
     criteria: NonBlank | None = None
     """What makes a conversation good; for `conversational_geval`."""
     evaluation_steps: Annotated[list[NonBlank], Field(min_length=1)] | None = None
@@ -252,34 +245,34 @@ class DeepEvalMetric(JudgedMetric):
     """Bands of scores and what they mean; for `conversational_geval`."""
 
     @model_validator(mode="after")
-    def _has_the_right_keys(self) -> "DeepEvalMetric":
+    def _check_own_keys(self) -> "DeepEvalMetric":
         given = {name for name, value in super().options().items() if value is not None}
-        needed = _NEEDED.get(self.metric)
-        if needed is not None and needed not in given:
-            raise ValueError(f"'{needed}' is missing, without which {self.metric} says nothing")
+        required = _REQUIRED_KEY.get(self.metric)
+        if required is not None and required not in given:
+            raise ValueError(f"'{required}' is missing, which {self.metric} requires")
         if self.metric == "conversational_geval" and not given & {"criteria", "evaluation_steps"}:
             raise ValueError("'criteria' is missing: say what makes a conversation good")
-        for key in sorted(given & (_SOMEONES - _OWN.get(self.metric, frozenset()))):
+        for key in sorted(given & self._keys_of_others):
             raise ValueError(f"'{key}' is not a key of {self.metric}; remove it")
         return self
 
+    @property
+    def _keys_of_others(self) -> frozenset[str]:
+        return _ALL_OWN_KEYS - _OWN_KEYS.get(self.metric, frozenset())
+
     def options(self) -> dict[str, Any]:
-        """What the keys of this very metric say."""
-        without = _SOMEONES - _OWN.get(self.metric, frozenset())
-        if self.metric in _NO_REASON:
-            without |= {"include_reason"}
-        return {name: value for name, value in super().options().items() if name not in without}
+        """Return the settings that this metric uses by their keys in agent.yaml."""
+        unused = self._keys_of_others
+        if self.metric in _WITHOUT_REASON_OPTION:
+            unused |= {"include_reason"}
+        return {name: value for name, value in super().options().items() if name not in unused}
 
     @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "deepeval"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return self.metric
 
+
+# `type: judge`
 
 QuestionKind = Literal["yes_no", "1-5"]
 Shown = Literal["input", "response", "ground_truth", "retrieval_context"]
@@ -290,111 +283,107 @@ MARKS: dict[QuestionKind, tuple[str, ...]] = {
     "yes_no": ("no", "yes"),
     "1-5": ("1", "2", "3", "4", "5"),
 }
-"""What a judge may answer, the worst first."""
+"""The answers that a judge may give, the worst first."""
 
 
 class Criterion(Model):
-    """One question about the answer, put so that yes (or 5) is good."""
+    """One question about the response, phrased so that yes (or 5) is good."""
 
     question: NonBlank
-    """Such as "Does the answer name a price?"."""
+    """For example "Does the answer name a price?"."""
     kind: QuestionKind = "yes_no"
-    """What is asked for: yes or no, or a grade from 1 (worst) to 5 (best)."""
+    """How the judge answers: yes or no, or a grade from 1 (worst) to 5 (best)."""
     threshold: Ratio | None = None
-    """Score that this question has to reach; else the metric's threshold."""
+    """Score that this question must reach; the metric's threshold by default."""
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """What the judge may answer, the worst first."""
+        """The answers that the judge may give, the worst first."""
         return MARKS[self.kind]
 
 
 class JudgeExample(Model):
-    """An answer that has been judged, shown to the judge first."""
+    """A response that is already judged, shown to the judge first."""
 
     input: NonBlank | None = None
-    """What the user said."""
+    """The user's input."""
     response: str
-    """What was answered."""
+    """The response."""
     ground_truth: NonBlank | None = None
     """The right answer."""
     retrieval_context: list[str] | None = None
     """Retrieved passages."""
     answers: Annotated[list[Mark], Field(min_length=1)]
-    """What the judge should have said to each criterion, in their order: yes or no, or 1 to 5."""
+    """The right answer to each criterion, in their order: yes or no, or 1 to 5."""
 
 
 class JudgeMetric(JudgedMetric):
-    """Questions about the answer, asked in a few lines each; the worst one counts."""
+    """Short questions about the response; the worst answer is the score."""
+
+    kind: ClassVar[MetricKind] = "judge"
+    evaluator_modules = ("judge_metric",)
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "name"})
 
     type: Literal["judge"]
-    """Short questions of yours."""
+    """Your own short questions."""
     name: NonBlank
-    """What reports call it."""
+    """The metric's name in reports."""
     criteria: Annotated[list[NonBlank | Criterion], Field(min_length=1)]
     """Yes-or-no questions, such as "Does the answer name a price?", or mappings."""
     threshold: Ratio = 0.5
-    """Score that each criterion has to reach: how likely a yes is, or (grade - 1) / 4."""
+    """Score that each criterion must reach: the probability of a yes, or (grade - 1) / 4."""
     inputs: Annotated[list[Shown], Field(min_length=1)] = ["input", "response"]
-    """What of the case the judge sees."""
+    """The parts of the case that the judge sees."""
     examples: list[JudgeExample] = []
-    """Judged answers that show the judge what is meant."""
+    """Judged responses that show the judge what is meant."""
     votes: Annotated[int, Field(ge=1, le=9)] = 1
-    """How often each question is asked, in other words each time; the median counts, which is the
-    majority, and a tie is a no."""
+    """How many times each question is asked, with a different wording each time. The median counts,
+    which is the majority; a tie is a no."""
     confirm_on_fail: Annotated[int, Field(ge=0, le=9)] = 0
-    """How often a question is asked again whose score is under the threshold or within `margin` of
-    it; all answers count alike."""
+    """How many more times a question is asked if its score is below the threshold or within
+    `margin` of it; all answers count alike."""
     margin: Annotated[Ratio, Field(le=0.5)] = 0.0
-    """A score closer to the threshold than this is inconclusive: no pass and no failure."""
+    """A score closer to the threshold than this is inconclusive: neither passed nor failed."""
     include_reason: bool = False
-    """Whether the judge is asked for a sentence of reasons where its answer came without one; one
-    call more for each criterion."""
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "name"})
+    """Whether the judge is asked for a reason if its answer has none; one extra call per
+    criterion."""
 
     @model_validator(mode="after")
-    def _examples_answer_every_question(self) -> "JudgeMetric":
+    def _check_examples(self) -> "JudgeMetric":
         for index, example in enumerate(self.examples):
-            refuse_other_marks(self.questions, example, f"examples[{index}]")
+            require_fitting_answers(self.questions, example, f"examples[{index}]")
         return self
 
     @property
     def questions(self) -> list[Criterion]:
-        """The criteria, each as a mapping."""
-        return [as_criterion(one) for one in self.criteria]
+        """The criteria, each as a `Criterion`."""
+        return [to_criterion(one) for one in self.criteria]
 
     @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "judge"
-
-    @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
+    def evaluator_name(self) -> str:
         return "judge"
 
     @property
     def label(self) -> str:
-        """The name under which its rows appear in reports."""
         return self.name
 
 
-def as_criterion(written: str | Criterion) -> Criterion:
-    """A criterion however it was written."""
-    return Criterion(question=written) if isinstance(written, str) else written
+def to_criterion(criterion: str | Criterion) -> Criterion:
+    return Criterion(question=criterion) if isinstance(criterion, str) else criterion
 
 
-def refuse_other_marks(questions: list[Criterion], example: JudgeExample, where: str) -> None:
-    """Raise ValueError for an example that does not answer each question with one of its marks."""
-    if len(example.answers) != len(questions):
+def require_fitting_answers(
+    criteria: list[Criterion], example: JudgeExample, location: str
+) -> None:
+    """Raise ValueError unless the example answers each criterion with one of its marks."""
+    if len(example.answers) != len(criteria):
         raise ValueError(
-            f"{where}: there are {len(questions)} criteria and {len(example.answers)} answers;"
+            f"{location}: there are {len(criteria)} criteria and {len(example.answers)} answers;"
             " write one for each"
         )
-    for question, mark in zip(questions, example.answers, strict=True):
-        if str(mark) not in question.marks:
+    for criterion, mark in zip(criteria, example.answers, strict=True):
+        if str(mark) not in criterion.marks:
             raise ValueError(
-                f"{where}: {mark!r} does not answer {question.question!r};"
-                f" write one of {', '.join(question.marks)}"
+                f"{location}: {mark!r} does not answer {criterion.question!r};"
+                f" write one of {', '.join(criterion.marks)}"
             )

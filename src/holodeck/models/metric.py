@@ -1,4 +1,4 @@
-"""What all metrics have: how they are run, and what reports call them."""
+"""The settings that all metrics of an agent.yaml share, and how they name their evaluator."""
 
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
@@ -12,70 +12,70 @@ MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "
 
 
 class MetricSettings(Model):
-    """How a metric is run; what every metric has."""
+    """The settings that every metric has."""
+
+    kind: ClassVar[MetricKind] = "standard"
+    """The family of metrics that reports name."""
+    evaluator_modules: ClassVar[tuple[str, ...]] = ()
+    """The modules in `holodeck.lib.evaluators` that hold the family's evaluators. The evaluator of
+    a metric is the class there whose `metric` is its `evaluator_name`."""
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
+    """Fields that select the metric or its judge; all others are options of the evaluator."""
 
     threshold: Ratio | None = None
-    """Score to reach, 0 to 1; without one the metric's own verdict counts, if it has one."""
+    """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
     enabled: bool = True
     """Whether the metric is computed at all."""
     required: bool = True
-    """Whether the case fails where the metric does not pass; false only reports it."""
+    """Whether the case fails if the metric does not pass; `false` only reports the metric."""
     fail_on_error: bool = False
-    """A metric that cannot be computed leaves the case undecided (exit 4); true makes it a failure
-    (exit 1). It never passes."""
+    """What an error in the metric means: by default the case stays undecided (exit code 4); `true`
+    makes it a failure (exit code 1). A metric with an error never passes."""
     retry_on_failure: Annotated[int, Field(ge=1, le=3)] | None = None
-    """How often a metric that could not be computed is tried again."""
+    """How many times a metric that ends in an error is retried."""
     timeout_ms: Milliseconds | None = None
-    """Time limit of the metric in milliseconds; 60000 if not given."""
+    """Time limit of the metric in milliseconds; 60000 by default."""
 
     @model_validator(mode="after")
-    def _is_asked_once_what_its_errors_mean(self) -> "MetricSettings":
+    def _check_fail_on_error(self) -> "MetricSettings":
         if self.fail_on_error and not self.required:
             raise ValueError("'required: false' never fails a case; remove 'fail_on_error'")
         return self
 
     @property
-    def row(self) -> str:
-        """Its name in the table of metrics."""
-        raise TypeError(f"{type(self).__name__} is no metric by itself")
-
-    @property
-    def kind(self) -> MetricKind:
-        """What its rows in reports say about where it comes from."""
-        return "standard"
+    def evaluator_name(self) -> str:
+        """The `metric` attribute of the evaluator class."""
+        raise TypeError(f"{type(self).__name__} is not a metric by itself")
 
     @property
     def label(self) -> str:
-        """The name under which its rows appear in reports."""
-        return self.row
+        """The metric's name in reports."""
+        return self.evaluator_name
 
     @property
     def user_code(self) -> str | None:
-        """The `module:callable` of the user's that it runs; None if it runs none."""
+        """The user's `module:callable` that computes the metric; None for built-in metrics."""
         return None
 
     def options(self) -> dict[str, Any]:
-        """What its own keys say, under the names they have in agent.yaml."""
+        """Return the metric's own settings by their keys in agent.yaml."""
         return {key: getattr(self, name) for key, name in _option_fields(type(self))}
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric"})
-    """Keys that say which metric it is and not how it is computed."""
 
 
 @cache
 def _option_fields(metric: type[MetricSettings]) -> tuple[tuple[str, str], ...]:
-    """Key in agent.yaml and name of each field; once for a kind, as every case may have its own."""
-    no_options = MetricSettings.model_fields.keys() | metric.not_options
+    """Return the YAML key and the name of each option. Cached: every case may have metrics."""
+    excluded = MetricSettings.model_fields.keys() | metric.not_options
     fields = metric.model_fields
-    return tuple((fields[name].alias or name, name) for name in fields if name not in no_options)
+    return tuple((fields[name].alias or name, name) for name in fields if name not in excluded)
 
 
 class JudgedMetric(MetricSettings):
-    """A metric whose score a model gives."""
+    """The settings of a metric that a judge scores."""
+
+    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model"})
 
     threshold: Ratio = 0.5
     """Score to reach, 0 to 1."""
     model: LLMProvider | None = None
-    """The model that judges; else the one of `evaluations`, else the agent's own."""
-
-    not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model"})
+    """The judge. Default: the model of `evaluations`, then the agent's own."""

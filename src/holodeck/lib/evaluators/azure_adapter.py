@@ -1,4 +1,4 @@
-"""The door to azure-ai-evaluation: the only file that imports it."""
+"""The adapter for azure-ai-evaluation, and the only module that imports it."""
 
 import logging
 import math
@@ -17,23 +17,22 @@ _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"
 
 
 def system_message(instructions: str | None) -> list[JsonObject]:
-    """What the agent was told to be; nothing if that is not known."""
+    """Return the instructions as a system message; no message if they are unknown."""
     return [] if instructions is None else [{"role": "system", "content": instructions}]
 
 
 def user_message(text: str) -> list[JsonObject]:
-    """What the user said."""
     return [{"role": "user", "content": _text(text)}]
 
 
 def agent_messages(text: str, calls: Sequence[ToolInvocation] = ()) -> list[JsonObject]:
-    """Return what the agent did and answered: its calls with their results, then its words."""
+    """Return the tool calls with their results, followed by the response."""
     steps = [step for call in tool_call_list(calls) for step in _call_and_result(call)]
     return [*steps, {"role": "assistant", "content": _text(text)}]
 
 
 def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
-    """The calls, each with what came of it."""
+    """Return the tool calls, each with its result."""
     return [
         {
             "type": "tool_call",
@@ -49,7 +48,7 @@ def tool_call_list(calls: Sequence[ToolInvocation]) -> list[JsonObject]:
 def tool_definitions(
     offered: Sequence[OfferedTool], calls: Sequence[ToolInvocation]
 ) -> list[JsonObject]:
-    """The tools on offer, and those that were called though nobody knows what they take."""
+    """Return the offered tools, and a definition inferred from the calls of any other tool."""
     known: dict[str, JsonObject] = {tool.name: _definition(tool) for tool in offered}
     seen: dict[str, JsonObject] = {}
     for call in calls:
@@ -92,21 +91,26 @@ def _kind(value: Any) -> str:
 
 Messages = Sequence[Mapping[str, Any]]
 Ask = Callable[[Messages], Awaitable[JsonObject]]
-"""Gives the verdict that a judge answers to messages."""
+"""Sends messages to the judge and returns its verdict."""
 
 _MARKER = re.compile(r"<<holodeck:(\w+)>>")
 
 
 class Template(Protocol):
-    """A prompt of the library."""
+    """A prompt template of the library."""
 
     def render(self, **inputs: Any) -> Messages:
-        """Its messages."""
+        """Return the messages."""
         ...
 
 
 class JudgedPrompt:
-    """Stands where the library would send its prompt with a client and retries of its own."""
+    """Replaces the library's own client and retries.
+
+    The library fills its template first and then looks for roles and pictures in the text, so a
+    response with a line `system:` would become an instruction to the judge. This class splits the
+    template while it holds markers, and then inserts the texts of the case as plain text.
+    """
 
     def __init__(self, template: Template, ask: Ask) -> None:
         self._template = template
@@ -114,11 +118,11 @@ class JudgedPrompt:
         self._parts: dict[frozenset[str], Messages] = {}
 
     async def __call__(self, *, timeout: float | None = None, **inputs: Any) -> JsonObject:  # noqa: ARG002, ASYNC109 - the library's signature; the limit is ours
-        """The judge's verdict, as the library wants it. Raises EvaluationError."""
+        """Return the judge's verdict in the library's format. Raises EvaluationError."""
         return {"llm_output": await self._ask(self.messages(inputs))}
 
     def messages(self, inputs: Mapping[str, Any]) -> list[JsonObject]:
-        """The prompt about these inputs."""
+        """Return the prompt for these inputs."""
         texts = {name: str(value) for name, value in inputs.items()}
         return [
             {
@@ -129,7 +133,7 @@ class JudgedPrompt:
         ]
 
     def _marked(self, names: frozenset[str]) -> Messages:
-        """The prompt with markers for inputs; taken apart once."""
+        """Return the prompt with markers in place of the inputs; cached."""
         if names not in self._parts:
             markers = {name: f"<<holodeck:{name}>>" for name in names}
             self._parts[names] = self._template.render(**markers)
@@ -137,27 +141,32 @@ class JudgedPrompt:
 
 
 Grader = Callable[..., Awaitable[Mapping[str, Any]]]
-"""An evaluator of the library: inputs to the keys of its result."""
+"""An evaluator of the library: takes inputs, returns the keys of its result."""
 
-_NOWHERE = {"type": "openai", "base_url": "http://judge.invalid/v1", "api_key": "-", "model": "-"}
-"""The library asks for an endpoint; it is never used, and its name can never be found."""
+_UNUSED_ENDPOINT = {
+    "type": "openai",
+    "base_url": "http://judge.invalid/v1",
+    "api_key": "-",
+    "model": "-",
+}
+"""The library requires an endpoint. It is never used, and the name cannot be resolved."""
 
 
 class _NoCredential:
-    """Given where the library would look for credentials of Azure."""
+    """Keeps the library from looking for Azure credentials."""
 
     def get_token(self, *_: Any, **__: Any) -> Any:
-        raise EvaluationError("judges of holodeck bring their own key")
+        raise EvaluationError("the judge has a key of its own")
 
 
 def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> Grader:
-    """The library's evaluator of that class, whose prompts `ask` answers.
+    """Return an evaluator of the library whose prompts `ask` answers.
 
-    Blocks; raises MissingExtra. `with_query` is for groundedness, which has another prompt then.
+    Blocks; raises MissingExtra. `with_query` is for groundedness, which has a second prompt.
     """
-    evaluator = _class(name)(_NOWHERE, credential=_NoCredential())
+    evaluator = _class(name)(_UNUSED_ENDPOINT, credential=_NoCredential())
     if with_query:
-        evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - done by its sync call only
+        evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - only its sync call does it
     evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
     called: Grader = evaluator._to_async()  # noqa: SLF001 - the way its batches call it
     return called
@@ -166,13 +175,13 @@ def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> Grader:
 def load_safety_evaluator(
     name: str, project: str | Mapping[str, str], credential: Any
 ) -> Callable[..., Any]:
-    """An evaluator that a project in Azure computes. Blocks when called; raises MissingExtra."""
+    """Return an evaluator that calls a project in Azure. It blocks; raises MissingExtra."""
     evaluator: Callable[..., Any] = _class(name)(credential, project)
     return evaluator
 
 
 def credential() -> Any:
-    """Whoever is signed in to Azure, by whatever means; nothing is sent yet."""
+    """Return the credential of the account that is signed in to Azure; sends nothing."""
     try:
         from azure.identity import DefaultAzureCredential
     except ImportError as error:
@@ -185,14 +194,14 @@ def _class(name: str) -> Any:
         import azure.ai.evaluation as library
     except ImportError as error:
         raise MissingExtra("azure", name) from error
-    # it announces in the log that its classes may change, which is for us to follow
+    # it logs a warning that its classes are experimental
     logging.getLogger("azure.ai.evaluation._common._experimental").setLevel(logging.ERROR)
     return getattr(library, name)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The whole numbers of a scale, from the worst to the best."""
+    """A scale of whole numbers."""
 
     worst: int
     best: int
@@ -201,14 +210,14 @@ class Scale:
         return f"{min(self.worst, self.best)}-{max(self.worst, self.best)}"
 
     def score(self, raw: Any) -> float:
-        """The number on a scale of 0 (worst) to 1 (best). Raises EvaluationError."""
+        """Convert a number of the scale to 0 (worst) to 1 (best). Raises EvaluationError."""
         number = isinstance(raw, int | float) and not isinstance(raw, bool)
         if not number or not math.isfinite(raw) or not 0 <= self._part(raw) <= 1:
-            raise EvaluationError(f"the score {raw!r} is none of {self}")
+            raise EvaluationError(f"the score {raw!r} is not a number of the scale {self}")
         return self._part(raw)
 
     def schema(self, more: Mapping[str, Any]) -> JsonObject:
-        """What the judge answers: its reason first, so that the score follows from it."""
+        """Return the schema of the verdict, with the reason first so that it leads to the score."""
         scores = range(min(self.worst, self.best), max(self.worst, self.best) + 1)
         keys = {
             **more,
@@ -223,7 +232,7 @@ class Scale:
 
 
 def parse_verdict(verdict: JsonObject) -> JsonObject:
-    """A verdict that fits the schema and can be used. Raises ValueError in words for the judge."""
+    """Check a verdict beyond its schema. Raises ValueError with a message for the judge."""
     if not verdict["reason"].strip():
         raise ValueError("reason: is empty")
     if verdict["score"] is None and verdict.get("status") != "skipped":

@@ -1,7 +1,7 @@
-"""Metrics of Azure AI Evaluation, answered by any model that can judge.
+"""Metrics of Azure AI Evaluation: most use any judge model, those of safety a project in Azure.
 
-The library words the question and reads the verdict; the judge is asked by holodeck, with its time
-limits, retries and counts, and what it answers is checked before the library sees it.
+The library writes the prompt and interprets the verdict. holodeck sends the prompt to the judge
+with its own time limits, retries and usage meter, and checks the answer before the library does.
 """
 
 import asyncio
@@ -39,41 +39,41 @@ T = TypeVar("T")
 
 
 class AzureEvaluator(JudgedEvaluator):
-    """A metric of the library, on a scale of whole numbers that becomes 0 to 1.
+    """Computes a metric of the library, whose scale of whole numbers becomes 0 to 1.
 
-    An empty answer gets the worst score, and nobody is asked about it: the prompts tell the judge
-    to skip such a case. A judge that skips another one gives an error.
+    An empty response gets the worst score without a request: the prompts tell the judge to skip it.
+    If the judge skips any other response, that is an error.
     """
 
-    metric: ClassVar[str]
+    extra = "azure"
+    libraries = ("azure.ai.evaluation",)
     library_class: ClassVar[str]
     scale: ClassVar[Scale] = Scale(worst=1, best=5)
     answer_keys: ClassVar[Mapping[str, Any]] = {}
-    """What the prompt wants written before the reason."""
+    """Properties of the judge's JSON that the prompt asks for before the reason."""
     _grader: Grader | None = None
 
     async def prepare(self) -> None:
-        """Import the library and read the prompt."""
         if self._grader is None:
             build = partial(load_evaluator, self.library_class, self._ask)
             self._grader = await run_in_thread(build, "holodeck-azure")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if _RESPONSE in self.required_params() and not kwargs[_RESPONSE].strip():
-            return self._row(self.scale.worst, "the answer is empty; the judge was not asked")
+            return self._result(self.scale.worst, "the response is empty; the judge was not asked")
         found = await self._grader_for(kwargs)(**self._inputs(kwargs))
         raw, reason = found.get(self.metric), found.get(f"{self.metric}_reason")
         if raw is None:
-            raise EvaluationError(f"{self.name} got no score: {reason or 'no reason was given'}")
-        return self._row(raw, str(reason))
+            raise EvaluationError(f"{self.name} got no score: {reason or 'without a reason'}")
+        return self._result(raw, str(reason))
 
-    def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:  # noqa: ARG002 - for those with several prompts
+    def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:  # noqa: ARG002 - for evaluators with several prompts
         if self._grader is None:
-            raise RuntimeError(f"{self.name}: prepare() comes first")
+            raise RuntimeError(f"{self.name}: call prepare() first")
         return self._grader
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
-        """The inputs under the library's names."""
+        """Return the inputs under the library's names."""
         taken = self.PARAM_SPEC.required | self.PARAM_SPEC.optional
         return {name.value: kwargs[name] for name in taken if kwargs.get(name) is not None}
 
@@ -82,7 +82,7 @@ class AzureEvaluator(JudgedEvaluator):
         verdict: JsonObject = await self.judge.ask(prompt, schema, parse_verdict)
         return verdict
 
-    def _row(self, raw: float, reason: str) -> dict[str, Any]:
+    def _result(self, raw: float, reason: str) -> dict[str, Any]:
         score = self.scale.score(raw)
         return {
             "score": score,
@@ -95,7 +95,7 @@ class AzureEvaluator(JudgedEvaluator):
 
 
 class GroundednessEvaluator(AzureEvaluator):
-    """Whether the answer says nothing but what the context supports."""
+    """Whether the context supports everything in the response."""
 
     PARAM_SPEC = ParamSpec(
         required=frozenset({_RESPONSE, EvalParam.CONTEXT}),
@@ -107,7 +107,7 @@ class GroundednessEvaluator(AzureEvaluator):
     _with_query: Grader | None = None
 
     async def prepare(self) -> None:
-        """Read the second prompt, too: the one that also shows the question."""
+        """Load the second prompt as well, which includes the question."""
         await super().prepare()
         if self._with_query is None:
             build = partial(load_evaluator, self.library_class, self._ask, with_query=True)
@@ -119,7 +119,7 @@ class GroundednessEvaluator(AzureEvaluator):
 
 
 class RelevanceEvaluator(AzureEvaluator):
-    """Whether the answer answers the question."""
+    """Whether the response answers the question."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
     metric = "relevance"
@@ -127,7 +127,7 @@ class RelevanceEvaluator(AzureEvaluator):
 
 
 class CoherenceEvaluator(AzureEvaluator):
-    """Whether the thoughts of the answer follow from each other."""
+    """Whether the response is logically coherent."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
     metric = "coherence"
@@ -135,7 +135,7 @@ class CoherenceEvaluator(AzureEvaluator):
 
 
 class FluencyEvaluator(AzureEvaluator):
-    """How well the answer is written."""
+    """How well the response is written."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE}))
     metric = "fluency"
@@ -143,7 +143,7 @@ class FluencyEvaluator(AzureEvaluator):
 
 
 class SimilarityEvaluator(AzureEvaluator):
-    """Whether the answer says the same as the right one."""
+    """Whether the response means the same as the ground truth."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY, EvalParam.GROUND_TRUTH}))
     metric = "similarity"
@@ -151,7 +151,7 @@ class SimilarityEvaluator(AzureEvaluator):
 
 
 class RetrievalEvaluator(AzureEvaluator):
-    """Whether what was retrieved helps with the question, the best of it first."""
+    """Whether the retrieved passages are relevant, with the best ones first."""
 
     PARAM_SPEC = ParamSpec(
         required=frozenset({_QUERY, EvalParam.RETRIEVAL_CONTEXT}), uses_retrieval_context=True
@@ -168,7 +168,7 @@ class RetrievalEvaluator(AzureEvaluator):
 
 
 class ResponseCompletenessEvaluator(AzureEvaluator):
-    """Whether the answer says everything that the right one says."""
+    """Whether the response contains everything in the ground truth."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, EvalParam.GROUND_TRUTH}))
     metric = "response_completeness"
@@ -176,7 +176,7 @@ class ResponseCompletenessEvaluator(AzureEvaluator):
 
 
 class IntentResolutionEvaluator(AzureEvaluator):
-    """Whether the agent understood what the user wanted, and did it."""
+    """Whether the agent understood and fulfilled the user's intent."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
     metric = "intent_resolution"
@@ -190,7 +190,7 @@ class IntentResolutionEvaluator(AzureEvaluator):
 
 
 class TaskAdherenceEvaluator(AzureEvaluator):
-    """Whether the agent did what it was told, by the rules; yes (1) or no (0)."""
+    """Whether the agent did its task by its instructions; yes (1) or no (0)."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
     metric = "task_adherence"
@@ -199,9 +199,9 @@ class TaskAdherenceEvaluator(AzureEvaluator):
     uses_observation = True
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
-        seen: Observation = kwargs["observation"]
-        calls, rules = _known(seen.tool_calls), seen.instructions
-        if calls is None:  # the judge would believe that no tool was called
+        observation: Observation = kwargs["observation"]
+        calls, rules = _known(observation.tool_calls), observation.instructions
+        if calls is None:  # otherwise the judge would assume that no tool was called
             rules = "\n\n".join(filter(None, [rules, UNSEEN_CALLS]))
         return {
             "query": azure_adapter.system_message(rules)
@@ -213,8 +213,8 @@ class TaskAdherenceEvaluator(AzureEvaluator):
 class ToolCallAccuracyEvaluator(AzureEvaluator):
     """Whether the agent called the right tools in the right way.
 
-    If the agent's tools are unknown, as they are not in the agent.yaml, the judge is given what the
-    calls show of them, and the reason says so.
+    If the agent's tools are unknown because the agent.yaml does not list them, the judge sees only
+    what the calls show of them, and the reason says so.
     """
 
     PARAM_SPEC = ParamSpec(required=frozenset({_QUERY}))
@@ -223,55 +223,62 @@ class ToolCallAccuracyEvaluator(AzureEvaluator):
     uses_observation = True
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
-        seen: Observation = kwargs["observation"]
-        calls = tuple(seen.tool_calls)
+        observation: Observation = kwargs["observation"]
+        calls = tuple(observation.tool_calls)
         if not calls:
             raise EvaluationError(f"{self.name} needs tool calls, and the agent called no tool")
         return {
             "query": azure_adapter.user_message(kwargs[_QUERY]),
             "tool_calls": azure_adapter.tool_call_list(calls),
-            "tool_definitions": azure_adapter.tool_definitions(_known(seen.tools) or (), calls),
+            "tool_definitions": azure_adapter.tool_definitions(
+                _known(observation.tools) or (), calls
+            ),
         }
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        row = await super()._evaluate_impl(**kwargs)
+        result = await super()._evaluate_impl(**kwargs)
         if _known(kwargs["observation"].tools) is None:
-            row["reasoning"] += f" ({unknown_reason('tools')}; judged by the calls alone)"
-        return row
+            result["reasoning"] += f" ({unknown_reason('tools')}; judged by the calls alone)"
+        return result
 
 
-def _known(seen: Sequence[T] | Unknown) -> Sequence[T] | None:
-    """Return what was seen; None if it is unknown."""
-    return None if isinstance(seen, Unknown) else seen
+def _known(values: Sequence[T] | Unknown) -> Sequence[T] | None:
+    """Return the observed values; None if they are unknown."""
+    return None if isinstance(values, Unknown) else values
 
 
 SEVERITY = Scale(worst=7, best=0)
-_WISH = "write 'azure_ai_project: https://<resource>.services.ai.azure.com/api/projects/<project>'"
+_ADVICE = (
+    "write 'azure_ai_project: https://<resource>.services.ai.azure.com/api/projects/<project>'"
+)
 
 Service = Callable[..., Mapping[str, Any]]
 
 
 class SafetyEvaluator(BaseEvaluator):
-    """How harmless an answer is: 1 - severity / 7, of the worst kind of harm that was found.
+    """How harmless a response is: 1 - severity / 7 of the worst kind of harm found.
 
-    Whoever is signed in to Azure where the tests run must have the role "Azure AI User" there.
+    The account that is signed in to Azure where the tests run must have the role "Azure AI User" in
+    the project.
 
     Args:
-        azure_ai_project: The project: its URL, or the three names of a hub-based one.
-        threshold: Score from 0 to 1 to reach; 0.5 means a severity of 3 (low) at most.
-        credential: Whoever asks; found in the environment if not given.
-        how: `timeout` and `retry_config`.
+        azure_ai_project: The URL of the project, or the three names of a hub-based one.
+        threshold: Score from 0 to 1 to reach; 0.5 allows a severity of 3 (low).
+        credential: The Azure credential; taken from the environment by default.
+        options: `timeout` and `retry_config`.
 
     Raises:
         ConfigError: There is no project.
     """
 
+    extra = "azure"
+    libraries = ("azure.ai.evaluation",)
+
     PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}), optional=frozenset({EvalParam.QUERY})
     )
-    metric: ClassVar[str]
     harms: ClassVar[Mapping[str, str]]
-    """The kinds of harm, each with the library's class for it."""
+    """Each kind of harm and the library's class for it."""
 
     def __init__(
         self,
@@ -279,23 +286,22 @@ class SafetyEvaluator(BaseEvaluator):
         *,
         threshold: float = DEFAULT_THRESHOLD,
         credential: Any = None,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(**how)
+        super().__init__(**options)
         self.threshold = threshold
-        self._project = _scope(azure_ai_project, self.metric)
+        self._project = _library_project(azure_ai_project, self.metric)
         self._credential = credential
         self._services: dict[str, Service] = {}
 
     async def prepare(self) -> None:
-        """Import the library."""
         if not self._services:
-            self._services = await run_in_thread(self._built, "holodeck-azure")
+            self._services = await in_thread(self._load_services, "holodeck-azure")
 
-    def _built(self) -> dict[str, Service]:
-        asking = self._credential or credential()
+    def _load_services(self) -> dict[str, Service]:
+        account = self._credential or credential()
         return {
-            harm: load_safety_evaluator(name, self._project, asking)
+            harm: load_safety_evaluator(name, self._project, account)
             for harm, name in self.harms.items()
         }
 
@@ -318,22 +324,23 @@ class SafetyEvaluator(BaseEvaluator):
 
 
 def _severity(harm: str, result: Mapping[str, Any]) -> tuple[float, str]:
-    """The severity and its reason. A severity without one is not believed.
+    """Return the severity and its reason.
 
-    The library reads 0 (harmless) out of a reply that has none.
+    A severity without a reason is an error: the library reports 0 (harmless) for a reply that has
+    no severity.
     """
     raw, reason = result.get(f"{harm}_score"), result.get(f"{harm}_reason")
     if raw is None or not reason:
-        raise EvaluationError(f"the project in Azure gave no severity of {harm}, or no reason")
+        raise EvaluationError(f"the project in Azure returned no severity of {harm}, or no reason")
     SEVERITY.score(raw)
     return float(raw), str(reason)
 
 
-def _scope(project: str | AzureProject | None, metric: str) -> str | dict[str, str]:
-    """The project as the library takes it."""
+def _library_project(project: str | AzureProject | None, metric: str) -> str | dict[str, str]:
+    """Return the project in the library's format."""
     if project is None:
         raise ConfigError(
-            "azure_ai_project", f"{metric} is computed by a project in Azure; {_WISH}"
+            "azure_ai_project", f"{metric} is computed by a project in Azure; {_ADVICE}"
         )
     if isinstance(project, AzureProject):
         return {
@@ -342,40 +349,40 @@ def _scope(project: str | AzureProject | None, metric: str) -> str | dict[str, s
             "project_name": project.project_name,
         }
     if not project.startswith("https://"):
-        raise ConfigError("azure_ai_project", f"{project!r} is no URL of a project; {_WISH}")
+        raise ConfigError("azure_ai_project", f"{project!r} is not the URL of a project; {_ADVICE}")
     return project
 
 
 class ViolenceEvaluator(SafetyEvaluator):
-    """Violence in the answer."""
+    """Violence in the response."""
 
     metric = "violence"
     harms = {"violence": "ViolenceEvaluator"}
 
 
 class SexualEvaluator(SafetyEvaluator):
-    """Sexual content in the answer."""
+    """Sexual content in the response."""
 
     metric = "sexual"
     harms = {"sexual": "SexualEvaluator"}
 
 
 class SelfHarmEvaluator(SafetyEvaluator):
-    """Self-harm in the answer."""
+    """Self-harm in the response."""
 
     metric = "self_harm"
     harms = {"self_harm": "SelfHarmEvaluator"}
 
 
 class HateUnfairnessEvaluator(SafetyEvaluator):
-    """Hate and unfairness in the answer."""
+    """Hate and unfairness in the response."""
 
     metric = "hate_unfairness"
     harms = {"hate_unfairness": "HateUnfairnessEvaluator"}
 
 
 class ContentSafetyEvaluator(SafetyEvaluator):
-    """All four kinds of harm; the worst of them counts."""
+    """All four kinds of harm; the worst one counts."""
 
     metric = "safety"
     harms = {

@@ -1,4 +1,4 @@
-"""What every metric is: inputs checked, one time limit, tries, and a result that is a number."""
+"""The base classes of all evaluators: they check inputs, limit time, retry, and yield scores."""
 
 import logging
 import math
@@ -28,28 +28,28 @@ __all__ = [
     "Turn",
 ]
 
-
 logger = logging.getLogger(__name__)
 
-_LASTING = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
-"""Errors of the operating system that trying again does not mend."""
+DEFAULT_THRESHOLD = 0.5
+_PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+"""Errors of the operating system that a retry does not solve."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one side of a conversation said."""
+    """One message of a conversation, with the tool calls that led to it."""
 
     role: Literal["user", "assistant"]
     content: str
     tool_calls: tuple[ToolInvocation, ...] | None = ()
     """None if they are unknown."""
     earlier: bool = False
-    """Whether it was said before the case: an answer that is not of this run."""
+    """Whether the message comes from the case's `history` and not from this run."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool that the agent could call."""
+    """A tool that the agent can call."""
 
     name: str
     description: str
@@ -57,40 +57,40 @@ class OfferedTool:
     """JSON Schema of its arguments."""
 
 
-_ALL_SEEN = evidence(tool_calls="backend", history="runner", tools="backend")
+_FULL_EVIDENCE = evidence(tool_calls="backend", history="runner", tools="backend")
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that was seen of one test case; a custom metric is called with it."""
+    """Everything observed while a test case ran; custom metrics are called with it."""
 
     response: str
     input: str | None = None
     ground_truth: str | None = None
     retrieval_context: tuple[str, ...] = ()
     tool_calls: tuple[ToolInvocation, ...] | Unknown = ()
-    """What the agent called; unknown calls raise EvaluationError wherever they are used."""
+    """The agent's tool calls; using unknown ones raises EvaluationError."""
     case_name: str | None = None
     latency_ms: float | None = None
-    """How long the agent took; None where that was not measured."""
+    """How long the agent took; None if that was not measured."""
     file_content: str | None = None
     """The text of the case's files."""
     expected_tools: Sequence[str | ExpectedTool] | None = None
-    """The tools that the case expects; None where it expects nothing."""
+    """The tools that the case expects; None if it does not check tools."""
     turns: tuple[Turn, ...] = ()
-    """The conversation until then, the case's `history` included; empty for a case of one input
-    without history."""
+    """The conversation so far, including the case's `history`; empty for a case with one input and
+    no history."""
     instructions: str | None = None
-    """What the agent was told; None where its backend knows and we do not."""
+    """The agent's instructions; None if only its backend knows them."""
     tools: tuple[OfferedTool, ...] | Unknown = ()
-    """What the agent could call; raises EvaluationError where that is unknown."""
-    evidence: Evidence = _ALL_SEEN
-    """Who saw each of the facts; None where nobody did."""
+    """The tools that the agent can call; using unknown ones raises EvaluationError."""
+    evidence: Evidence = _FULL_EVIDENCE
+    """Where each fact comes from; None if nothing reports it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a metric says of one answer."""
+    """What a metric yields for one response."""
 
     score: float
     """From 0 (worst) to 1 (best)."""
@@ -99,24 +99,35 @@ class Score:
     reason: str = ""
 
 
-def plain(value: Any) -> Any:
-    """Return the Python value of a NumPy scalar, such as `np.bool_`; other values as they are."""
+def to_python(value: Any) -> Any:
+    """Return the Python value of a NumPy scalar such as `np.bool_`; other values unchanged."""
     is_scalar = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
     return value.item() if is_scalar else value
 
 
 class BaseEvaluator(ABC):
-    """A metric. Subclasses say what they need in PARAM_SPEC and compute in `_evaluate_impl`.
+    """Computes a metric. Subclasses declare their inputs in PARAM_SPEC and implement
+    `_evaluate_impl`.
 
     Args:
-        timeout: Seconds for one evaluation, all its tries included but not the wait for a slot of
-            the judge; None for no limit.
-        retry_config: How often an evaluation is tried again; three times if not given.
+        timeout: Seconds for one evaluation including its retries, but not the wait for a free slot
+            of the judge; None for no limit.
+        retry_config: How an evaluation is retried; up to three times by default.
     """
 
+    metric: ClassVar[str]
+    """The metric's name in agent.yaml."""
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.RESPONSE}))
     uses_observation: ClassVar[bool] = False
-    """Whether `evaluate` wants the whole Observation as `observation=`."""
+    """Whether `evaluate` takes the whole Observation as `observation=`."""
+    has_verdict: ClassVar[bool] = True
+    """Whether it passes or fails a response by itself; otherwise only a threshold decides."""
+    asks_judge: ClassVar[bool] = False
+    """Whether it calls a judge model."""
+    extra: ClassVar[str | None] = None
+    """The optional dependency group of holodeck that installs its `libraries`."""
+    libraries: ClassVar[tuple[str, ...]] = ()
+    """The modules that it cannot work without."""
 
     def __init__(
         self, timeout: float | None = 60.0, retry_config: RetryConfig | None = None
@@ -126,143 +137,136 @@ class BaseEvaluator(ABC):
 
     @property
     def name(self) -> str:
-        """What messages call this metric."""
+        """The evaluator's name in messages."""
         return type(self).__name__
 
     @classmethod
     def get_param_spec(cls) -> ParamSpec:
-        """The inputs that metrics of this class take."""
+        """Return the inputs that evaluators of this class take."""
         return cls.PARAM_SPEC
 
     def required_params(self) -> frozenset[EvalParam]:
-        """The inputs that this very metric cannot do without."""
+        """Return the inputs that this evaluator requires, given its settings."""
         return self.PARAM_SPEC.required
 
     async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
-        """The scores of one answer, with `retry_count`. Raises EvaluationError, never a score.
+        """Return the scores of one response, with `retry_count`.
 
-        An empty answer is an answer and is graded; an input that is missing or None is an error.
+        Raises EvaluationError if an input is missing or None, or if the metric cannot be computed.
+        An empty response is not missing: it is scored.
         """
-        self._refuse_missing(kwargs)
+        self._require_inputs(kwargs)
         await self.prepare()
-        tried = _Tries(self)
+        run = _RetriedRun(self)
         limit = None
         try:
             async with time_limit(self.timeout) as limit:
-                result = await tried.run(kwargs)
+                result = await run(kwargs)
         except (EvaluationError, ConfigError):
             raise
         except Exception as error:
             if isinstance(error, TimeoutError) and limit is not None and limit.expired():
                 raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
-            reason = describe(error)
-            raise EvaluationError(f"{self.name} failed{tried.as_text()}: {reason}") from error
-        return {"retry_count": tried.retries, **self._checked(result)}
+            attempts = f" after {run.retries + 1} attempts" if run.retries else ""
+            raise EvaluationError(f"{self.name} failed{attempts}: {describe(error)}") from error
+        return {"retry_count": run.retries, **self._checked(result)}
 
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        """The scores of one answer. What blocks belongs in a thread (`in_thread`)."""
+        """Return the scores of one response. Blocking work belongs in a thread (`in_thread`)."""
 
-    async def prepare(self) -> None:  # noqa: B027 - an offer, not a duty
-        """Load what is loaded once; the time it takes is not the metric's."""
+    async def prepare(self) -> None:  # noqa: B027 - optional to override
+        """Load what is loaded once; the time this takes is not part of the evaluation."""
 
-    def _refuse_missing(self, kwargs: Mapping[str, Any]) -> None:
-        wanted = [param.value for param in sorted(self.required_params())]
+    def _require_inputs(self, kwargs: Mapping[str, Any]) -> None:
+        required = [param.value for param in sorted(self.required_params())]
         if self.uses_observation:
-            wanted.append("observation")
-        missing = [name for name in wanted if kwargs.get(name) is None]
+            required.append("observation")
+        missing = [name for name in required if kwargs.get(name) is None]
         if missing:
             raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
 
     def _checked(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
-        result = {key: plain(value) for key, value in found.items()}
+        result = {key: to_python(value) for key, value in found.items()}
         passed = result.get("passed")
         if passed is not None and not isinstance(passed, bool):
-            raise EvaluationError(f"{self.name} gave passed={passed!r}; it must be true or false")
+            raise EvaluationError(
+                f"{self.name} returned passed={passed!r}; it must be true or false"
+            )
         score = result.get("score")
         if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):
-            raise EvaluationError(f"{self.name} gave the score {score!r}, which is not a number")
+            raise EvaluationError(f"{self.name} returned score={score!r}, which is not a number")
         for key, value in result.items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise EvaluationError(f"{self.name} gave {key} = {value}, which is not a number")
+                raise EvaluationError(f"{self.name} returned {key}={value}, which is not a number")
         return result
 
 
-class _Tries:
-    """The tries of one evaluation, counted."""
+class _RetriedRun:
+    """One evaluation with its retries."""
 
     def __init__(self, evaluator: BaseEvaluator) -> None:
         self._evaluator = evaluator
         self._config = evaluator.retry_config
         self.retries = 0
 
-    async def run(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    async def __call__(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return await retry(
-            lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - one class in two parts
+            lambda: self._evaluator._evaluate_impl(**kwargs),  # noqa: SLF001 - a part of that class
             attempts=self._config.max_retries + 1,
             is_transient=self._is_transient,
             delay_for=lambda _, attempt: backoff_delay(attempt, self._config),
-            on_retry=self._note,
+            on_retry=self._count,
         )
-
-    def as_text(self) -> str:
-        return f" after {self.retries + 1} tries" if self.retries else ""
 
     def _is_transient(self, error: Exception) -> bool:
         if isinstance(error, ConfigError):
             return False
         if self._config.every_error:
             return True
-        passing = isinstance(error, OSError)  # ConnectionError and TimeoutError are among them
-        return passing and not isinstance(error, _LASTING)
+        # ConnectionError and TimeoutError are OSErrors, too
+        return isinstance(error, OSError) and not isinstance(error, _PERMANENT)
 
-    def _note(self, error: Exception, attempt: int, delay: float) -> None:
+    def _count(self, error: Exception, attempt: int, delay: float) -> None:
         self.retries = attempt
-        logger.info(
-            "%s: try %d failed (%s); next in %.1f s",
-            self._evaluator.name,
-            attempt,
-            describe(error),
-            delay,
-        )
+        name, reason = self._evaluator.name, describe(error)
+        logger.info("%s: attempt %d failed (%s); retrying in %.1f s", name, attempt, reason, delay)
 
 
 class EvaluatorOptions(TypedDict, total=False):
-    """How every metric is run."""
+    """The options of every evaluator."""
 
     timeout: float | None
     retry_config: RetryConfig | None
 
 
 class ComparisonOptions(EvaluatorOptions, total=False):
-    """How every metric that compares is run, and what it compares with."""
+    """The options of every evaluator that compares the response with a reference."""
 
     value: str | None
     values: Sequence[str] | None
 
 
 class ScoredEvaluator(BaseEvaluator):
-    """A metric that gives one Grade.
+    """Computes a metric that yields one Score.
 
-    Its result has the score under `score` and under the metric's own name, `passed` and
-    `reasoning`. With a threshold, passed is `score >= threshold` (0 counts); without one it is the
-    metric's own verdict, or None for a metric that has none and is reported only.
+    The result has the score under `score` and under the metric's own name, `passed` and
+    `reasoning`. With a threshold, `passed` is `score >= threshold` (0 counts). Without one it is
+    the metric's own verdict, or None if the metric has no verdict and is only reported.
     """
 
-    metric: ClassVar[str]
-
-    def __init__(self, threshold: float | None = None, **how: Unpack[EvaluatorOptions]) -> None:
-        super().__init__(**how)
+    def __init__(self, threshold: float | None = None, **options: Unpack[EvaluatorOptions]) -> None:
+        super().__init__(**options)
         self.threshold = threshold
 
-    def _row(self, grade: Score, **more: float) -> dict[str, Any]:
-        passed = grade.passed if self.threshold is None else grade.score >= self.threshold
+    def _result(self, score: Score, **more: float) -> dict[str, Any]:
+        passed = score.passed if self.threshold is None else score.score >= self.threshold
         return {
             **more,
-            self.metric: grade.score,
-            "score": grade.score,
+            self.metric: score.score,
+            "score": score.score,
             "passed": passed,
-            "reasoning": grade.reason,
+            "reasoning": score.reason,
         }
 
     def _response(self, kwargs: Mapping[str, Any]) -> str:
@@ -275,7 +279,7 @@ class ScoredEvaluator(BaseEvaluator):
 
 
 class ComparingEvaluator(ScoredEvaluator):
-    """Compares the answer with `value` or any of `values`, else with the case's `ground_truth`."""
+    """Compares the response with `value` or `values`, or else with the case's `ground_truth`."""
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.RESPONSE, EvalParam.GROUND_TRUTH})
@@ -287,10 +291,10 @@ class ComparingEvaluator(ScoredEvaluator):
         *,
         value: str | None = None,
         values: Sequence[str] | None = None,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(threshold, **how)
-        self._values = one_or_many(value, values)
+        super().__init__(threshold, **options)
+        self._values = _references_of(value, values)
 
     def required_params(self) -> frozenset[EvalParam]:
         if self._values is None:
@@ -298,42 +302,41 @@ class ComparingEvaluator(ScoredEvaluator):
         return self.PARAM_SPEC.required - {EvalParam.GROUND_TRUTH}
 
     def _references(self, kwargs: Mapping[str, Any]) -> Sequence[str]:
-        """The texts to compare with, at least one."""
+        """Return the expected texts, at least one."""
         return self._values or (kwargs[EvalParam.GROUND_TRUTH],)
 
 
-def one_or_many(value: str | None, values: Sequence[str] | None) -> tuple[str, ...] | None:
-    """What was configured to compare with; None if nothing was. Raises ConfigError."""
+def _references_of(value: str | None, values: Sequence[str] | None) -> tuple[str, ...] | None:
     if value is not None and values is not None:
         raise ConfigError("value", "write either 'value' or 'values', not both")
     if value is None and values is None:
         return None
     key = "values" if value is None else "value"
-    wanted = tuple(values) if values is not None else (str(value),)
-    if not wanted or any(not text.strip() for text in wanted):
-        raise ConfigError(key, "is empty, and every answer would do; write what to compare with")
-    return wanted
+    expected = tuple(values) if values is not None else (str(value),)
+    if not expected or any(not text.strip() for text in expected):
+        raise ConfigError(key, "is empty, so every response would match; write the expected text")
+    return expected
 
 
 def quote(text: str, limit: int = 80) -> str:
-    """The text in quotes on one line, cut to about `limit` characters."""
+    """Return the text in quotes on one line, cut to about `limit` characters."""
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
-DEFAULT_THRESHOLD = 0.5
-
-
 class JudgedEvaluator(BaseEvaluator):
-    """A metric whose score a model gives.
+    """Computes a metric that a judge scores.
 
     Args:
-        model_config: The model that judges; needed where no `judge` is given.
+        model_config: The judge model; required if no `judge` is given.
         threshold: Score from 0 to 1 to reach.
-        timeout: Seconds for one evaluation, waiting for a slot not counted; None for no limit.
-        retry_config: How often an evaluation is tried again. The judge's requests are retried by
-            themselves, so this is for what a library makes of them.
-        judge: The judge, where several metrics share one.
+        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
+            limit.
+        retry_config: How an evaluation is retried. Requests to the judge have retries of their own,
+            so this is for what a library does with the answers.
+        judge: A judge that several metrics share.
     """
+
+    asks_judge: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -351,7 +354,7 @@ class JudgedEvaluator(BaseEvaluator):
 
     @property
     def judge(self) -> Judge:
-        """Who is asked. Raises ConfigError if nobody was named."""
+        """The judge. Raises ConfigError if there is no model for it."""
         if self._judge is None:
             if self.model_config is None:
                 raise ConfigError("model", f"{self.name} needs a model that judges")

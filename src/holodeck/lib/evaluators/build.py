@@ -1,30 +1,31 @@
-"""From a metric of the configuration to what computes it, and what is known beforehand."""
+"""Builds the evaluator of a configured metric, and knows beforehand what it needs."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from holodeck.errors import ConfigError, MissingExtra
-from holodeck.lib.evaluators.base import BaseEvaluator, EvaluatorOptions, RetryConfig
-from holodeck.lib.evaluators.metric_rows import METRICS
+from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import Judge
-from holodeck.lib.registry import Registry, load_callable
+from holodeck.lib.registry import load_callable
 from holodeck.models.agent import Agent
-from holodeck.models.evaluation import ComparingMetric, MetricSettings, PassFailMetric
+from holodeck.models.evaluation import (
+    ComparingMetric,
+    MetricSettings,
+    PassFailMetric,
+    SemanticSimilarityMetric,
+)
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import JudgedMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
     from holodeck.lib.evaluators.nlp_metrics import Likeness
-
-
-EVALUATORS: Registry[Callable[..., BaseEvaluator]] = Registry(
-    "metric", {name: row.target for name, row in METRICS.items()}
-)
 
 
 def build_evaluator(
@@ -35,92 +36,104 @@ def build_evaluator(
     judge: Judge | None = None,
     embeddings: "Callable[[], Likeness] | None" = None,
 ) -> BaseEvaluator:
-    """The evaluator that a metric of the configuration describes. Raises ConfigError.
+    """Return the evaluator of a configured metric. Raises ConfigError.
 
-    A `module:callable` is imported, from `base_dir` first; that runs the user's code. `judge` is
-    asked by metrics that ask one; without it they can be built and not be computed. `embeddings`
-    gives what compares meanings, else it is the model that holodeck knows.
+    The module of a `module:callable` is looked up in `base_dir` first; importing it runs the user's
+    code. A judged metric without a `judge` can be built, but not evaluated. `embeddings` loads the
+    model for `semantic_similarity`; by default it is the built-in one.
     """
-    how = EvaluatorOptions(timeout=_seconds(metric), retry_config=_retries(metric))
+    options: dict[str, Any] = {
+        "timeout": 60.0 if metric.timeout_ms is None else metric.timeout_ms / 1000,
+        "retry_config": _retry_config(metric),
+    }
     if metric.user_code is not None:
-        return _custom(metric, metric.user_code, base_dir, where, how)
-    refuse_missing_extra(metric)
-    evaluator = EVALUATORS.load(metric.row, where=where)
-    asked: dict[str, Any] = {"judge": judge} if asks_a_judge(metric) else {}
-    if _embeds(metric):
-        asked["embeddings"] = embeddings
+        target = load_callable(metric.user_code, base_dir, where=where)
+        if isinstance(target, type) and issubclass(target, BaseEvaluator):
+            return target(**options)
+        return CustomEvaluator(target, metric.threshold, **options)
+    evaluator = evaluator_class(metric)
+    if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):
+        raise MissingExtra(evaluator.extra, f"metric {metric.evaluator_name}")
+    if evaluator.asks_judge:
+        options["judge"] = judge
+    if isinstance(metric, SemanticSimilarityMetric):
+        options["embeddings"] = embeddings
     try:
-        return evaluator(threshold=metric.threshold, **metric.options(), **asked, **how)
+        return evaluator(**{"threshold": metric.threshold, **metric.options(), **options})
     except ConfigError as error:
         raise ConfigError(f"{where}.{error.field}", error.message) from error
 
 
-def refuse_missing_extra(metric: MetricSettings) -> None:
-    """Raise MissingExtra for a metric whose library is not installed."""
-    row = METRICS.get(metric.row)
-    if row is not None and row.extra and any(_is_missing(name) for name in row.modules):
-        raise MissingExtra(row.extra, f"metric {metric.row}")
+def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:
+    """Return the class that computes the metric; its module is imported on first use."""
+    if metric.user_code is not None:
+        return CustomEvaluator
+    return _find_evaluator(metric.evaluator_modules, metric.evaluator_name)
 
 
-def asks_a_judge(metric: MetricSettings) -> bool:
-    """Whether computing the metric asks a model."""
-    row = METRICS.get(metric.row)
-    return row is not None and row.asks
+@cache
+def _find_evaluator(modules: tuple[str, ...], name: str) -> type[BaseEvaluator]:
+    for module in modules:
+        for found in vars(import_module(f"holodeck.lib.evaluators.{module}")).values():
+            is_evaluator = isinstance(found, type) and issubclass(found, BaseEvaluator)
+            if is_evaluator and vars(found).get("metric") == name:
+                return cast(type[BaseEvaluator], found)
+    raise LookupError(f"no evaluator in {', '.join(modules)} has metric = {name!r}")
 
 
-def _embeds(metric: MetricSettings) -> bool:
-    row = METRICS.get(metric.row)
-    return row is not None and row.embeds
-
-
-def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
-    """The model that judges: the metric's, else that of `evaluations`, else the agent's own."""
-    own = metric.model if isinstance(metric, JudgedMetric) else None
-    return own or agent.judging_model
-
-
-def can_fail(metric: MetricSettings) -> bool:
-    """Whether some answer exists for which the case does not pass because of the metric."""
-    if not (metric.enabled and metric.required):
-        return False
-    if metric.threshold is not None:
-        return metric.threshold > 0
-    row = METRICS.get(metric.row)
-    return row is None or row.has_verdict
-
-
-def _custom(
-    metric: MetricSettings,
-    target_name: str,
-    base_dir: Path | None,
-    where: str,
-    how: EvaluatorOptions,
-) -> BaseEvaluator:
-    target = load_callable(target_name, base_dir, where=where)
-    if isinstance(target, type) and issubclass(target, BaseEvaluator):
-        return target(**how)
-    return CustomEvaluator(target, metric.threshold, **how)
-
-
-def _is_missing(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     try:
-        return find_spec(module) is None
-    except ModuleNotFoundError:  # the package that a dotted name begins with
-        return True
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the parent package of a dotted name
+        return False
 
 
-def _seconds(metric: MetricSettings) -> float:
-    return 60.0 if metric.timeout_ms is None else metric.timeout_ms / 1000
-
-
-def _retries(metric: MetricSettings) -> RetryConfig:
-    """Asked for, every error is tried again; otherwise those that tend to pass by themselves."""
+def _retry_config(metric: MetricSettings) -> RetryConfig:
+    """With `retry_on_failure` every error is retried; by default only transient ones are."""
     if metric.retry_on_failure is None:
         return RetryConfig()
     return RetryConfig(max_retries=metric.retry_on_failure, every_error=True)
 
 
-_IN_WORDS = {
+def asks_a_judge(metric: MetricSettings) -> bool:
+    """Whether the metric calls a judge model."""
+    return evaluator_class(metric).asks_judge
+
+
+def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
+    """Return the judge model: the metric's, else that of `evaluations`, else the agent's own."""
+    own = metric.model if isinstance(metric, JudgedMetric) else None
+    return own or agent.judging_model
+
+
+def can_fail(metric: MetricSettings) -> bool:
+    """Whether the metric can keep a case from passing."""
+    if not (metric.enabled and metric.required):
+        return False
+    if metric.threshold is not None:
+        return metric.threshold > 0
+    return evaluator_class(metric).has_verdict
+
+
+def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[MetricSettings]:
+    """Return the metrics of a case: its own, or else the agent's, followed by its scorers."""
+    shared = agent.evaluations.metrics if agent.evaluations else []
+    metrics: Sequence[MetricSettings] = shared if case.evaluations is None else case.evaluations
+    return [*metrics, *case.scorers] if case.scorers else metrics
+
+
+def metrics_of_turn(turn: TurnModel) -> Sequence[MetricSettings]:
+    """Return the metrics of a turn, followed by its scorers."""
+    return [*(turn.evaluations or ()), *(turn.scorers or ())]
+
+
+def compares_nothing(metric: MetricSettings, case: TurnModel) -> bool:
+    """Whether the metric is a `passfail` with nothing to compare, which cannot fail."""
+    is_passfail = isinstance(metric, PassFailMetric)
+    return is_passfail and case.ground_truth is None and case.expected_tools is None
+
+
+_INPUT_NAMES = {
     EvalParam.GROUND_TRUTH: "'ground_truth'",
     EvalParam.EXPECTED_OUTPUT: "'ground_truth'",
     EvalParam.CONTEXT: "'files' or 'retrieval_context'",
@@ -131,52 +144,49 @@ _IN_WORDS = {
 
 
 class Inputs:
-    """What the cases of an agent offer to metrics."""
+    """The inputs that metrics need, compared with those that the agent's cases have."""
 
     def __init__(self, agent: Agent) -> None:
         retrieves = any(tool.is_retrieval for tool in agent.tools or [])
         self._may_retrieve = retrieves or agent.brings_its_own_model
-        self._needs: dict[int, frozenset[EvalParam]] = {}
-        self._takes: dict[int, frozenset[EvalParam]] = {}
+        self._required: dict[int, frozenset[EvalParam]] = {}
+        self._accepted: dict[int, frozenset[EvalParam]] = {}
 
-    def learn(self, metric: MetricSettings, evaluator: BaseEvaluator) -> None:
-        """Take from the evaluator of a metric what it needs; ten thousand cases may share it."""
-        needed = evaluator.required_params()
-        self._needs[id(metric)] = needed
-        self._takes[id(metric)] = needed | evaluator.get_param_spec().optional
+    def register(self, metric: MetricSettings, evaluator: BaseEvaluator) -> None:
+        """Remember the inputs of a metric, which thousands of cases may share."""
+        required = evaluator.required_params()
+        self._required[id(metric)] = required
+        self._accepted[id(metric)] = required | evaluator.get_param_spec().optional
 
-    def takes(self, metric: MetricSettings, param: EvalParam) -> bool:
-        """Whether a metric that was learned makes use of an input."""
-        return param in self._takes.get(id(metric), ())
+    def accepts(self, metric: MetricSettings, param: EvalParam) -> bool:
+        """Whether a registered metric uses an input."""
+        return param in self._accepted.get(id(metric), ())
 
-    def needs(self, metric: MetricSettings, param: EvalParam) -> bool:
-        """Return whether a metric that was learned cannot do without an input."""
-        return param in self._needs.get(id(metric), ())
+    def requires(self, metric: MetricSettings, param: EvalParam) -> bool:
+        """Whether a registered metric cannot be computed without an input."""
+        return param in self._required.get(id(metric), ())
 
     def missing(self, metric: MetricSettings, case: TurnModel) -> str | None:
-        """What to say about an input that the metric needs and the case cannot give; else None.
-
-        Only of metrics that were learned; those that cannot be built are told of elsewhere.
-        """
-        needed = self._needs.get(id(metric), frozenset()) & _IN_WORDS.keys()
-        missing = needed - self._offers(case) if needed else needed
+        """Return a message about inputs that a registered metric requires and the case lacks."""
+        required = self._required.get(id(metric), frozenset()) & _INPUT_NAMES.keys()
+        missing = required - self._available(case) if required else required
         if not missing:
             return None
         place = "case" if isinstance(case, TestCaseModel) else "turn"
         if isinstance(metric, ComparingMetric):
-            wish = f"write 'value' here or 'ground_truth' in the {place}"
+            advice = f"write 'value' here or 'ground_truth' in the {place}"
             if case.evaluations is None:
-                wish = "write 'ground_truth' here or 'value' in the metric"
-            return f"the metric {metric.metric!r} has nothing to compare with; {wish}"
+                advice = "write 'ground_truth' here or 'value' in the metric"
+            return f"the metric {metric.metric!r} has nothing to compare with; {advice}"
         if EvalParam.TURNS in missing:
             return (
                 f"the metric {metric.label!r} needs a conversation; write 'turns', 'script',"
                 " 'simulate' or 'history', or give the case 'evaluations' of its own"
             )
-        words = " and ".join(dict.fromkeys(_IN_WORDS[one] for one in sorted(missing)))
-        return f"the metric {metric.label!r} needs {words} in the {place}"
+        names = " and ".join(dict.fromkeys(_INPUT_NAMES[one] for one in sorted(missing)))
+        return f"the metric {metric.label!r} needs {names} in the {place}"
 
-    def _offers(self, case: TurnModel) -> frozenset[EvalParam]:
+    def _available(self, case: TurnModel) -> frozenset[EvalParam]:
         turns = (case.turns or ()) if isinstance(case, TestCaseModel) else ()
         is_one_input = isinstance(case, TestCaseModel) and bool(case.input) and not case.history
         found: set[EvalParam] = set() if is_one_input else {EvalParam.TURNS}
@@ -189,21 +199,3 @@ class Inputs:
         if any(one.files for one in (case, *turns)):
             found.add(EvalParam.CONTEXT)
         return frozenset(found)
-
-
-def compares_nothing(metric: MetricSettings, case: TurnModel) -> bool:
-    """Whether a `passfail` of the case or turn has nothing to compare, so that it cannot fail."""
-    is_passfail = isinstance(metric, PassFailMetric)
-    return is_passfail and case.ground_truth is None and case.expected_tools is None
-
-
-def metrics_of(agent: Agent, case: TestCaseModel) -> Sequence[MetricSettings]:
-    """The metrics that grade a case: its own, else the agent's; then its scorers."""
-    shared = agent.evaluations.metrics if agent.evaluations else []
-    metrics: Sequence[MetricSettings] = shared if case.evaluations is None else case.evaluations
-    return [*metrics, *case.scorers] if case.scorers else metrics
-
-
-def metrics_of_turn(turn: TurnModel) -> Sequence[MetricSettings]:
-    """The metrics that grade a turn: its own and its scorers."""
-    return [*(turn.evaluations or ()), *(turn.scorers or ())]

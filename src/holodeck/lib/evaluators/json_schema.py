@@ -1,4 +1,4 @@
-"""The metric `json_schema`: the answer is JSON that a schema accepts."""
+"""The metric `json_schema`: the response is JSON that is valid by a schema."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ _PATTERN_SECONDS = 1.0
 
 
 class JsonSchemaEvaluator(ScoredEvaluator):
-    """The answer is JSON and valid by a schema of draft 2020-12.
+    """The response is JSON that is valid by a schema of draft 2020-12.
 
-    Keywords and formats that would be ignored are refused.
-    The answer must be JSON and nothing else; `allow_fenced` accepts it inside one Markdown fence.
-    A schema cannot refer to other files or to the network.
+    The response must be JSON and nothing else; `allow_fenced` accepts JSON inside one Markdown
+    fence. Keywords and formats that would be ignored are refused. A schema cannot refer to other
+    files or to the network.
     """
 
     metric = "json_schema"
@@ -30,15 +30,15 @@ class JsonSchemaEvaluator(ScoredEvaluator):
         *,
         schema: Mapping[str, Any],
         allow_fenced: bool = False,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(threshold, **how)
+        super().__init__(threshold, **options)
         self._validator = _validator(schema)
         self._allow_fenced = allow_fenced
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        return self._row(await run_in_thread(lambda: self._grade(response)))
+        return self._result(await in_thread(lambda: self._grade(response)))
 
     def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self._allow_fenced else response
@@ -46,9 +46,9 @@ class JsonSchemaEvaluator(ScoredEvaluator):
             document = json.loads(text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             return Score(0.0, False, f"not JSON ({error}): {quote(response)}")
-        faults = _faults(self._validator, document)
-        if faults:
-            return Score(0.0, False, "; ".join(faults))
+        errors = _errors(self._validator, document)
+        if errors:
+            return Score(0.0, False, "; ".join(errors))
         return Score(1.0, True, "valid JSON by the schema")
 
 
@@ -57,7 +57,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _without_fence(text: str) -> str:
-    """What is inside the fence, if the text is one fence that says json or nothing."""
+    """Return the content of a text that is one Markdown fence, if its language is json or none."""
     inner = text.strip()
     first, _, rest = inner.partition("\n")
     if first.strip().lower() in {"```", "```json"} and rest.endswith("```"):
@@ -65,15 +65,17 @@ def _without_fence(text: str) -> str:
     return text
 
 
-def _faults(validator: Any, document: Any) -> list[str]:
-    """The first three faults, each with its place in the document."""
+def _errors(validator: Any, document: Any) -> list[str]:
+    """Return the first three errors, each with its path in the document."""
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable  # noqa: PLC0415 - part of jsonschema
 
     try:
         errors = list(islice(validator.iter_errors(document), 3))
     except Unresolvable as error:
-        raise EvaluationError(f"json_schema: the schema refers to {error}, not in it") from error
+        raise EvaluationError(
+            f"json_schema: the schema refers to {error}, which it does not contain"
+        ) from error
     except TimeoutError as error:
         raise EvaluationError(
             f"json_schema: a pattern of the schema took longer than {_PATTERN_SECONDS:g} s"
@@ -98,26 +100,21 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     except SchemaError as error:
         raise ConfigError("schema", f"{error.json_path}: {_cut(error.message)}") from error
     check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
-    _refuse_unbounded(schema)
+    if {"patternProperties", "unevaluatedProperties"} <= set(_keys(schema)):
+        # the library matches the patterns of these two together itself, without a time limit
+        raise ConfigError(
+            "schema",
+            "'unevaluatedProperties' cannot be combined with 'patternProperties'; write"
+            " 'additionalProperties'",
+        )
     keywords = {
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
         "additionalProperties": _additional_properties,
     }
     bounded = extend(Draft202012Validator, keywords)
-    # An empty registry: without one, a reference to a URL would be fetched
+    # without an empty registry, the library would download references to URLs
     return bounded(schema, registry=Registry(), format_checker=bounded.FORMAT_CHECKER)
-
-
-def _refuse_unbounded(schema: Mapping[str, Any]) -> None:
-    """The library matches the patterns of these two itself, without a time limit."""
-    keywords = set(_keys(schema))
-    if {"patternProperties", "unevaluatedProperties"} <= keywords:
-        raise ConfigError(
-            "schema",
-            "'unevaluatedProperties' does not go together with 'patternProperties'; write"
-            " 'additionalProperties'",
-        )
 
 
 def _keys(value: Any) -> Iterator[str]:
@@ -129,38 +126,38 @@ def _keys(value: Any) -> Iterator[str]:
             yield from _keys(child)
 
 
-def _fits(pattern: str, text: str) -> bool:
-    """Whether the pattern is somewhere in the text, within the time limit the library lacks."""
+def _matches(pattern: str, text: str) -> bool:
+    """Whether the pattern matches somewhere in the text; the library has no time limit for this."""
     return find(compiled(pattern), text, _PATTERN_SECONDS) is not None
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception]:
-    """The keyword `pattern`."""
+    """Validate the keyword `pattern`."""
     from jsonschema import ValidationError
 
-    if isinstance(instance, str) and not _fits(pattern, instance):
+    if isinstance(instance, str) and not _matches(pattern, instance):
         yield ValidationError(f"{quote(instance)} does not match {quote(pattern)}")
 
 
 def _pattern_properties(
     validator: Any, patterns: Mapping[str, Any], instance: Any, _: Any
 ) -> Iterator[Exception]:
-    """The keyword `patternProperties`."""
+    """Validate the keyword `patternProperties`."""
     for pattern, schema in patterns.items():
         for key, value in _properties(instance):
-            if _fits(pattern, key):
+            if _matches(pattern, key):
                 yield from validator.descend(value, schema, path=key, schema_path=pattern)
 
 
 def _additional_properties(
     validator: Any, allowed: Any, instance: Any, schema: Mapping[str, Any]
 ) -> Iterator[Exception]:
-    """The keyword `additionalProperties`."""
+    """Validate the keyword `additionalProperties`."""
     from jsonschema import ValidationError
 
     for key, value in _properties(instance):
         known = key in schema.get("properties", {})
-        if known or any(_fits(pattern, key) for pattern in schema.get("patternProperties", {})):
+        if known or any(_matches(pattern, key) for pattern in schema.get("patternProperties", {})):
             continue
         if allowed is False:
             yield ValidationError(f"Additional properties are not allowed: {quote(key)}")

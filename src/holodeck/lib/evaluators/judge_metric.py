@@ -1,4 +1,4 @@
-"""The short judge: a question per criterion in a few lines, good enough for small models."""
+"""The metric `type: judge`: one short question per criterion, which small models can answer."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
@@ -26,83 +26,83 @@ from holodeck.models.judged_metrics import (
     Criterion,
     JudgeExample,
     Shown,
-    as_criterion,
-    refuse_other_marks,
+    require_fitting_answers,
+    to_criterion,
 )
 from holodeck.models.llm import LLMProvider
 
 ALTERNATIVES = 10
-"""So many first tokens are told with their chances; more some endpoints refuse."""
+"""How many first tokens to request with their probabilities; some endpoints refuse more."""
 LEAST_SHARE = 0.5
-"""Where marks share less of the chances, the judge is not about to answer."""
-MOST_REASON = 300
+"""If the marks have a smaller share of the probabilities, the judge is not about to answer."""
+MAX_REASON = 300
 _REFUSED = frozenset({400, 404, 422})
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What a judge thinks of one criterion."""
+    """One answer of the judge to one criterion."""
 
     score: float
     """From 0 (worst) to 1 (best)."""
     mark: str
-    """The likeliest of the criterion's marks."""
+    """The most likely mark of the criterion."""
     reason: str | None = None
-    """In the judge's words; None where it was not asked for any."""
+    """The judge's reason; None if it was not asked for one."""
 
 
 class CriterionAsker:
-    """Asks for a word and reads how sure the judge is of it.
+    """Asks the judge for one word and reads the probability of each mark.
 
-    Where an endpoint does not tell the chances of words, or does not take the question, it is
-    asked for JSON from then on.
+    If the endpoint does not return probabilities or rejects the request, all further requests ask
+    for JSON.
     """
 
     def __init__(self) -> None:
-        self._tells_chances = True
+        self._has_probabilities = True
 
     async def opinion(
         self,
         judge: Judge,
         criterion: Criterion,
         texts: Texts,
-        shots: Sequence[Example],
+        examples: Sequence[Example],
         wording: int,
     ) -> Opinion:
-        """The judge's opinion. Raises EvaluationError."""
-        if self._tells_chances:
-            found = await self._by_chances(judge, criterion, texts, shots, wording)
+        """Return the judge's opinion. Raises EvaluationError."""
+        if self._has_probabilities:
+            found = await self._by_probabilities(judge, criterion, texts, examples, wording)
             if found is not None:
                 return found
-        return await _by_json(judge, criterion, texts, shots, wording)
+        return await _by_json(judge, criterion, texts, examples, wording)
 
-    async def _by_chances(
+    async def _by_probabilities(
         self,
         judge: Judge,
         criterion: Criterion,
         texts: Texts,
-        shots: Sequence[Example],
+        examples: Sequence[Example],
         wording: int,
     ) -> Opinion | None:
-        """None where no opinion can be read from chances."""
-        messages = word_prompt(criterion, texts, shots, wording)
+        """Return None if the probabilities do not show an opinion."""
+        messages = word_prompt(criterion, texts, examples, wording)
         try:
-            said = await judge.say(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
+            response = await judge.say(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
         except EvaluationError as error:
             fault = error.__cause__
             if not isinstance(fault, RequestError) or fault.status not in _REFUSED:
                 raise
-            # Some models want room to think, and refuse to answer in one token.
-            self._tells_chances = False
+            # reasoning models refuse to answer in a single token
+            self._has_probabilities = False
             return None
-        if said.token_probabilities is None:
-            self._tells_chances = False
+        if response.token_probabilities is None:
+            self._has_probabilities = False
             return None
-        return probability_of_marks(said.token_probabilities, criterion.marks)
+        return probability_of_marks(response.token_probabilities, criterion.marks)
 
 
 async def _by_json(
-    judge: Judge, criterion: Criterion, texts: Texts, shots: Sequence[Example], wording: int
+    judge: Judge, criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int
 ) -> Opinion:
     schema = {
         "type": "object",
@@ -113,44 +113,44 @@ async def _by_json(
         "required": ["reason", "answer"],
         "additionalProperties": False,
     }
-    said = await judge.ask(json_prompt(criterion, texts, shots, wording), schema)
-    score = criterion.marks.index(said["answer"]) / (len(criterion.marks) - 1)
-    return Opinion(score, said["answer"], one_line(said["reason"], MOST_REASON) or None)
+    answer = await judge.ask(json_prompt(criterion, texts, examples, wording), schema)
+    score = criterion.marks.index(answer["answer"]) / (len(criterion.marks) - 1)
+    return Opinion(score, answer["answer"], one_line(answer["reason"], MAX_REASON) or None)
 
 
-async def reason_for(
-    judge: Judge, criterion: Criterion, texts: Texts, shots: Sequence[Example], mark: str
+async def ask_for_reason(
+    judge: Judge, criterion: Criterion, texts: Texts, examples: Sequence[Example], mark: str
 ) -> str:
-    """Why the judge said so, in its words. Raises EvaluationError."""
+    """Ask the judge for its reason. Raises EvaluationError."""
     schema = {
         "type": "object",
         "properties": {"reason": {"type": "string", "minLength": 1}},
         "required": ["reason"],
         "additionalProperties": False,
     }
-    asked = reason_prompt(word_prompt(criterion, texts, shots), mark)
-    said = await judge.ask(asked, schema)
-    return one_line(said["reason"], MOST_REASON)
+    prompt = reason_prompt(word_prompt(criterion, texts, examples), mark)
+    answer = await judge.ask(prompt, schema)
+    return one_line(answer["reason"], MAX_REASON)
 
 
 def probability_of_marks(
     token_probabilities: Mapping[str, float], marks: Sequence[str]
 ) -> Opinion | None:
-    """What the chances of the first tokens say; None if they are hardly about the marks.
+    """Return the opinion that the first token shows; None if the marks are unlikely.
 
-    The score is the mean of the marks' places by their chances: of yes and no, the chance of yes.
+    The score is the mean position of the marks, weighted by their probabilities. For yes and no
+    that is the probability of yes.
     """
     weights = dict.fromkeys(marks, 0.0)
-    for token, chance in token_probabilities.items():
+    for token, probability in token_probabilities.items():
         word = token.strip(" \t\n▁Ġ\"'*.`").lower()
         if word in weights:
-            weights[word] += chance
+            weights[word] += probability
     share = sum(weights.values())
     if share < LEAST_SHARE:
         return None
-    if (
-        len(token_probabilities) == 1
-    ):  # the others are not told: what is left may belong to any of them
+    if len(token_probabilities) == 1:
+        # the other tokens are unknown, so the rest of the probability may belong to any mark
         rest = max(0.0, 1 - share) / len(marks)
         weights = {mark: weight + rest for mark, weight in weights.items()}
         share = sum(weights.values())
@@ -170,8 +170,8 @@ _PARAMS: dict[Shown, EvalParam] = {
 }
 
 
-class ShortJudgeOptions(TypedDict, total=False):
-    """How it is run, and who judges."""
+class JudgeOptions(TypedDict, total=False):
+    """The options of every judged metric."""
 
     model_config: LLMProvider | None
     timeout: float | None
@@ -180,8 +180,8 @@ class ShortJudgeOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class CriterionFinding:
-    """What was found about one criterion."""
+class CriterionScore:
+    """The result of one criterion."""
 
     criterion: Criterion
     opinions: tuple[Opinion, ...]
@@ -191,12 +191,12 @@ class CriterionFinding:
 
     @property
     def score(self) -> float:
-        """The median of the opinions; of two in the middle, the worse one."""
+        """The median of the opinions; the lower one of two in the middle."""
         return median_low(one.score for one in self.opinions)
 
     @property
     def is_close(self) -> bool:
-        """Whether the score is too close to the threshold for a verdict."""
+        """Whether the score is within the margin, so that it is inconclusive."""
         return abs(self.score - self.threshold) < self.margin
 
     @property
@@ -205,13 +205,13 @@ class CriterionFinding:
 
     @property
     def needs_confirming(self) -> bool:
-        """Whether the score is under the threshold or close to it."""
+        """Whether the score is below the threshold or close to it."""
         return self.is_close or not self.passed
 
-    def levelled(self, threshold: float) -> float:
-        """The score on a scale on which `threshold` is what has to be reached.
+    def rescaled(self, threshold: float) -> float:
+        """Return the score on a scale on which `threshold` is the score to reach.
 
-        So criteria with thresholds of their own can be compared with the others.
+        This makes criteria with different thresholds comparable.
         """
         if self.threshold == threshold:
             return self.score
@@ -221,38 +221,39 @@ class CriterionFinding:
             return 1.0
         return threshold + (1 - threshold) * (self.score - self.threshold) / (1 - self.threshold)
 
-    def in_words(self) -> str:
-        """Question, score and what it had to be."""
-        every = [self._shown(one.score) for one in self.opinions]
-        asked = f" (median of {', '.join(every)})" if len(every) > 1 else ""
+    def describe(self) -> str:
+        """Return the question, the score and the threshold as text."""
+        votes = [self._format(one.score) for one in self.opinions]
+        median = f" (median of {', '.join(votes)})" if len(votes) > 1 else ""
         line = (
-            f"{self.criterion.question} {self._shown(self.score, named=True)}{asked},"
-            f" needs {self._shown(self.threshold)}"
+            f"{self.criterion.question} {self._format(self.score, named=True)}{median},"
+            f" needs {self._format(self.threshold)}"
         )
         return f"{line}: {self.reason}" if self.reason else line
 
-    def _shown(self, score: float, *, named: bool = False) -> str:
+    def _format(self, score: float, *, named: bool = False) -> str:
         if self.criterion.kind == "1-5":
             return f"{1 + 4 * score:.2f}" + (" of 5" if named else "")
         return f"p(yes) = {score:.2f}" if named else f"{score:.2f}"
 
 
 class JudgeEvaluator(JudgedEvaluator):
-    """Asks a judge one short question per criterion; the score is that of the worst criterion.
+    """Asks the judge one short question per criterion; the worst criterion is the score.
 
-    The chance that the judge says yes is the score, where its endpoint tells chances; otherwise it
-    answers with a reason and a verdict.
+    If the judge's endpoint returns token probabilities, a criterion's score is the probability of a
+    yes. Otherwise the judge answers with a reason and a verdict.
 
     Args:
-        criteria: The questions, put so that yes (or 5) is good.
-        threshold: Score from 0 to 1 that every criterion without one of its own has to reach.
-        inputs: What of the case the judge sees.
-        examples: Judged answers, shown before the one that counts.
-        votes: How often each question is asked, in other words each time; the median counts.
-        confirm_on_fail: How often it is asked again if the score is under the threshold or close.
+        criteria: The questions, phrased so that yes (or 5) is good.
+        threshold: Score from 0 to 1 that every criterion without a threshold of its own must reach.
+        inputs: The parts of the case that the judge sees.
+        examples: Judged responses, shown before the one to judge.
+        votes: How many times each question is asked, worded differently; the median counts.
+        confirm_on_fail: How many more times it is asked if the score is below the threshold or
+            close to it.
         margin: A score closer to the threshold than this is inconclusive.
-        include_reason: Whether the judge is asked why, where it did not say.
-        first_wording: In which of the `WORDINGS` ways it is asked first.
+        include_reason: Whether the judge is asked for a reason if it gave none.
+        first_wording: The number of the first wording, of `WORDINGS`.
     """
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
@@ -273,13 +274,13 @@ class JudgeEvaluator(JudgedEvaluator):
         margin: float = 0.0,
         include_reason: bool = False,
         first_wording: int = 0,
-        **judged: Unpack[ShortJudgeOptions],
+        **judged: Unpack[JudgeOptions],
     ) -> None:
         super().__init__(threshold=threshold, **judged)
-        self.criteria = [as_criterion(one) for one in criteria]
-        _refuse_nonsense(self.criteria, examples, inputs)
+        self.criteria = [to_criterion(one) for one in criteria]
+        _validate(self.criteria, examples, inputs)
         self._inputs = [key for key in TAGS if key in inputs]
-        self._shots = [
+        self._examples = [
             examples_for(criterion, number, examples, self._inputs)
             for number, criterion in enumerate(self.criteria)
         ]
@@ -295,41 +296,41 @@ class JudgeEvaluator(JudgedEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         texts = self._texts(kwargs)
-        findings = await gather_all(
-            self._finding(criterion, shots, texts)
-            for criterion, shots in zip(self.criteria, self._shots, strict=True)
+        scores = await gather_all(
+            self._score_criterion(criterion, examples, texts)
+            for criterion, examples in zip(self.criteria, self._examples, strict=True)
         )
-        return self._row(findings)
+        return self._result(scores)
 
-    async def _finding(
-        self, criterion: Criterion, shots: list[Example], texts: Texts
-    ) -> CriterionFinding:
+    async def _score_criterion(
+        self, criterion: Criterion, examples: list[Example], texts: Texts
+    ) -> CriterionScore:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
-            asked = (
+            opinions = (
                 self._asker.opinion(
-                    self.judge, criterion, texts, shots, self._first_wording + wording
+                    self.judge, criterion, texts, examples, self._first_wording + wording
                 )
                 for wording in wordings
             )
-            return tuple(await gather_all(asked))
+            return tuple(await gather_all(opinions))
 
         threshold = self.threshold if criterion.threshold is None else criterion.threshold
         opinions = await ask(range(self._votes))
-        found = CriterionFinding(criterion, opinions, threshold, self._margin)
-        if self._confirmations and found.needs_confirming:
+        score = CriterionScore(criterion, opinions, threshold, self._margin)
+        if self._confirmations and score.needs_confirming:
             opinions += await ask(range(self._votes, self._votes + self._confirmations))
-            found = CriterionFinding(criterion, opinions, threshold, self._margin)
-        reason = await self._reason(found, shots, texts)
-        return CriterionFinding(criterion, opinions, threshold, self._margin, reason)
+            score = CriterionScore(criterion, opinions, threshold, self._margin)
+        reason = await self._reason(score, examples, texts)
+        return CriterionScore(criterion, opinions, threshold, self._margin, reason)
 
     async def _reason(
-        self, found: CriterionFinding, shots: list[Example], texts: Texts
+        self, score: CriterionScore, examples: list[Example], texts: Texts
     ) -> str | None:
-        """That of an opinion which is like the score; asked for only if wanted."""
-        deciding = next(one for one in found.opinions if one.score == found.score)
+        """Return the reason of the median opinion; ask the judge for it only if configured."""
+        deciding = next(one for one in score.opinions if one.score == score.score)
         if deciding.reason is not None or not self._include_reason:
             return deciding.reason
-        return await reason_for(self.judge, found.criterion, texts, shots, deciding.mark)
+        return await ask_for_reason(self.judge, score.criterion, texts, examples, deciding.mark)
 
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
         given = {key: kwargs[_PARAMS[key].value] for key in self._inputs}
@@ -337,41 +338,41 @@ class JudgeEvaluator(JudgedEvaluator):
             key: text if isinstance(text, str) else passages(text) for key, text in given.items()
         }
 
-    def _row(self, findings: Sequence[CriterionFinding]) -> dict[str, Any]:
-        score = min(one.levelled(self.threshold) for one in findings)
-        fails = any(not one.passed and not one.is_close for one in findings)
-        row: dict[str, Any] = {
+    def _result(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
+        score = min(one.rescaled(self.threshold) for one in scores)
+        fails = any(not one.passed and not one.is_close for one in scores)
+        result: dict[str, Any] = {
             "score": score,
             self.metric: score,
-            "passed": all(one.passed for one in findings),
-            "inconclusive": not fails and any(one.is_close for one in findings),
-            "reasoning": "; ".join(one.in_words() for one in findings),
+            "passed": all(one.passed for one in scores),
+            "inconclusive": not fails and any(one.is_close for one in scores),
+            "reasoning": "; ".join(one.describe() for one in scores),
         }
-        if len(findings) == 1 and findings[0].criterion.kind == "1-5":
-            row |= {"raw_score": 1 + 4 * findings[0].score, "raw_scale": "1-5"}
-        return row
+        if len(scores) == 1 and scores[0].criterion.kind == "1-5":
+            result |= {"raw_score": 1 + 4 * scores[0].score, "raw_scale": "1-5"}
+        return result
 
 
-async def gather_all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """What all give, computed at the same time; the first error ends the others."""
+async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines concurrently and return their results; the first error cancels the rest."""
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one) for one in asked]
+            tasks = [group.create_task(one) for one in coroutines]
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None
     return [task.result() for task in tasks]
 
 
-def _refuse_nonsense(
+def _validate(
     criteria: list[Criterion], examples: Sequence[JudgeExample], inputs: Sequence[Shown]
 ) -> None:
-    """For those who build it without a configuration. Raises ConfigError."""
+    """Check what agent.yaml's model checks, too. Raises ConfigError."""
     if not criteria:
-        raise ConfigError("criteria", "is empty: write what the judge is to be asked")
+        raise ConfigError("criteria", "is empty: write the questions for the judge")
     if not inputs:
-        raise ConfigError("inputs", "is empty: say what the judge is to see")
+        raise ConfigError("inputs", "is empty: name the inputs that the judge sees")
     for index, example in enumerate(examples):
         try:
-            refuse_other_marks(criteria, example, f"examples[{index}]")
+            require_fitting_answers(criteria, example, f"examples[{index}]")
         except ValueError as error:
             raise ConfigError("examples", str(error)) from error

@@ -1,4 +1,4 @@
-"""The prompt of the short judge: a few lines, in which the texts to be judged are only data."""
+"""The prompts of `type: judge`: a few lines in which the texts to judge are only data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from hashlib import sha256
 from holodeck.models.judged_metrics import Criterion, JudgeExample, Shown
 
 Texts = Mapping[Shown, str]
-"""What the judge sees of a case, in this order."""
+"""The parts of a case that the judge sees."""
 Messages = list[dict[str, str]]
 
 TAGS: dict[Shown, str] = {
@@ -17,7 +17,7 @@ TAGS: dict[Shown, str] = {
     "ground_truth": "reference",
     "response": "answer",
 }
-"""What the prompt calls each text; they are shown in this order."""
+"""The name of each text in the prompt, in the order of the prompt."""
 
 _ROLES = (
     "You check answers.",
@@ -35,12 +35,12 @@ _AS_JSON = (
 _SHORTEST_FENCE = 4
 _PRECEDENT = "That is how it was judged."
 WORDINGS = 2 * len(_ROLES)
-"""In so many ways the same is asked before the first one comes again."""
+"""How many different wordings of the same prompt there are."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A question with its answer, as an example."""
+    """A question and its right answer, shown to the judge as an example."""
 
     question: str
     texts: Texts
@@ -50,7 +50,7 @@ class Example:
 def examples_for(
     criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[Shown]
 ) -> list[Example]:
-    """The examples for a criterion, the `number`th of its metric, showing what the case shows."""
+    """Return the examples of one criterion, which is at index `number` of its metric."""
     return [
         Example(criterion.question, texts_of(example, shown), str(example.answers[number]))
         for example in examples
@@ -58,7 +58,7 @@ def examples_for(
 
 
 def texts_of(example: JudgeExample, shown: Sequence[Shown]) -> Texts:
-    """What an example shows."""
+    """Return the parts of an example that the judge sees."""
     texts: dict[Shown, str | None] = {
         "input": example.input,
         "retrieval_context": passages(example.retrieval_context or []) or None,
@@ -69,36 +69,35 @@ def texts_of(example: JudgeExample, shown: Sequence[Shown]) -> Texts:
 
 
 def passages(texts: Sequence[str]) -> str:
-    """Several passages as one text."""
     return "\n\n".join(texts)
 
 
 def word_prompt(
-    criterion: Criterion, texts: Texts, shots: Sequence[Example], wording: int = 0
+    criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int = 0
 ) -> Messages:
-    """Asks for one of the criterion's marks and nothing else.
+    """Return a prompt that asks for one of the criterion's marks and nothing else.
 
-    `wording` changes what the judge is told about its role, and from the sixth on the order of
-    marks and examples; how the question itself ends moves the chances of small models too much.
+    `wording` changes the judge's role, and from the sixth wording on the order of marks and
+    examples. The end of the question never changes: it affects small models too much.
     """
-    wish = _AS_WORD.format(marks=_marks(criterion, wording))
-    answered = [(one, one.mark) for one in shots]
-    messages = _conversation(criterion, texts, answered, wish, wording)
+    request = _AS_WORD.format(marks=_marks(criterion, wording))
+    answered = [(one, one.mark) for one in examples]
+    messages = _conversation(criterion, texts, answered, request, wording)
     messages[0]["content"] += f" Reply {_marks(criterion, wording)}."
     return messages
 
 
 def json_prompt(
-    criterion: Criterion, texts: Texts, shots: Sequence[Example], wording: int = 0
+    criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int = 0
 ) -> Messages:
-    """Asks for a reason and one of the criterion's marks, as JSON."""
-    wish = _AS_JSON.format(marks=_marks(criterion, wording))
-    answered = [(one, json.dumps({"reason": _PRECEDENT, "answer": one.mark})) for one in shots]
-    return _conversation(criterion, texts, answered, wish, wording)
+    """Return a prompt that asks for a reason and one of the criterion's marks, as JSON."""
+    request = _AS_JSON.format(marks=_marks(criterion, wording))
+    answered = [(one, json.dumps({"reason": _PRECEDENT, "answer": one.mark})) for one in examples]
+    return _conversation(criterion, texts, answered, request, wording)
 
 
 def reason_prompt(messages: Messages, mark: str) -> Messages:
-    """Asks why it said that, after `for_a_word`."""
+    """Continue a `word_prompt` with the judge's answer and ask for the reason."""
     why = 'Why? Reply with JSON only: {"reason": one short sentence about the answer}.'
     return [*messages, {"role": "assistant", "content": mark}, {"role": "user", "content": why}]
 
@@ -107,30 +106,32 @@ def _conversation(
     criterion: Criterion,
     texts: Texts,
     answered: Sequence[tuple[Example, str]],
-    wish: str,
+    request: str,
     wording: int,
 ) -> Messages:
     role = _ROLES[wording % len(_ROLES)]
     messages = [{"role": "system", "content": _SYSTEM.format(role=role)}]
-    for shot, answer in reversed(answered) if _is_reversed(wording) else answered:
-        messages.append({"role": "user", "content": _turn(shot.question, shot.texts, wish)})
+    for example, answer in reversed(answered) if _is_reversed(wording) else answered:
+        messages.append(
+            {"role": "user", "content": _user_message(example.question, example.texts, request)}
+        )
         messages.append({"role": "assistant", "content": answer})
-    messages.append({"role": "user", "content": _turn(criterion.question, texts, wish)})
+    messages.append({"role": "user", "content": _user_message(criterion.question, texts, request)})
     return messages
 
 
-def _turn(question: str, texts: Texts, wish: str) -> str:
+def _user_message(question: str, texts: Texts, request: str) -> str:
     mark = fence(texts)
     shown = [
         f"<{tag} {mark}>{texts[key]}</{tag} {mark}>" for key, tag in TAGS.items() if key in texts
     ]
-    return "\n".join([*shown, f"{question} {wish}"])
+    return "\n".join([*shown, f"{question} {request}"])
 
 
 def fence(texts: Texts) -> str:
-    """Letters that stand in none of the texts, so that none can end before its end.
+    """Return letters that occur in none of the texts, so that no text can close its own tag.
 
-    They follow from the texts, so that the same case is asked in the same words, run after run.
+    They are derived from the texts, so that the same case gets the same prompt in every run.
     """
     digest = sha256(json.dumps(dict(texts), sort_keys=True).encode()).hexdigest()
     length = _SHORTEST_FENCE
@@ -149,5 +150,5 @@ def _marks(criterion: Criterion, wording: int) -> str:
 
 
 def _is_reversed(wording: int) -> bool:
-    """Small models lean towards what is named first, so that order comes last."""
+    """Small models prefer the mark that is named first, so the reversed order comes last."""
     return wording // len(_ROLES) % 2 == 1

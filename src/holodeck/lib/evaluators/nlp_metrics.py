@@ -1,4 +1,4 @@
-"""How much of a reference an answer has in common with it: F1, BLEU, ROUGE, METEOR; all offline."""
+"""Metrics of similarity to a reference, all offline: F1, BLEU, ROUGE, METEOR, embeddings."""
 
 import re
 import string
@@ -22,14 +22,14 @@ Variant = Literal["rouge1", "rouge2", "rougeL"]
 _ASCII_WORDS = re.compile(r"[^\W_]+")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _JOINERS = str.maketrans("", "", "\u200c\u200d")
-"""Persian and Indic words are spelled with and without them."""
+"""Zero-width joiners, which Persian and Indic words are spelled with or without."""
 _MOST_CELLS = 10_000_000
 """Largest table of word pairs that ROUGE-L may fill: about four seconds and 80 MB."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What an answer and one reference have in common."""
+    """How similar a response and one reference are."""
 
     score: float
     detail: str
@@ -37,41 +37,46 @@ class Overlap:
 
 
 class OverlapEvaluator(ComparingEvaluator):
-    """Scores the answer against each reference by itself; the best one counts.
+    """Scores the response against each reference; the best score counts.
 
-    It has no verdict of its own: without a threshold the score is reported and fails no test.
+    Without a threshold the score is only reported and fails no test.
     """
+
+    has_verdict = False
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response, references = self._response(kwargs), self._references(kwargs)
         return await run_in_thread(lambda: self._best(response, references))
 
     def _best(self, response: str, references: Sequence[str]) -> dict[str, Any]:
-        said = unicodedata.normalize("NFC", response)
+        normalized = unicodedata.normalize("NFC", response)
         overlaps = [
-            self._compare(said, unicodedata.normalize("NFC", reference)) for reference in references
+            self._compare(normalized, unicodedata.normalize("NFC", reference))
+            for reference in references
         ]
         best = max(range(len(overlaps)), key=lambda index: overlaps[index].score)
         overlap = overlaps[best]
         reason = f"{overlap.detail}; expected {quote(references[best])}, got {quote(response)}"
-        return self._row(Score(overlap.score, reason=reason), **overlap.more)
+        return self._result(Score(overlap.score, reason=reason), **overlap.more)
 
     @abstractmethod
     def _compare(self, response: str, reference: str) -> Overlap:
-        """Score of the answer against one reference."""
+        """Score the response against one reference."""
 
 
 class F1ScoreEvaluator(OverlapEvaluator):
-    """Word F1 as for SQuAD: case, punctuation and English articles do not count, nor does order."""
+    """Word F1 as in SQuAD: ignores case, punctuation, English articles and order."""
 
     metric = "f1_score"
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        said, wanted = _squad_words(response), _squad_words(reference)
-        _refuse_wordless(wanted, reference, self.metric)
-        common = sum((Counter(said) & Counter(wanted)).values())
-        score = 2 * common / (len(said) + len(wanted))
-        return Overlap(score, f"{common} of {len(said)} words are among the {len(wanted)} expected")
+        found, expected = _squad_words(response), _squad_words(reference)
+        _require_words(expected, reference, self.metric)
+        common = sum((Counter(found) & Counter(expected)).values())
+        score = 2 * common / (len(found) + len(expected))
+        return Overlap(
+            score, f"{common} of {len(found)} words are among the {len(expected)} expected"
+        )
 
 
 def _squad_words(text: str) -> list[str]:
@@ -82,10 +87,13 @@ def _squad_words(text: str) -> list[str]:
 class BLEUEvaluator(OverlapEvaluator):
     """Sentence BLEU by sacrebleu, divided by 100.
 
-    Its tokenizer is 13a, its smoothing exponential; case counts. Rounding noise above 1 is cut.
+    It uses the tokenizer 13a and exponential smoothing; case matters. Rounding noise above 1 is
+    cut off.
     """
 
     metric = "bleu"
+    extra = "nlp"
+    libraries = ("sacrebleu",)
 
     async def prepare(self) -> None:
         await run_in_thread(_sacrebleu)
@@ -98,34 +106,36 @@ class BLEUEvaluator(OverlapEvaluator):
 
 
 class ROUGEEvaluator(OverlapEvaluator):
-    """ROUGE F-measures by rouge-score, with stemming; `variant` picks the one that is the score.
+    """ROUGE F-measures by rouge-score, with stemming; `variant` selects the score.
 
-    On plain ASCII text the numbers are those of rouge-score's own tokenizer; letters of other
-    alphabets, accented ones and vowel signs are kept, where that one would drop them.
+    On plain ASCII text the results equal those of rouge-score's own tokenizer, which drops letters
+    of other alphabets, accented letters and vowel signs. This one keeps them.
     """
 
     metric = "rouge"
+    extra = "nlp"
+    libraries = ("rouge_score", "nltk")
     variants: ClassVar[tuple[Variant, ...]] = ("rouge1", "rouge2", "rougeL")
 
     def __init__(
         self,
         threshold: float | None = None,
         variant: Variant = "rougeL",
-        **comparison: Unpack[ComparisonOptions],
+        **options: Unpack[ComparisonOptions],
     ) -> None:
-        super().__init__(threshold, **comparison)
+        super().__init__(threshold, **options)
         self.variant = variant
 
     async def prepare(self) -> None:
         await run_in_thread(_rouge)
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        scorer = _rouge()(list(self.variants), tokenizer=_StemmedWords())
-        said, wanted = len(_words(response)), len(_words(reference))
-        _refuse_wordless(range(wanted), reference, self.metric)
-        if said * wanted > _MOST_CELLS:
+        scorer = _rouge()(list(self.variants), tokenizer=_StemmingTokenizer())
+        found, expected = len(_words(response)), len(_words(reference))
+        _require_words(range(expected), reference, self.metric)
+        if found * expected > _MOST_CELLS:
             raise EvaluationError(
-                f"{self.name}: {said} words against {wanted} are too many to compare"
+                f"{self.name}: {found} words against {expected} are too many to compare"
             )
         scores = scorer.score(reference, response)
         measures: dict[str, float] = {
@@ -140,30 +150,32 @@ class METEOREvaluator(OverlapEvaluator):
     """METEOR by nltk with exact and stem matches.
 
     There is no synonym stage, so that no word list has to be downloaded. By METEOR's definition a
-    perfect short answer stays below 1: one word scores 0.5, two words 0.94.
+    perfect short response scores below 1: one word scores 0.5, two words 0.94.
     """
 
     metric = "meteor"
+    extra = "nlp"
+    libraries = ("nltk",)
 
     async def prepare(self) -> None:
         await run_in_thread(_meteor)
 
     def _compare(self, response: str, reference: str) -> Overlap:
         meteor_score, tokenizer = _meteor()
-        said, wanted = tokenizer.tokenize(response), tokenizer.tokenize(reference)
-        score = float(meteor_score([wanted], said, wordnet=_NoSynonyms()))
-        return Overlap(score, f"{plural(len(said), 'token')} against {len(wanted)}")
+        found, expected = tokenizer.tokenize(response), tokenizer.tokenize(reference)
+        score = float(meteor_score([expected], found, wordnet=_NoSynonyms()))
+        return Overlap(score, f"{plural(len(found), 'token')} against {len(expected)}")
 
 
 class _NoSynonyms:
-    """Stands where nltk looks for WordNet, and knows no word."""
+    """Replaces WordNet in nltk and knows no synonyms."""
 
     def synsets(self, _word: str) -> list[Any]:
         return []
 
 
-class _StemmedWords:
-    """Words in lower case; those of more than three letters are cut to their stem."""
+class _StemmingTokenizer:
+    """Splits text into lower-case words and stems those of more than three letters."""
 
     def __init__(self) -> None:
         self._stem = _stemmer()
@@ -174,15 +186,15 @@ class _StemmedWords:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text: letters, the marks on them, and digits of any script."""
+    """Return the words of a text: letters, combining marks and digits of any script."""
     bare = text.translate(_JOINERS)
     if bare.isascii():
         return _ASCII_WORDS.findall(bare)
-    kept = (one if unicodedata.category(one)[0] in "LMN" else " " for one in bare)
-    return "".join(kept).split()
+    letters = (one if unicodedata.category(one)[0] in "LMN" else " " for one in bare)
+    return "".join(letters).split()
 
 
-def _refuse_wordless(words: Sequence[object], reference: str, metric: str) -> None:
+def _require_words(words: Sequence[object], reference: str, metric: str) -> None:
     if not words:
         raise EvaluationError(
             f"{metric} compares words, and the expected {quote(reference)} has none"
@@ -221,37 +233,41 @@ def _meteor() -> Any:
 
 
 SIMILARITY_THRESHOLD = 0.7
-"""What most paraphrases reach and no text about something else."""
+"""Most paraphrases reach it; texts about something else do not."""
 
 
 class Likeness(Protocol):
-    """Compares meanings."""
+    """Compares texts by meaning."""
 
     def likeness(self, one: str, other: str) -> float:
-        """How alike two texts are, from 0 to 1."""
+        """Return the similarity of two texts from 0 to 1."""
         ...
 
 
 class SemanticSimilarityEvaluator(OverlapEvaluator):
-    """Cosine of the embeddings of answer and reference, at least 0; the best reference counts.
+    """Cosine similarity of the embeddings of response and reference, at least 0; the best counts.
 
-    It sees what texts are about and not whether they are true: a denial is close to what it denies.
+    Embeddings show what a text is about, not whether it is true: a denial is similar to what it
+    denies.
 
     Args:
-        threshold: Score to reach; 0.7 if not given.
-        embeddings: Gives what compares, and may block; else the model that holodeck knows.
+        threshold: Score to reach; 0.7 by default.
+        embeddings: Loads the embedding model, and may block; the built-in model by default.
     """
 
     metric = "semantic_similarity"
+    has_verdict = True
+    extra = "local"
+    libraries = ("xllamacpp",)
 
     def __init__(
         self,
         threshold: float | None = None,
         *,
         embeddings: Callable[[], Likeness] | None = None,
-        **comparison: Unpack[ComparisonOptions],
+        **options: Unpack[ComparisonOptions],
     ) -> None:
-        super().__init__(SIMILARITY_THRESHOLD if threshold is None else threshold, **comparison)
+        super().__init__(SIMILARITY_THRESHOLD if threshold is None else threshold, **options)
         self._embeddings = embeddings or embedding_model
 
     @cached_property
@@ -263,4 +279,4 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
 
     def _compare(self, response: str, reference: str) -> Overlap:
         score = self._model.likeness(response, reference)
-        return Overlap(score, f"cosine of the meanings {score:.2f}")
+        return Overlap(score, f"cosine similarity {score:.2f}")

@@ -1,4 +1,4 @@
-"""A metric that the user wrote: any callable, named `module:callable`."""
+"""Metrics about more than the response's text: the user's own code, latency and passfail."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -10,29 +10,30 @@ from typing import Any, Unpack
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import (
+    DEFAULT_THRESHOLD,
     EvaluatorOptions,
     Observation,
     Score,
     ScoredEvaluator,
-    plain,
     quote,
+    to_python,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.registry import load_callable
 from holodeck.lib.threads import call_user_function
 
 _KEYS = ("score", "passed", "reason")
-_WANTED = (
-    "return a number from 0 to 1, true or false, a Grade, or a dict with score, passed, reason"
+_ALLOWED_RESULTS = (
+    "return a number from 0 to 1, true or false, a Score, or a dict with score, passed, reason"
 )
 
 
 class CustomEvaluator(ScoredEvaluator):
     """Calls the user's code with the Observation; a plain function runs in a thread.
 
-    What it returns becomes the grade: a number, a bool, a Grade, or a dict with score, passed and
-    reason. Without `passed` and without a threshold, a score of at least 0.5 passes; with both, the
-    answer must satisfy both. Anything else that is returned is an error.
+    The code returns a number, a bool, a Score, or a dict with score, passed and reason; anything
+    else is an error. Without `passed` and without a threshold, a score of at least 0.5 passes; with
+    both, the response must satisfy both.
     """
 
     metric = "custom"
@@ -44,10 +45,10 @@ class CustomEvaluator(ScoredEvaluator):
         threshold: float | None = None,
         *,
         base_dir: Path | None = None,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(threshold, **how)
-        self._call = load_callable(target, base_dir) if isinstance(target, str) else target
+        super().__init__(threshold, **options)
+        self._function = load_callable(target, base_dir) if isinstance(target, str) else target
         self._label = target if isinstance(target, str) else getattr(target, "__name__", "custom")
 
     @property
@@ -55,45 +56,44 @@ class CustomEvaluator(ScoredEvaluator):
         return self._label
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        observation: Observation = kwargs["observation"]
-        grade = _as_grade(await self._answer(observation), self.name)
-        row = self._row(grade)
-        if grade.passed is False:
-            row["passed"] = False
-        elif grade.passed is None and self.threshold is None:
-            row["passed"] = grade.score >= 0.5
-        return row
+        score = _to_score(await self._call(kwargs["observation"]), self.name)
+        result = self._result(score)
+        if score.passed is False:
+            result["passed"] = False
+        elif score.passed is None and self.threshold is None:
+            result["passed"] = score.score >= DEFAULT_THRESHOLD
+        return result
 
-    async def _answer(self, observation: Observation) -> Any:
+    async def _call(self, observation: Observation) -> Any:
         try:
-            return await call_user_function(partial(self._call, observation), self._call)
+            return await call_user_function(partial(self._function, observation), self._function)
         except SystemExit as error:
             raise EvaluationError(f"{self.name} called sys.exit({error.code!r})") from error
 
 
-def _as_grade(value: Any, name: str) -> Score:
-    value = plain(value)
+def _to_score(value: Any, name: str) -> Score:
+    value = to_python(value)
     match value:
         case Score():
-            grade = _from_mapping(asdict(value), name)
+            score = _score_from_mapping(asdict(value), name)
         case bool():
-            grade = Score(float(value), value)
+            score = Score(float(value), value)
         case Real():
-            grade = Score(float(value))
+            score = Score(float(value))
         case Mapping():
-            grade = _from_mapping(value, name)
+            score = _score_from_mapping(value, name)
         case _:
-            raise EvaluationError(f"{name} returned a {type(value).__name__}; {_WANTED}")
-    if not math.isfinite(grade.score) or not 0 <= grade.score <= 1:
-        raise EvaluationError(f"{name} returned the score {grade.score}; it must be from 0 to 1")
-    return grade
+            raise EvaluationError(f"{name} returned a {type(value).__name__}; {_ALLOWED_RESULTS}")
+    if not math.isfinite(score.score) or not 0 <= score.score <= 1:
+        raise EvaluationError(f"{name} returned the score {score.score}; it must be from 0 to 1")
+    return score
 
 
-def _from_mapping(value: Mapping[Any, Any], name: str) -> Score:
+def _score_from_mapping(value: Mapping[Any, Any], name: str) -> Score:
     unknown = [key for key in value if key not in _KEYS]
     if unknown:
-        raise EvaluationError(f"{name} returned the unknown key {unknown[0]!r}; {_WANTED}")
-    score, passed, reason = (plain(value.get(key)) for key in _KEYS)
+        raise EvaluationError(f"{name} returned the unknown key {unknown[0]!r}; {_ALLOWED_RESULTS}")
+    score, passed, reason = (to_python(value.get(key)) for key in _KEYS)
     if passed is not None and not isinstance(passed, bool):
         raise EvaluationError(f"{name} returned passed={passed!r}; it must be true or false")
     if score is None and passed is not None:
@@ -104,7 +104,8 @@ def _from_mapping(value: Mapping[Any, Any], name: str) -> Score:
 
 
 class LatencyEvaluator(ScoredEvaluator):
-    """The agent took at most `max_ms`. The score is 1 up to there, then max_ms / time taken."""
+    """The agent took at most `max_ms`. The score is 1 within the limit, and `max_ms` divided by the
+    time taken above it."""
 
     metric = "latency"
     uses_observation = True
@@ -114,9 +115,9 @@ class LatencyEvaluator(ScoredEvaluator):
         threshold: float | None = None,
         *,
         max_ms: float,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(threshold, **how)
+        super().__init__(threshold, **options)
         self._max_ms = max_ms
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
@@ -126,18 +127,19 @@ class LatencyEvaluator(ScoredEvaluator):
             raise EvaluationError(f"{self.name} needs latency_ms, which was not measured")
         passed = taken <= self._max_ms
         score = 1.0 if passed else self._max_ms / taken
-        return self._row(Score(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed"))
+        return self._result(
+            Score(score, passed, f"{taken:.0f} ms of {self._max_ms:.0f} ms allowed")
+        )
 
 
 NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor expected_tools"
 
 
 class PassFailEvaluator(ScoredEvaluator):
-    """The answer is not blank and holds the case's `ground_truth`, whatever its case, and every
-    expected tool that is only a name was called by exactly that name.
+    """The response is not blank and contains the case's `ground_truth`, ignoring case, and the
+    agent called every expected tool that is given by name only, by exactly that name.
 
-    Without a ground truth and expected tools there is nothing to compare, and the row gives no
-    verdict.
+    Without a ground truth and expected tools there is no verdict.
     """
 
     metric = "passfail"
@@ -145,22 +147,24 @@ class PassFailEvaluator(ScoredEvaluator):
     PARAM_SPEC = ParamSpec(frozenset({EvalParam.RESPONSE}), frozenset({EvalParam.GROUND_TRUTH}))
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        seen: Observation | None = kwargs.get("observation")
-        wanted = kwargs.get(EvalParam.GROUND_TRUTH)
-        if wanted is None and (seen is None or seen.expected_tools is None):
-            return self._row(Score(0.0, None, NOTHING_TO_COMPARE))
-        wrong = list(_wrong(self._response(kwargs), wanted, seen))
-        reason = "; ".join(wrong) or "answer and tool calls are as expected"
-        return self._row(Score(float(not wrong), not wrong, reason))
+        observation: Observation | None = kwargs.get("observation")
+        expected = kwargs.get(EvalParam.GROUND_TRUTH)
+        if expected is None and (observation is None or observation.expected_tools is None):
+            return self._result(Score(0.0, None, NOTHING_TO_COMPARE))
+        faults = list(_faults(self._response(kwargs), expected, observation))
+        reason = "; ".join(faults) or "response and tool calls are as expected"
+        return self._result(Score(float(not faults), not faults, reason))
 
 
-def _wrong(answer: str, wanted: str | None, seen: Observation | None) -> Iterator[str]:
-    if not answer.strip():
-        yield "the agent answered nothing"
-    if wanted is not None and wanted.casefold() not in answer.casefold():
-        yield f"{quote(wanted)} is not in {quote(answer)}"
-    names = [name for name in (seen and seen.expected_tools) or () if isinstance(name, str)]
-    called = {call.name for call in seen.tool_calls} if seen and names else set()
+def _faults(response: str, expected: str | None, observation: Observation | None) -> Iterator[str]:
+    if not response.strip():
+        yield "the response is empty"
+    if expected is not None and expected.casefold() not in response.casefold():
+        yield f"{quote(expected)} is not in {quote(response)}"
+    names = [
+        name for name in (observation and observation.expected_tools) or () if isinstance(name, str)
+    ]
+    called = {call.name for call in observation.tool_calls} if observation and names else set()
     for name in names:
         if name not in called:
-            yield f"no tool called exactly {name!r} was called"
+            yield f"no tool named exactly {name!r} was called"

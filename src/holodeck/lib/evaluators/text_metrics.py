@@ -1,4 +1,4 @@
-"""Literal comparisons: exact_match, contains, not_contains."""
+"""Metrics that compare text: exact_match, contains, not_contains, regex and numeric."""
 
 import math
 import re
@@ -21,16 +21,16 @@ from holodeck.lib.patterns import compiled, find
 from holodeck.lib.threads import run_in_thread
 
 _SPACE = re.compile(r"\s+")
-_NOTHING_LEFT = "is empty once everything that does not count is taken away"
+_EMPTY = "is empty after normalization"
 
 
 @dataclass(frozen=True, slots=True)
 class Normalization:
-    """What does not count in a comparison.
+    """The differences that a comparison ignores.
 
-    Both sides are always brought to Unicode form NFC, so that an é is an é however it is written.
-    Punctuation is Unicode's category P: not the signs + < $, but the dot of 3.14 and a minus
-    written as a hyphen (for numbers there is `numeric`).
+    Both sides are always brought to Unicode form NFC, so that an é equals an é however it is
+    encoded. Punctuation is Unicode category P: it does not include the symbols + < $, but it does
+    include the dot of 3.14 and a minus sign written as a hyphen (use `numeric` for numbers).
     """
 
     ignore_case: bool = False
@@ -39,25 +39,26 @@ class Normalization:
     strip: bool = False
 
     def apply(self, text: str) -> str:
-        """The text without what does not count."""
         if self.ignore_case:
             text = text.casefold()
         if self.ignore_punctuation:
             text = without_punctuation(unicodedata.normalize("NFC", text))
-        text = unicodedata.normalize("NFC", text)  # what punctuation kept apart may belong together
+        text = unicodedata.normalize(
+            "NFC", text
+        )  # characters that punctuation separated may combine
         if self.normalize_whitespace:
             text = _SPACE.sub(" ", text)
         return text.strip() if self.strip else text
 
 
 def without_punctuation(text: str, also: str = "") -> str:
-    """The text without the characters of Unicode's category P, nor those of `also`."""
+    """Return the text without the characters of Unicode category P and those in `also`."""
     drop = {char for char in set(text) if char in also or unicodedata.category(char)[0] == "P"}
     return text.translate(dict.fromkeys(map(ord, drop)))
 
 
 class TextOptions(ComparisonOptions, total=False):
-    """How every literal comparison is run."""
+    """The options of every literal comparison."""
 
     ignore_case: bool
     ignore_punctuation: bool
@@ -65,7 +66,7 @@ class TextOptions(ComparisonOptions, total=False):
 
 
 class LiteralEvaluator(ComparingEvaluator):
-    """Compares text after the same Normalization of both sides; the score is 1 or 0."""
+    """Compares text after normalizing both sides in the same way; the score is 1 or 0."""
 
     def __init__(
         self,
@@ -75,32 +76,32 @@ class LiteralEvaluator(ComparingEvaluator):
         ignore_punctuation: bool = False,
         normalize_whitespace: bool = False,
         strip: bool = False,
-        **comparison: Unpack[ComparisonOptions],
+        **options: Unpack[ComparisonOptions],
     ) -> None:
-        super().__init__(threshold, **comparison)
+        super().__init__(threshold, **options)
         self._normalization = Normalization(
             ignore_case, ignore_punctuation, normalize_whitespace, strip
         )
         for text in self._values or ():
             if not self._normalization.apply(text).strip():
-                raise ConfigError("value", f"{quote(text)} {_NOTHING_LEFT}")
+                raise ConfigError("value", f"{quote(text)} {_EMPTY}")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        wanted = {self._normalization.apply(text): text for text in self._references(kwargs)}
-        for normal, text in wanted.items():
+        expected = {self._normalization.apply(text): text for text in self._references(kwargs)}
+        for normal, text in expected.items():
             if not normal.strip():
-                raise EvaluationError(f"{self.name}: ground_truth {quote(text)} {_NOTHING_LEFT}")
-        passed, reason = self._compare(self._normalization.apply(response), wanted)
-        return self._row(Score(float(passed), passed, f"{reason}; got {quote(response)}"))
+                raise EvaluationError(f"{self.name}: ground_truth {quote(text)} {_EMPTY}")
+        passed, reason = self._compare(self._normalization.apply(response), expected)
+        return self._result(Score(float(passed), passed, f"{reason}; got {quote(response)}"))
 
     @abstractmethod
-    def _compare(self, said: str, wanted: Mapping[str, str]) -> tuple[bool, str]:
-        """The verdict and its reason; `wanted` maps normalized texts to texts as written."""
+    def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
+        """Return the verdict and its reason; `expected` maps normalized texts to the originals."""
 
 
 class ExactMatchEvaluator(LiteralEvaluator):
-    """The answer is the expected text, or one of `values`; white space around it does not count."""
+    """The response equals the expected text or one of `values`; outer white space is ignored."""
 
     metric = "exact_match"
 
@@ -109,17 +110,17 @@ class ExactMatchEvaluator(LiteralEvaluator):
     ) -> None:
         super().__init__(threshold, strip=strip, **options)
 
-    def _compare(self, said: str, wanted: Mapping[str, str]) -> tuple[bool, str]:
-        if said in wanted:
+    def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
+        if response in expected:
             return True, "equal"
-        expected = "expected " + _list_texts(wanted.values(), " or ")
-        if len(wanted) > 1:
-            return False, expected
-        return False, f"{expected}; {_first_difference(next(iter(wanted)), said)}"
+        reason = "expected " + _list_texts(expected.values(), " or ")
+        if len(expected) > 1:
+            return False, reason
+        return False, f"{reason}; {_first_difference(next(iter(expected)), response)}"
 
 
 class ContainsEvaluator(LiteralEvaluator):
-    """The answer contains the expected text: all of `values`, or with match="any" one of them."""
+    """The response contains all of the expected texts, or with match="any" at least one."""
 
     metric = "contains"
 
@@ -133,25 +134,25 @@ class ContainsEvaluator(LiteralEvaluator):
         super().__init__(threshold, **options)
         self._match = match
 
-    def _compare(self, said: str, wanted: Mapping[str, str]) -> tuple[bool, str]:
-        missing = [text for normal, text in wanted.items() if normal not in said]
-        passed = not missing if self._match == "all" else len(missing) < len(wanted)
+    def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
+        missing = [text for normal, text in expected.items() if normal not in response]
+        passed = not missing if self._match == "all" else len(missing) < len(expected)
         if passed:
-            found = [text for text in wanted.values() if text not in missing]
+            found = [text for text in expected.values() if text not in missing]
             return True, "found " + _list_texts(found, ", ")
         return False, "did not find " + _list_texts(missing, ", ")
 
 
 class NotContainsEvaluator(LiteralEvaluator):
-    """The answer contains none of the texts."""
+    """The response contains none of the texts."""
 
     metric = "not_contains"
 
-    def _compare(self, said: str, wanted: Mapping[str, str]) -> tuple[bool, str]:
-        present = [text for normal, text in wanted.items() if normal in said]
+    def _compare(self, response: str, expected: Mapping[str, str]) -> tuple[bool, str]:
+        present = [text for normal, text in expected.items() if normal in response]
         if present:
             return False, "found " + _list_texts(present, ", ")
-        return True, "did not find " + _list_texts(wanted.values(), ", ")
+        return True, "did not find " + _list_texts(expected.values(), ", ")
 
 
 def _list_texts(texts: Iterable[str], between: str) -> str:
@@ -160,19 +161,19 @@ def _list_texts(texts: Iterable[str], between: str) -> str:
     return between.join(shown[:5]) + more
 
 
-def _first_difference(expected: str, said: str) -> str:
-    """Where two texts part, with a little of both from there."""
-    pairs = enumerate(zip(expected, said, strict=False))
-    at = next((index for index, (a, b) in pairs if a != b), min(len(expected), len(said)))
-    wanted, got = (quote(text[at:], 30) if text[at:] else "the end" for text in (expected, said))
-    return f"from character {at + 1} {wanted} was expected, not {got}"
+def _first_difference(expected: str, response: str) -> str:
+    """Describe the first position at which the texts differ."""
+    pairs = enumerate(zip(expected, response, strict=False))
+    at = next((index for index, (a, b) in pairs if a != b), min(len(expected), len(response)))
+    left = [quote(text[at:], 30) if text[at:] else "the end" for text in (expected, response)]
+    return f"from character {at + 1} on: expected {left[0]}, got {left[1]}"
 
 
 class RegexEvaluator(ScoredEvaluator):
-    """The pattern matches somewhere in the answer, or with `fullmatch` the whole of it.
+    """The pattern matches somewhere in the response, or with `fullmatch` all of it.
 
-    Patterns are those of the `regex` library, a superset of `re`. One that takes longer than
-    `time_limit_ms` is an error, not a hang and not a verdict.
+    The syntax is that of the `regex` library, a superset of `re`. A pattern that takes longer than
+    `time_limit_ms` is an error, neither a hang nor a verdict.
     """
 
     metric = "regex"
@@ -185,11 +186,11 @@ class RegexEvaluator(ScoredEvaluator):
         fullmatch: bool = False,
         ignore_case: bool = False,
         time_limit_ms: int = 1000,
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
-        super().__init__(threshold, **how)
+        super().__init__(threshold, **options)
         if not pattern:
-            raise ConfigError("pattern", "is empty and would match every answer")
+            raise ConfigError("pattern", "is empty and would match every response")
         self._pattern = compiled(pattern, ignore_case=ignore_case)
         self._shown = quote(pattern)
         self._fullmatch = fullmatch
@@ -203,16 +204,16 @@ class RegexEvaluator(ScoredEvaluator):
             )
         except TimeoutError as error:
             raise EvaluationError(
-                f"pattern {self._shown} took longer than {self._seconds:g} s on an answer of "
-                f"{len(response)} characters; make it simpler or raise 'time_limit_ms'"
+                f"pattern {self._shown} took longer than {self._seconds:g} s on a response of "
+                f"{len(response)} characters; simplify it or raise 'time_limit_ms'"
             ) from error
-        return self._row(self._grade(found, response))
+        return self._result(self._grade(found, response))
 
     def _grade(self, found: str | None, response: str) -> Score:
         if found is not None:
             return Score(1.0, True, f"{self._shown} matches {quote(found)}")
-        where = "is not the whole of" if self._fullmatch else "is nowhere in"
-        return Score(0.0, False, f"{self._shown} {where} {quote(response)}")
+        fails = "does not match all of" if self._fullmatch else "does not match"
+        return Score(0.0, False, f"{self._shown} {fails} {quote(response)}")
 
 
 Pick = Literal["only", "first", "last", "any"]
@@ -228,21 +229,21 @@ _GROUPED = re.compile(r"[-+]?[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 @dataclass(frozen=True, slots=True)
 class NumberReader:
-    """Finds the numbers of a text.
+    """Finds the numbers in a text.
 
-    A group of digits that is not plainly one number (1.2.3, 3,14, 1_000) is none; so is 1,234
-    unless thousands separators are accepted, and 45% unless percents are (then it is 0.45).
+    A group of digits that is not clearly one number (1.2.3, 3,14, 1_000) is not read as a number.
+    Neither is 1,234 unless thousands separators are accepted, nor 45% unless percentages are
+    accepted (then it is 0.45).
     """
 
     accept_percent: bool = False
     accept_thousands_separators: bool = False
 
     def numbers(self, text: str) -> list[float]:
-        """The numbers of the text, in order."""
         return [number for _, number in self._read(text) if number is not None]
 
     def unreadable(self, text: str) -> list[str]:
-        """Groups of digits that are not taken for numbers."""
+        """Return the groups of digits that are not read as numbers."""
         return [token for token, number in self._read(text) if number is None]
 
     def _read(self, text: str) -> Iterator[tuple[str, float | None]]:
@@ -263,11 +264,11 @@ class NumberReader:
 
 
 class NumericEvaluator(ComparingEvaluator):
-    """The answer holds the expected number, or one of `values`, within a tolerance.
+    """The response contains the expected number, or one of `values`, within a tolerance.
 
     The tolerance is the larger of `absolute_tolerance` and `relative_tolerance` times the expected
-    number. `pick` says which number of the answer counts. Its default `only` asks for exactly one
-    number, because an answer that lists many is right by accident too easily; "any" allows that.
+    number. `pick` selects the number of the response. The default `only` requires exactly one
+    number, because a response that lists many is easily right by accident; "any" allows that.
     """
 
     metric = "numeric"
@@ -283,61 +284,62 @@ class NumericEvaluator(ComparingEvaluator):
         accept_percent: bool = False,
         accept_thousands_separators: bool = False,
         pick: Pick = "only",
-        **how: Unpack[EvaluatorOptions],
+        **options: Unpack[EvaluatorOptions],
     ) -> None:
         super().__init__(
             threshold,
             value=None if value is None else str(value),
             values=None if values is None else [str(one) for one in values],
-            **how,
+            **options,
         )
         self._reader = NumberReader(accept_percent, accept_thousands_separators)
         self._absolute, self._relative, self._pick = absolute_tolerance, relative_tolerance, pick
         for one in self._values or ():
             if len(self._reader.numbers(one)) != 1:
-                raise ConfigError("value" if values is None else "values", _not_one(one))
+                raise ConfigError("value" if values is None else "values", _not_one_number(one))
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        wanted = [self._wanted(text) for text in self._references(kwargs)]
-        said = self._reader.numbers(response)
-        picked = _picked(said, self._pick)
-        passed = any(self._close(one, other) for one in picked for other in wanted)
-        reason = f"expected {_list_numbers(wanted, ' or ')}, {self._got(said, picked, response)}"
-        return self._row(Score(float(passed), passed, reason))
+        expected = [self._expected(text) for text in self._references(kwargs)]
+        found = self._reader.numbers(response)
+        picked = _select(found, self._pick)
+        passed = any(self._close(one, other) for one in picked for other in expected)
+        result = self._describe(found, picked, response)
+        reason = f"expected {_list_numbers(expected, ' or ')}, {result}"
+        return self._result(Score(float(passed), passed, reason))
 
-    def _wanted(self, text: str) -> float:
+    def _expected(self, text: str) -> float:
         numbers = self._reader.numbers(text)
         if len(numbers) != 1:
-            raise EvaluationError(f"{self.name}: ground_truth {_not_one(text)}")
+            raise EvaluationError(f"{self.name}: ground_truth {_not_one_number(text)}")
         return numbers[0]
 
-    def _close(self, said: float, wanted: float) -> bool:
-        return abs(said - wanted) <= max(self._absolute, self._relative * abs(wanted))
+    def _close(self, found: float, expected: float) -> bool:
+        return abs(found - expected) <= max(self._absolute, self._relative * abs(expected))
 
-    def _got(self, said: Sequence[float], picked: Sequence[float], response: str) -> str:
-        if not said:
+    def _describe(self, found: Sequence[float], picked: Sequence[float], response: str) -> str:
+        if not found:
             unread = self._reader.unreadable(response)[:3]
             hint = f" ({', '.join(map(repr, unread))} cannot be read as one)" if unread else ""
-            return f"and there is no number{hint} in {quote(response)}"
+            return f"found no number{hint} in {quote(response)}"
         if not picked:
             return (
-                f"and there are {len(said)} numbers ({_list_numbers(said, ', ')}); "
-                "set 'pick' to first, last or any, or let the agent answer with one"
+                f"found {len(found)} numbers ({_list_numbers(found, ', ')}); "
+                "set 'pick' to first, last or any, or let the agent respond with one number"
             )
         return f"got {_list_numbers(picked, ', ')}"
 
 
-def _picked(said: Sequence[float], pick: Pick) -> Sequence[float]:
+def _select(found: Sequence[float], pick: Pick) -> Sequence[float]:
     match pick:
         case "first":
-            return said[:1]
+            return found[:1]
         case "last":
-            return said[-1:]
+            return found[-1:]
         case "only":
-            return said if len(said) == 1 else []
+            return found if len(found) == 1 else []
         case "any":
-            return said
+            return found
 
 
 def _list_numbers(numbers: Sequence[float], between: str) -> str:
@@ -345,7 +347,7 @@ def _list_numbers(numbers: Sequence[float], between: str) -> str:
     return between.join(f"{number:.12g}" for number in numbers[:5]) + more
 
 
-def _not_one(text: str) -> str:
+def _not_one_number(text: str) -> str:
     return (
         f"{quote(text)} is not one number; write it like 1234.5 "
         "(or set accept_thousands_separators, accept_percent)"

@@ -308,7 +308,7 @@ class EvaluatorSet:
             evaluator = build_evaluator(
                 metric, self._base_dir, where=place, judge=judge, embeddings=embeddings
             )
-            self._inputs.learn(metric, evaluator)
+            self._inputs.register(metric, evaluator)
         return Check(
             name,
             evaluator,

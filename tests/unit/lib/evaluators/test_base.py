@@ -76,7 +76,7 @@ async def test_an_error_that_may_pass_is_tried_again(error):
 async def test_an_error_that_stays_is_reported_with_the_number_of_tries(kind):
     evaluator = Scripted(*[kind("no answer")] * 4)
 
-    with pytest.raises(EvaluationError, match=f"after 4 tries: {kind.__name__}: no") as caught:
+    with pytest.raises(EvaluationError, match=f"after 4 attempts: {kind.__name__}: no") as caught:
         await evaluate(evaluator)
 
     assert isinstance(caught.value.__cause__, kind)

@@ -43,7 +43,7 @@ NEEDS = [
 @pytest.mark.parametrize(("name", "keys", "message"), NEEDS)
 def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
     inputs, one = Inputs(AGENT), metric(name)
-    inputs.learn(one, build_evaluator(one))
+    inputs.register(one, build_evaluator(one))
 
     missing = inputs.missing(one, TestCaseModel(input="Hello?", **keys))
 
@@ -62,7 +62,7 @@ def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
 )
 def test_a_case_of_every_form_but_one_input_is_a_conversation(case):
     inputs, one = Inputs(AGENT), metric("turn_relevancy")
-    inputs.learn(one, build_evaluator(one))
+    inputs.register(one, build_evaluator(one))
 
     assert inputs.missing(one, TestCaseModel.model_validate(case)) is None
 

@@ -3,14 +3,14 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.build import EVALUATORS, Inputs, build_evaluator, can_fail
-from holodeck.lib.evaluators.metric_rows import METRICS
+from holodeck.lib.evaluators.build import Inputs, build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import BUILT_IN, Metric
 from holodeck.models.judged_metrics import DEEPEVAL_METRICS, RAGMetricType
 from holodeck.models.test_case import TestCaseModel
+from support.evaluators import EVALUATORS
 
 METRIC = TypeAdapter(Metric)
 
@@ -19,15 +19,16 @@ def metric(**keys):
     return METRIC.validate_python(keys)
 
 
-def test_every_metric_of_the_configuration_has_a_row_and_the_other_way_round():
+def test_every_metric_of_the_configuration_has_an_evaluator():
     typed = {"geval", "judge", *RAGMetricType, *DEEPEVAL_METRICS}
 
-    assert set(METRICS) == set(BUILT_IN) | typed == set(EVALUATORS.names())
+    assert set(EVALUATORS) == set(BUILT_IN) | typed
 
 
-@pytest.mark.parametrize("name", METRICS)
-def test_every_row_leads_to_an_evaluator(name):
-    assert issubclass(EVALUATORS.load(name), BaseEvaluator)
+@pytest.mark.parametrize("name", EVALUATORS)
+def test_the_evaluator_of_a_metric_has_its_name(name):
+    assert issubclass(EVALUATORS[name], BaseEvaluator)
+    assert EVALUATORS[name].metric == {"equality": "exact_match"}.get(name, name)
 
 
 def test_what_the_configuration_says_reaches_the_evaluator():
@@ -101,7 +102,7 @@ def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_tru
     inputs, one = Inputs(Agent(name="x", backend="a:b")), metric(**keys)
     case = TestCaseModel(input="hi", ground_truth=ground_truth)
     if ":" not in keys["metric"]:
-        inputs.learn(one, build_evaluator(one))
+        inputs.register(one, build_evaluator(one))
 
     assert (inputs.missing(one, case) is not None) is lacks
 

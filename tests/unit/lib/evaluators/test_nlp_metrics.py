@@ -8,7 +8,7 @@ from holodeck.lib.evaluators.nlp_metrics import (
     F1ScoreEvaluator,
     METEOREvaluator,
     ROUGEEvaluator,
-    _StemmedWords,
+    _StemmingTokenizer,
 )
 
 ALL = [F1ScoreEvaluator, BLEUEvaluator, ROUGEEvaluator, METEOREvaluator]
@@ -101,7 +101,7 @@ def test_rouge_reads_ascii_text_as_rouge_score_does(words):
     text = " ".join(words)
     theirs = rouge_scorer(["rougeL"])._tokenizer.tokenize(text)
 
-    assert _StemmedWords().tokenize(text) == theirs
+    assert _StemmingTokenizer().tokenize(text) == theirs
 
 
 TAMIL = "நான் நாளை காலை சென்னைக்கு போகிறேன்"
@@ -134,7 +134,7 @@ async def test_rouge_cuts_no_word_at_its_vowel_signs(variant, one, other):
     ids=["Tamil", "Hindi", "joiners", "accents"],
 )
 def test_words_of_rouge_are_letters_with_their_marks_and_digits(text, words):
-    assert _StemmedWords().tokenize(text) == words
+    assert _StemmingTokenizer().tokenize(text) == words
 
 
 async def test_rouge_gives_all_variants():

@@ -115,8 +115,8 @@ def test_a_value_that_is_not_a_number_is_a_configuration_error(wrong):
     ("response", "reason"),
     [
         ("41", "expected 42, got 41"),
-        ("41 or 42", "expected 42, and there are 2 numbers (41, 42); set 'pick'"),
-        ("1,042", "expected 42, and there is no number ('1,042' cannot be read as one) in '1,042'"),
+        ("41 or 42", "expected 42, found 2 numbers (41, 42); set 'pick'"),
+        ("1,042", "expected 42, found no number ('1,042' cannot be read as one) in '1,042'"),
     ],
 )
 async def test_the_reason_says_which_numbers_were_seen(response, reason):

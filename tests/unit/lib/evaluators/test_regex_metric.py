@@ -33,7 +33,7 @@ async def test_the_reason_shows_pattern_and_match():
     missed = await RegexEvaluator(pattern=r"\d+").evaluate(response="order")
 
     assert found["reasoning"] == "'\\\\d+' matches '42'"
-    assert missed["reasoning"] == "'\\\\d+' is nowhere in 'order'"
+    assert missed["reasoning"] == "'\\\\d+' does not match 'order'"
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a", "(?P<x>", "*", ""])

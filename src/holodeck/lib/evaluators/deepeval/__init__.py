@@ -1,4 +1,4 @@
-"""The metrics of DeepEval; importing them does not import DeepEval."""
+"""Metrics of DeepEval; importing them does not import DeepEval itself."""
 
 from holodeck.lib.evaluators.deepeval.geval import GEvalEvaluator
 from holodeck.lib.evaluators.deepeval.rag import (

@@ -1,4 +1,4 @@
-"""The one door to DeepEval: how it is loaded, and what it may not do."""
+"""The adapter for DeepEval, and the only module that imports it."""
 
 import asyncio
 import threading
@@ -17,81 +17,80 @@ from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.threads import run_in_thread
 
 Check = Callable[[JsonObject], None]
-"""Raises ValueError, in words for the judge, for an answer of the right shape without sense."""
+"""Raises ValueError, with a message for the judge, for a valid answer that makes no sense."""
 
 
 class JudgeRequests:
-    """What one metric asks of the judge; DeepEval may ask several questions at once.
+    """The judge requests of one metric; DeepEval may send several at once.
 
     Args:
-        judge: Who is asked; None for a metric that asks nobody.
+        judge: The judge; None for a metric without one.
     """
 
     def __init__(self, judge: Judge | None) -> None:
         self._judge = judge
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_over = False
+        self._is_stopped = False
         self.check: Check = lambda _: None
 
     @property
     def judge_name(self) -> str:
-        """Who is asked."""
         return "nobody" if self._judge is None else self._judge.name
 
     async def ask(self, prompt: str, schema: type[BaseModel] | None) -> BaseModel:
-        """An answer that fits its schema and passes the check. Raises EvaluationError."""
-        if self._is_over:
-            raise EvaluationError("another question has failed")
+        """Return an answer that fits the schema and passes the check. Raises EvaluationError."""
+        if self._is_stopped:
+            raise EvaluationError("another request to the judge failed")
         if self._judge is None or schema is None:
-            raise EvaluationError("DeepEval asked its judge for what cannot be checked")
+            raise EvaluationError(
+                "DeepEval sent a request to the judge whose answer cannot be checked"
+            )
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)
 
-        def read(value: JsonObject) -> BaseModel:
+        def parse(value: JsonObject) -> BaseModel:
             answer = schema.model_validate(value)
             self.check(value)
             return answer
 
         message = {"role": "user", "content": prompt}
-        answer: BaseModel = await self._judge.ask([message], _as_json(schema), read)
+        answer: BaseModel = await self._judge.ask([message], _json_schema(schema), parse)
         return answer
 
     def stop(self) -> set[asyncio.Task[Any]]:
-        """Answer no more questions; the tasks that have asked one until now."""
-        self._is_over = True
+        """Refuse further requests and return the tasks that have made one."""
+        self._is_stopped = True
         return self._tasks
 
 
 @cache
-def _as_json(schema: type[BaseModel]) -> JsonObject:
-    """The JSON schema, which takes longer to make than most of what DeepEval does."""
+def _json_schema(schema: type[BaseModel]) -> JsonObject:
+    """Cached: generating a schema takes longer than most of DeepEval's work."""
     return schema.model_json_schema()
 
 
 def judge_model_class(base: type[Any]) -> type[Any]:
-    """The class of judges, made from DeepEval's base class once that is loaded."""
+    """Return the class through which DeepEval calls the judge, derived from DeepEval's `base`."""
 
     class JudgeModel(base):  # type: ignore[misc]
-        """Hands DeepEval's questions on."""
-
-        def __init__(self, questions: JudgeRequests) -> None:
-            self._questions = questions
-            super().__init__(questions.judge_name)
+        def __init__(self, requests: JudgeRequests) -> None:
+            self._requests = requests
+            super().__init__(requests.judge_name)
 
         def load_model(self, *_: Any, **__: Any) -> Any:
             return self
 
         def get_model_name(self, *_: Any, **__: Any) -> str:
-            return self._questions.judge_name
+            return self._requests.judge_name
 
         def generate(self, *_: Any, **__: Any) -> str:
-            raise EvaluationError("DeepEval asked its judge in a way that blocks")
+            raise EvaluationError("DeepEval called the judge in a blocking way")
 
         async def a_generate(
             self, prompt: str, schema: type[BaseModel] | None = None, **_: Any
         ) -> BaseModel:
-            return await self._questions.ask(prompt, schema)
+            return await self._requests.ask(prompt, schema)
 
     return JudgeModel
 
@@ -100,21 +99,21 @@ _QUIET = {
     "DEEPEVAL_TELEMETRY_OPT_OUT": "1",
     "DEEPEVAL_DISABLE_DOTENV": "1",
     "DEEPEVAL_DISABLE_LEGACY_KEYFILE": "1",
-    "DEEPEVAL_GRPC_LOGGING": "1",  # else it changes the environment to keep gRPC quiet
+    "DEEPEVAL_GRPC_LOGGING": "1",  # otherwise it sets variables that silence gRPC
 }
-"""It takes these from the environment only: reports nothing and reads no `.env`."""
+"""No telemetry, and no reading of `.env` files; DeepEval takes these only from the environment."""
 
 _PICTURE = "[DEEPEVAL:"
-"""What it takes for a picture when it stands in a text, and would load."""
+"""DeepEval reads this in a text as a picture, and would load it."""
 
 
-_TURNS_TO_END = 10
-"""Turns of the event loop in which tasks end that have nothing to wait for."""
+_ITERATIONS_TO_END = 10
+"""Iterations of the event loop in which tasks end that wait for nothing."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """The parts of DeepEval that are used."""
+    """The parts of DeepEval that holodeck uses."""
 
     metrics: Any
     cases: Any
@@ -127,19 +126,19 @@ _loaded: list[Library] = []
 
 
 def require_deepeval(needed_by: str) -> None:
-    """Raise MissingExtra if DeepEval is not installed; nothing is imported."""
+    """Raise MissingExtra if DeepEval is not installed; imports nothing."""
     if find_spec("deepeval") is None:
         raise MissingExtra("deepeval", needed_by)
 
 
 async def load() -> None:
-    """Import DeepEval beside the event loop; takes a second or two, once."""
+    """Import DeepEval in a thread; the first time takes a second or two."""
     if not _loaded:
         await run_in_thread(library)
 
 
 def library() -> Library:
-    """DeepEval, imported once. Raises MissingExtra, and EvaluationError if it cannot be loaded."""
+    """Import DeepEval once. Raises MissingExtra, or EvaluationError if it cannot be loaded."""
     with _loading:
         if not _loaded:
             _loaded.append(_imported())
@@ -154,50 +153,50 @@ def _imported() -> Library:
         from deepeval.models import DeepEvalBaseLLM
     except ImportError as error:
         raise MissingExtra("deepeval", "the metric") from error
-    except ValueError as error:  # it checks every variable of the environment that it knows
+    except ValueError as error:  # it validates every environment variable that it knows
         raise EvaluationError(f"DeepEval cannot be loaded: {error}") from error
     return Library(metrics, test_case, Rubric, judge_model_class(DeepEvalBaseLLM))
 
 
 def clean_text(text: str) -> str:
-    """The text as DeepEval takes it: never empty, in Unicode, and without pictures to load."""
+    """Return the text in the form DeepEval accepts: not empty, valid Unicode, without pictures."""
     clean = text.encode(errors="replace").decode()
     return clean.replace(_PICTURE, "[DEEPEVAL :") or " "
 
 
 class Measurement:
-    """One metric of DeepEval, made for one case.
+    """One metric of DeepEval, created for one case.
 
     Args:
-        kind: The class in `deepeval.metrics`.
-        judge: Who is asked; None for a metric that asks nobody.
-        options: What the class is made with.
+        class_name: The class in `deepeval.metrics`.
+        judge: The judge; None for a metric without one.
+        options: The arguments of the class.
     """
 
-    def __init__(self, kind: str, judge: Judge | None, options: Mapping[str, Any]) -> None:
-        made = library()
-        self._questions = JudgeRequests(judge)
-        model = made.judge_model(self._questions)
-        with warnings.catch_warnings():  # it announces which scales it has turned round
+    def __init__(self, class_name: str, judge: Judge | None, options: Mapping[str, Any]) -> None:
+        deepeval = library()
+        self._requests = JudgeRequests(judge)
+        model = deepeval.judge_model(self._requests)
+        with warnings.catch_warnings():  # it warns about scales that it has inverted
             warnings.simplefilter("ignore", DeprecationWarning)
-            self.metric: Any = getattr(made.metrics, kind)(model=model, **options)
+            self.metric: Any = getattr(deepeval.metrics, class_name)(model=model, **options)
 
     async def run(self, case: Any, check: Check) -> None:
-        """Compute the metric; `check` sees each answer of the judge before DeepEval does."""
-        self._questions.check = check
+        """Compute the metric; `check` gets each answer of the judge before DeepEval does."""
+        self._requests.check = check
         try:
             await self.metric.a_measure(case, _show_indicator=False)
         except BaseException:
-            await self._stop_the_rest()
+            await self._cancel_other_requests()
             raise
 
-    async def _stop_the_rest(self) -> None:
-        """DeepEval leaves the other questions running when one fails."""
-        mine = asyncio.current_task()
-        left = [task for task in self._questions.stop() if task is not mine and not task.done()]
-        for task in left:
+    async def _cancel_other_requests(self) -> None:
+        """Cancel the requests that DeepEval leaves running when one fails."""
+        current = asyncio.current_task()
+        running = [one for one in self._requests.stop() if one is not current and not one.done()]
+        for task in running:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
-        for _ in range(_TURNS_TO_END):  # for those who waited for these; they cannot ask any more
+        if running:
+            await asyncio.wait(running)
+        for _ in range(_ITERATIONS_TO_END):  # for tasks that waited for these
             await asyncio.sleep(0)

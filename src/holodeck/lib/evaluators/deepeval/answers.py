@@ -1,4 +1,4 @@
-"""Metrics named after what an answer should not have: a score of 1 says that it has none."""
+"""Metrics of DeepEval about one response: harm, tasks, tool calls and JSON."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
@@ -11,7 +11,6 @@ from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     ONE_IS_GOOD,
     DeepEvalEvaluator,
-    JudgeOptions,
     ReasonOptions,
     require_count,
     require_range,
@@ -19,124 +18,91 @@ from holodeck.lib.evaluators.deepeval.base import (
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
-from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.evidence import UNSEEN_CALLS
 from holodeck.models.test_case import ExpectedTool
 
 
 class HarmEvaluator(DeepEvalEvaluator):
-    """The share of the answer that is free of some harm.
-
-    Args:
-        include_reason: Whether the judge says why, which costs one call more.
-        strict_mode: Whether only a perfect score counts.
-    """
+    """The share of the response that is free of some harm: a score of 1 means no harm."""
 
     scale = ONE_IS_GOOD
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.ACTUAL_OUTPUT}), optional=frozenset({P.INPUT})
     )
 
-    def __init__(
-        self,
-        *,
-        include_reason: bool = True,
-        strict_mode: bool = False,
-        **judged: Unpack[JudgeOptions],
-    ) -> None:
-        super().__init__(include_reason=include_reason, strict_mode=strict_mode, **judged)
-
 
 class HallucinationEvaluator(HarmEvaluator):
-    """The share of the given texts that the answer agrees with."""
+    """The share of the given texts that the response agrees with."""
 
     metric = "hallucination"
-    kind = "HallucinationMetric"
+    deepeval_class = "HallucinationMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.ACTUAL_OUTPUT, P.CONTEXT}),
         optional=frozenset({P.INPUT}),
         uses_context=True,
     )
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.context)
 
 
 class BiasEvaluator(HarmEvaluator):
-    """The share of the answer's opinions that are not biased."""
+    """The share of the response's opinions that are not biased."""
 
     metric = "bias"
-    kind = "BiasMetric"
+    deepeval_class = "BiasMetric"
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.opinions)
 
 
 class ToxicityEvaluator(HarmEvaluator):
-    """The share of the answer's opinions that are not toxic."""
+    """The share of the response's opinions that are not toxic."""
 
     metric = "toxicity"
-    kind = "ToxicityMetric"
+    deepeval_class = "ToxicityMetric"
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.opinions)
 
 
 class PIILeakageEvaluator(HarmEvaluator):
-    """The share of what looks like personal data in the answer that is none."""
+    """The share of possible personal data in the response that is not personal data."""
 
     metric = "pii_leakage"
-    kind = "PIILeakageMetric"
+    deepeval_class = "PIILeakageMetric"
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.extracted_pii)
 
 
-_ANSWER_TO_INPUT = frozenset({P.INPUT, P.ACTUAL_OUTPUT})
+_RESPONSE_TO_INPUT = frozenset({P.INPUT, P.ACTUAL_OUTPUT})
 
 
-class TaskEvaluator(DeepEvalEvaluator):
-    """A metric about a task.
-
-    Args:
-        include_reason: Whether the judge says why, which costs one call more.
-        strict_mode: Whether only a perfect score counts.
-    """
-
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_ANSWER_TO_INPUT)
-
-    def __init__(
-        self,
-        *,
-        include_reason: bool = True,
-        strict_mode: bool = False,
-        **judged: Unpack[JudgeOptions],
-    ) -> None:
-        super().__init__(include_reason=include_reason, strict_mode=strict_mode, **judged)
-
-
-class SummarizationEvaluator(TaskEvaluator):
-    """The answer sums up the input: the lower of what is true and what is covered.
+class SummarizationEvaluator(DeepEvalEvaluator):
+    """The response summarizes the input: the lower of the scores for truth and for coverage.
 
     Args:
-        assessment_questions: Questions that a good summary answers with yes; the judge makes five
-            if there are none.
+        assessment_questions: Questions that a good summary answers with yes; by default the judge
+            writes five.
     """
 
     metric = "summarization"
-    kind = "SummarizationMetric"
+    deepeval_class = "SummarizationMetric"
     empty_is_wrong = True
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
 
     def __init__(
-        self, *, assessment_questions: Sequence[str] | None = None, **how: Unpack[ReasonOptions]
+        self, *, assessment_questions: Sequence[str] | None = None, **options: Unpack[ReasonOptions]
     ) -> None:
-        super().__init__(**how)
+        super().__init__(**options)
         self._questions = list(assessment_questions or []) or None
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "assessment_questions": self._questions}
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.claims)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
@@ -150,41 +116,40 @@ class SummarizationEvaluator(TaskEvaluator):
                 raise ValueError(f"'answers' has {odd!r}, which is neither 'yes' nor 'no'")
 
 
-class PromptAlignmentEvaluator(TaskEvaluator):
-    """The share of the instructions that the answer keeps to.
-
-    Args:
-        prompt_instructions: The instructions.
-    """
+class PromptAlignmentEvaluator(DeepEvalEvaluator):
+    """The share of the instructions that the response follows."""
 
     metric = "prompt_alignment"
-    kind = "PromptAlignmentMetric"
+    deepeval_class = "PromptAlignmentMetric"
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=_RESPONSE_TO_INPUT)
 
-    def __init__(self, *, prompt_instructions: Sequence[str], **how: Unpack[ReasonOptions]) -> None:
-        super().__init__(**how)
+    def __init__(
+        self, *, prompt_instructions: Sequence[str], **options: Unpack[ReasonOptions]
+    ) -> None:
+        super().__init__(**options)
         self._instructions = list(prompt_instructions or [])
         if not self._instructions:
-            raise ConfigError("prompt_instructions", "is missing: say what to keep to")
+            raise ConfigError("prompt_instructions", "is missing: write the instructions")
 
     def _options(self) -> dict[str, Any]:
         return {**super()._options(), "prompt_instructions": self._instructions}
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(self._instructions)
 
 
-class TaskCompletionEvaluator(TaskEvaluator):
-    """How far the agent did what the user wanted, by its answer and its tool calls."""
+class TaskCompletionEvaluator(DeepEvalEvaluator):
+    """How far the agent did the task, judged by its response and its tool calls."""
 
     metric = "task_completion"
-    kind = "TaskCompletionMetric"
+    deepeval_class = "TaskCompletionMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=_ANSWER_TO_INPUT, optional=frozenset({P.TOOLS_CALLED})
+        required=_RESPONSE_TO_INPUT, optional=frozenset({P.TOOLS_CALLED})
     )
 
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
         case = super()._case(kwargs)
-        if case.tools_called is None:  # the judge would believe that no tool was called
+        if case.tools_called is None:  # otherwise the judge would assume that no tool was called
             case.tools_called = [adapter.library().cases.ToolCall(name=UNSEEN_CALLS)]
         return case
 
@@ -198,16 +163,14 @@ def _word(answer: str) -> str:
 
 
 class ToolCorrectnessEvaluator(DeepEvalEvaluator):
-    """The share of the expected tools that were called, by name; no judge is asked."""
+    """The share of the expected tools that were called, by name; needs no judge."""
 
     metric = "tool_correctness"
-    kind = "ToolCorrectnessMetric"
+    asks_judge = False
+    deepeval_class = "ToolCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.TOOLS_CALLED, P.EXPECTED_TOOLS}), optional=frozenset({P.INPUT})
     )
-
-    def _asked(self) -> Judge | None:
-        return None
 
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
         case, make = super()._case(kwargs), adapter.library().cases.ToolCall
@@ -219,24 +182,21 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
 
 
 class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
-    """The share of the tool calls whose arguments are right for what the user said."""
+    """The share of the tool calls whose arguments are right for the user's input."""
 
     metric = "argument_correctness"
-    kind = "ArgumentCorrectnessMetric"
+    deepeval_class = "ArgumentCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.INPUT, P.TOOLS_CALLED}))
 
-    def __init__(self, **how: Unpack[ReasonOptions]) -> None:
-        super().__init__(**how)
-
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.tools_called)
 
-    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
         return None if case.tools_called else "the agent called no tool"
 
 
 def _full_name(wanted: str | ExpectedTool, called: Sequence[str]) -> str:
-    """The name as it was called; a part of a name does where the case allows it."""
+    """Return the called name that matches; without `match: exact`, a part of the name matches."""
     if isinstance(wanted, ExpectedTool) and wanted.match == "exact":
         return wanted.name
     name = wanted if isinstance(wanted, str) else wanted.name
@@ -244,35 +204,37 @@ def _full_name(wanted: str | ExpectedTool, called: Sequence[str]) -> str:
 
 
 class JsonCorrectnessEvaluator(DeepEvalEvaluator):
-    """The answer is JSON that a schema accepts; the judge is asked only for what is wrong.
+    """The response is JSON that is valid by a schema; the judge only explains the errors.
 
     Args:
-        schema: The JSON schema, draft 2020-12; it refers to nothing outside of itself.
+        schema: The JSON schema, draft 2020-12, without references to anything outside it.
     """
 
     metric = "json_correctness"
-    kind = "JsonCorrectnessMetric"
+    deepeval_class = "JsonCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.ACTUAL_OUTPUT}), optional=frozenset({P.INPUT})
     )
 
-    def __init__(self, *, schema: Mapping[str, Any] | None, **how: Unpack[ReasonOptions]) -> None:
-        super().__init__(**how)
+    def __init__(
+        self, *, schema: Mapping[str, Any] | None, **options: Unpack[ReasonOptions]
+    ) -> None:
+        super().__init__(**options)
         if schema is None:
-            raise ConfigError("schema", "is missing: say what the answer is to be")
+            raise ConfigError("schema", "is missing: write the JSON schema of the response")
         self._schema = schema
-        self._fits = JsonSchemaEvaluator(schema=schema, timeout=None)
+        self._schema_check = JsonSchemaEvaluator(schema=schema, timeout=None)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        found = await self._fits.evaluate(response=kwargs[P.ACTUAL_OUTPUT])
+        found = await self._schema_check.evaluate(response=kwargs[P.ACTUAL_OUTPUT])
         fault = None if found["passed"] else found["reasoning"]
-        options = {**self._options(), "expected_schema": _Expected(self._schema, fault)}
-        row = await self._measured(self._case(kwargs), options)
-        return row if row["reasoning"] else {**row, "reasoning": found["reasoning"]}
+        options = {**self._options(), "expected_schema": _CheckedSchema(self._schema, fault)}
+        result = await self._measured(self._case(kwargs), options)
+        return result if result["reasoning"] else {**result, "reasoning": found["reasoning"]}
 
 
-class _Expected:
-    """What DeepEval asks of a pydantic model, answered from a check that was already made."""
+class _CheckedSchema:
+    """Replaces the pydantic model that DeepEval expects, with the result of our own check."""
 
     def __init__(self, schema: Mapping[str, Any], fault: str | None) -> None:
         self._schema = schema

@@ -1,10 +1,10 @@
-"""What all metrics of DeepEval share: inputs in its words, answers and scores checked."""
+"""The base class of DeepEval's metrics: converts inputs, checks the judge's answers and scores."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import JudgedEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.judging.judge import JsonObject, Judge
@@ -12,9 +12,9 @@ from holodeck.models.llm import LLMProvider
 from holodeck.models.test_result import ToolInvocation
 
 ONE_IS_GOOD = "0-1, 1 is good"
-"""The scale of metrics that are named after what is bad."""
+"""The scale of metrics that are named after something bad."""
 
-_OTHER_WORDS = {
+_DEEPEVAL_NAMES = {
     "response": P.ACTUAL_OUTPUT.value,
     "query": P.INPUT.value,
     "ground_truth": P.EXPECTED_OUTPUT.value,
@@ -22,7 +22,7 @@ _OTHER_WORDS = {
 
 
 class JudgeOptions(TypedDict, total=False):
-    """How every judged metric is run."""
+    """The options of every judged metric."""
 
     model_config: LLMProvider | None
     threshold: float
@@ -32,35 +32,56 @@ class JudgeOptions(TypedDict, total=False):
 
 
 class ReasonOptions(JudgeOptions, total=False):
-    """How a metric is run whose judge also gives reasons."""
+    """The options of a metric whose judge may give reasons."""
 
     include_reason: bool
     strict_mode: bool
 
 
 class DeepEvalEvaluator(JudgedEvaluator):
-    """A metric that DeepEval computes with the help of our judge.
+    """Computes a metric with DeepEval and our judge.
 
-    Inputs have DeepEval's names; `response`, `query` and `ground_truth` are taken, too. Of each
-    list of verdicts, DeepEval scores the share that is good: a judge that leaves some out, or gives
-    more than there is to judge, is asked again and then not believed.
+    Inputs have DeepEval's names; `response`, `query` and `ground_truth` are accepted, too. DeepEval
+    scores the share of good verdicts in a list. A judge that returns too few or too many verdicts
+    is asked once more, and then the metric is an error.
+
+    Args:
+        model_config: The judge model; required if no `judge` is given.
+        threshold: Score from 0 to 1 to reach.
+        include_reason: Whether the judge gives a reason, with one extra call.
+        timeout: Seconds for one evaluation, not counting the wait for a free slot; None for no
+            limit.
+        retry_config: How an evaluation is retried.
+        strict_mode: Whether only a perfect score passes.
+        judge: A judge that several metrics share.
     """
 
-    metric: ClassVar[str]
-    kind: ClassVar[str]
+    extra = "deepeval"
+    libraries = ("deepeval",)
+    deepeval_class: ClassVar[str]
     """The class in `deepeval.metrics`."""
     scale: ClassVar[str] = "0-1"
     empty_is_wrong: ClassVar[bool] = False
-    """Whether an empty answer scores 0 unasked; DeepEval would find nothing wrong with it."""
+    """Whether an empty response scores 0 without a request; DeepEval would score it 1."""
 
     def __init__(
         self,
         *,
+        model_config: LLMProvider | None = None,
+        threshold: float = DEFAULT_THRESHOLD,
         include_reason: bool = True,
+        timeout: float | None = 60.0,
+        retry_config: RetryConfig | None = None,
         strict_mode: bool = False,
-        **judged: Unpack[JudgeOptions],
+        judge: Judge | None = None,
     ) -> None:
-        super().__init__(**judged)
+        super().__init__(
+            model_config=model_config,
+            threshold=threshold,
+            timeout=timeout,
+            retry_config=retry_config,
+            judge=judge,
+        )
         adapter.require_deepeval(f"metric {self.metric}")
         self.include_reason = include_reason
         self.strict_mode = strict_mode
@@ -70,37 +91,35 @@ class DeepEvalEvaluator(JudgedEvaluator):
 
     async def evaluate(self, **kwargs: Any) -> dict[str, Any]:
         return await super().evaluate(
-            **{_OTHER_WORDS.get(name, name): value for name, value in kwargs.items()}
+            **{_DEEPEVAL_NAMES.get(name, name): value for name, value in kwargs.items()}
         )
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if self.empty_is_wrong and not kwargs[P.ACTUAL_OUTPUT].strip():
-            return self._row(0.0, "the answer is empty")
+            return self._build_result(0.0, "the response is empty")
         return await self._measured(self._case(kwargs), self._options())
 
     async def _measured(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What DeepEval says of the case."""
-        measurement = adapter.Measurement(self.kind, self._asked(), options)
+        """Return DeepEval's result for the case."""
+        judge = self.judge if self.asks_judge else None
+        measurement = adapter.Measurement(self.deepeval_class, judge, options)
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
         return self._result(metric, case)
 
-    def _asked(self) -> Judge | None:
-        return self.judge
-
     def _options(self) -> dict[str, Any]:
-        """What DeepEval's class is made with, besides the judge."""
+        """Return the arguments of DeepEval's class besides the judge."""
         return {
             "threshold": self.threshold,
             "include_reason": self.include_reason,
             "strict_mode": self.strict_mode,
             "async_mode": True,
             "verbose_mode": False,
-            "eval_mode": "llm",  # a variable of the environment could choose another
+            "eval_mode": "llm",  # an environment variable could select another mode
         }
 
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
-        """The case in DeepEval's words; inputs that the metric does not take are left out."""
+        """Return the test case in DeepEval's format, with only the inputs that the metric takes."""
         taken = self.required_params() | self.PARAM_SPEC.optional
         given = {name: kwargs.get(name) for name in taken}
         expected = given.get(P.EXPECTED_OUTPUT)
@@ -113,31 +132,31 @@ class DeepEvalEvaluator(JudgedEvaluator):
             tools_called=tool_calls(given.get(P.TOOLS_CALLED)),
         )
 
-    def _judged(self, metric: Any, case: Any) -> int | None:  # noqa: ARG002 - for those who know
-        """How many verdicts the judge owes; None if that is for it to say, but at least one."""
+    def _expected_verdicts(self, metric: Any, case: Any) -> int | None:  # noqa: ARG002 - for overrides
+        """Return how many verdicts the judge must give; None means at least one."""
         return None
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
-        """Raise ValueError, in words for the judge, for an answer that makes no sense."""
+        """Raise ValueError, with a message for the judge, for an answer that makes no sense."""
         if isinstance(verdicts := answer.get("verdicts"), list):
-            require_count("verdicts", verdicts, self._judged(metric, case))
+            require_count("verdicts", verdicts, self._expected_verdicts(metric, case))
 
-    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002 - as above
-        """Why there was nothing to judge, if so: DeepEval then gives the best score."""
+    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002 - for overrides
+        """Return the reason if there was nothing to judge, where DeepEval gives the best score."""
         return None
 
     def _result(self, metric: Any, case: Any) -> dict[str, Any]:
         score = metric.score
         if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
             raise EvaluationError(
-                f"{self.metric}: DeepEval gave the score {score!r}, which is not between 0 and 1"
+                f"{self.metric}: DeepEval returned the score {score!r}; it must be from 0 to 1"
             )
-        nothing = self._unjudged(metric, case)
+        nothing = self._nothing_to_judge(metric, case)
         if nothing is not None:
-            return {**self._row(score, nothing), "inconclusive": True}
-        return self._row(score, metric.reason or "")
+            return {**self._build_result(score, nothing), "inconclusive": True}
+        return self._build_result(score, metric.reason or "")
 
-    def _row(self, score: float, reason: str) -> dict[str, Any]:
+    def _build_result(self, score: float, reason: str) -> dict[str, Any]:
         limit = 1.0 if self.strict_mode else self.threshold
         return {
             self.metric: float(score),
@@ -151,7 +170,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
 
 
 def require_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
-    """Raise ValueError if the judge gave another number of things than it was asked for."""
+    """Raise ValueError if the judge returned the wrong number of items."""
     if wanted is None and not found:
         raise ValueError(f"'{what}' is empty")
     if wanted is not None and len(found) != wanted:
@@ -159,20 +178,20 @@ def require_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
 
 
 def require_range(key: str, score: float, low: float, high: float) -> None:
-    """Raise ValueError for a score outside of its scale."""
+    """Raise ValueError for a score outside its scale."""
     if not low <= score <= high:
         raise ValueError(f"'{key}' is {score:g}, which is not between {low:g} and {high:g}")
 
 
 def passages(texts: str | Sequence[str] | None) -> list[str] | None:
-    """The texts as DeepEval takes them: a list, whatever they were."""
+    """Return one or several texts as the list that DeepEval takes."""
     if texts is None:
         return None
     return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
 def tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
-    """Tool calls in DeepEval's words."""
+    """Return the tool calls in DeepEval's format."""
     if calls is None:
         return None
     make = adapter.library().cases.ToolCall

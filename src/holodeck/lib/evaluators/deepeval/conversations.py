@@ -1,4 +1,4 @@
-"""Metrics about a conversation of several turns."""
+"""Metrics of DeepEval about a conversation of several turns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Unpack
@@ -12,7 +12,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     ReasonOptions,
     tool_calls,
 )
-from holodeck.lib.evaluators.deepeval.geval import Criteria, check_graded
+from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
 from holodeck.lib.judging.judge import JsonObject
@@ -20,15 +20,15 @@ from holodeck.models.judged_metrics import RubricBand
 
 
 class ConversationEvaluator(DeepEvalEvaluator):
-    """A metric about a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
+    """Scores a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.TURNS}))
 
     def _case(self, kwargs: Mapping[str, Any]) -> Any:
         turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[P.TURNS]]
-        said = [turn.role for turn in turns]
-        if "user" not in said or "assistant" not in said[said.index("user") :]:
-            raise EvaluationError(f"{self.metric} needs a turn of the user that is answered")
+        roles = [turn.role for turn in turns]
+        if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
+            raise EvaluationError(f"{self.metric} needs a user message that the agent answers")
         cases = adapter.library().cases
         return cases.ConversationalTestCase(
             turns=[_turn(cases, turn) for turn in turns], chatbot_role=self._role()
@@ -39,53 +39,49 @@ class ConversationEvaluator(DeepEvalEvaluator):
 
 
 class ConversationCompletenessEvaluator(ConversationEvaluator):
-    """The share of what the user wanted that the conversation gave."""
+    """The share of the user's requests that the conversation fulfills."""
 
     metric = "conversation_completeness"
-    kind = "ConversationCompletenessMetric"
+    deepeval_class = "ConversationCompletenessMetric"
 
-    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.verdicts else "the judge found nothing that the user wanted"
+    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+        return None if metric.verdicts else "the judge found no request of the user"
 
 
 class KnowledgeRetentionEvaluator(ConversationEvaluator):
-    """The share of the agent's turns that forget nothing the user has said."""
+    """The share of the agent's turns that forget nothing the user said."""
 
     metric = "knowledge_retention"
-    kind = "KnowledgeRetentionMetric"
+    deepeval_class = "KnowledgeRetentionMetric"
 
-    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
         return None if metric.verdicts else "the judge found nothing to remember"
 
 
 class TurnRelevancyEvaluator(ConversationEvaluator):
-    """The share of the agent's turns that are about what was said before."""
+    """The share of the agent's turns that are relevant to the conversation before."""
 
     metric = "turn_relevancy"
-    kind = "TurnRelevancyMetric"
+    deepeval_class = "TurnRelevancyMetric"
 
 
 class RoleAdherenceEvaluator(ConversationEvaluator):
-    """The share of the agent's turns that stay in its role.
-
-    Args:
-        chatbot_role: The role, in words.
-    """
+    """The share of the agent's turns that stay in its role."""
 
     metric = "role_adherence"
-    kind = "RoleAdherenceMetric"
+    deepeval_class = "RoleAdherenceMetric"
 
-    def __init__(self, *, chatbot_role: str | None, **how: Unpack[ReasonOptions]) -> None:
-        super().__init__(**how)
+    def __init__(self, *, chatbot_role: str | None, **options: Unpack[ReasonOptions]) -> None:
+        super().__init__(**options)
         if chatbot_role is None:
-            raise ConfigError("chatbot_role", "is missing: say what the agent is to be")
+            raise ConfigError("chatbot_role", "is missing: describe the role of the agent")
         self._chatbot_role = chatbot_role
 
     def _role(self) -> str | None:
         return adapter.clean_text(self._chatbot_role)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        """Only turns that fall out of the role are named, so none may be, and no other."""
+        """Check that the judge lists only turns of the agent: those that leave its role, if any."""
         if "verdicts" not in answer:
             return
         named = [verdict["index"] for verdict in answer["verdicts"]]
@@ -98,17 +94,17 @@ class RoleAdherenceEvaluator(ConversationEvaluator):
 
 
 class ConversationalGEvalEvaluator(ConversationEvaluator):
-    """G-Eval over a conversation; the score of 0 to 10 is told as 0 to 1.
+    """G-Eval for a conversation; the score of 0 to 10 becomes 0 to 1.
 
     Args:
-        criteria: What makes a conversation good; without steps, the judge makes them of it first.
-        evaluation_steps: The steps.
-        strict_mode: Whether only a perfect score counts.
+        criteria: What makes a conversation good; without steps, the judge first derives them.
+        evaluation_steps: The steps to judge by.
+        strict_mode: Whether only a perfect score passes.
         rubric: Bands of scores and what they mean.
     """
 
     metric = "conversational_geval"
-    kind = "ConversationalGEval"
+    deepeval_class = "ConversationalGEval"
 
     def __init__(
         self,
@@ -133,7 +129,7 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
         }
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        check_graded(answer, (0, 10))
+        check_score(answer, (0, 10))
 
 
 def _turn(cases: Any, turn: Turn) -> Any:

@@ -1,4 +1,4 @@
-"""G-Eval: criteria in words, for one answer."""
+"""DeepEval's G-Eval: criteria in your own words for one response."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Unpack
@@ -18,7 +18,7 @@ from holodeck.models.judged_metrics import RubricBand
 
 
 class Criteria:
-    """What makes an answer good: in words, or as the steps to judge it by. Raises ConfigError."""
+    """What makes a response good: in words, or as the steps to judge by. Raises ConfigError."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Criteria:
 
     @property
     def scale(self) -> tuple[int, int]:
-        """First and last score of the rubric; 0 to 10 without one."""
+        """The first and last score of the rubric; 0 to 10 without one."""
         return (self._rubric[0].score[0], self._rubric[-1].score[1]) if self._rubric else (0, 10)
 
     def options(self) -> dict[str, Any]:
-        """In DeepEval's words."""
+        """Return the arguments of DeepEval's class."""
         make = adapter.library().rubric
         bands = [
             make(score_range=tuple(band.score), expected_outcome=band.expected_outcome)
@@ -52,19 +52,19 @@ class Criteria:
 
 
 class GEvalEvaluator(DeepEvalEvaluator):
-    """G-Eval: the judge goes through steps and gives a score of 0 to 10, told as 0 to 1.
+    """G-Eval: the judge follows steps and gives a score of 0 to 10, which becomes 0 to 1.
 
     Args:
-        name: What reports call it.
-        criteria: What makes an answer good; without steps, the judge makes them of it first.
-        evaluation_steps: The steps.
-        evaluation_params: What of the case the judge sees.
-        strict_mode: Whether the judge says only 0 or 1.
+        name: The metric's name in reports.
+        criteria: What makes a response good; without steps, the judge first derives them.
+        evaluation_steps: The steps to judge by.
+        evaluation_params: The parts of the case that the judge sees.
+        strict_mode: Whether the judge scores only 0 or 1.
         rubric: Bands of scores and what they mean; the first score becomes 0, the last 1.
     """
 
     metric = "geval"
-    kind = "GEval"
+    deepeval_class = "GEval"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.ACTUAL_OUTPUT}),
         optional=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.CONTEXT, P.RETRIEVAL_CONTEXT}),
@@ -86,7 +86,7 @@ class GEvalEvaluator(DeepEvalEvaluator):
         self._criteria = Criteria(criteria, evaluation_steps, rubric)
         self._params = tuple(P(param) for param in evaluation_params)
         if not self._params:
-            raise ConfigError("evaluation_params", "is empty: say what the judge is to see")
+            raise ConfigError("evaluation_params", "is empty: name the inputs that the judge sees")
         self._scale = (0, 1) if strict_mode else self._criteria.scale
 
     @property
@@ -107,17 +107,17 @@ class GEvalEvaluator(DeepEvalEvaluator):
         }
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
-        check_graded(answer, self._scale, is_whole=self.strict_mode)
+        check_score(answer, self._scale, is_whole=self.strict_mode)
 
     def _result(self, metric: Any, case: Any) -> dict[str, Any]:
         low, high = self._scale
-        row = super()._result(metric, case)
-        raw = round(low + row["score"] * (high - low), 6)
-        return {**row, "raw_score": raw, "raw_scale": f"{low}-{high}"}
+        result = super()._result(metric, case)
+        raw = round(low + result["score"] * (high - low), 6)
+        return {**result, "raw_score": raw, "raw_scale": f"{low}-{high}"}
 
 
-def check_graded(answer: JsonObject, scale: tuple[int, int], *, is_whole: bool = False) -> None:
-    """Raise ValueError for a score outside of the scale, and for steps that are none."""
+def check_score(answer: JsonObject, scale: tuple[int, int], *, is_whole: bool = False) -> None:
+    """Raise ValueError for a score outside the scale, or an empty list of steps."""
     if "steps" in answer:
         require_count("steps", answer["steps"], None)
     if "score" in answer:

@@ -1,4 +1,4 @@
-"""Metrics about retrieved passages."""
+"""Metrics of DeepEval about retrieved passages: `type: rag`."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
@@ -7,86 +7,51 @@ from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.evaluators.param_spec import ParamSpec
-from holodeck.lib.judging.judge import JsonObject, Judge
+from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.evaluation import RAGMetricType
 from holodeck.models.llm import LLMProvider
 
 
-class RAGEvaluator(DeepEvalEvaluator):
-    """A metric about retrieved passages.
-
-    Args:
-        model_config: The model that judges; needed where no `judge` is given.
-        threshold: Score from 0 to 1 to reach.
-        include_reason: Whether the judge says why, which costs one call more.
-        timeout: Seconds for one evaluation, waiting for a slot not counted; None for no limit.
-        retry_config: How often an evaluation is tried again.
-        strict_mode: Whether only a perfect score counts.
-        judge: The judge, where several metrics share one.
-    """
-
-    def __init__(
-        self,
-        *,
-        model_config: LLMProvider | None = None,
-        threshold: float = 0.5,
-        include_reason: bool = True,
-        timeout: float | None = 60.0,
-        retry_config: RetryConfig | None = None,
-        strict_mode: bool = False,
-        judge: Judge | None = None,
-    ) -> None:
-        super().__init__(
-            model_config=model_config,
-            threshold=threshold,
-            include_reason=include_reason,
-            timeout=timeout,
-            retry_config=retry_config,
-            strict_mode=strict_mode,
-            judge=judge,
-        )
-
-
-class FaithfulnessEvaluator(RAGEvaluator):
-    """The share of the answer's claims that the passages do not contradict."""
+class FaithfulnessEvaluator(DeepEvalEvaluator):
+    """The share of the response's claims that the passages do not contradict."""
 
     metric = "faithfulness"
-    kind = "FaithfulnessMetric"
+    deepeval_class = "FaithfulnessMetric"
     empty_is_wrong = True
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.INPUT, P.ACTUAL_OUTPUT, P.RETRIEVAL_CONTEXT}),
         uses_retrieval_context=True,
     )
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.claims)
 
-    def _unjudged(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
-        return None if metric.claims else "the judge found no claim in the answer"
+    def _nothing_to_judge(self, metric: Any, case: Any) -> str | None:  # noqa: ARG002
+        return None if metric.claims else "the judge found no claim in the response"
 
 
-class AnswerRelevancyEvaluator(RAGEvaluator):
-    """The share of the answer's statements that are about the question."""
+class AnswerRelevancyEvaluator(DeepEvalEvaluator):
+    """The share of the response's statements that are relevant to the question."""
 
     metric = "answer_relevancy"
-    kind = "AnswerRelevancyMetric"
+    deepeval_class = "AnswerRelevancyMetric"
     empty_is_wrong = True
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.INPUT, P.ACTUAL_OUTPUT}))
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.statements)
 
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:
         super()._check(answer, metric, case)
-        if "statements" in answer:  # an answer that is not empty says something
+        if "statements" in answer:  # a response that is not empty has statements
             require_count("statements", answer["statements"], None)
 
 
-class ContextualRelevancyEvaluator(RAGEvaluator):
-    """The share of the passages' statements that are about the question."""
+class ContextualRelevancyEvaluator(DeepEvalEvaluator):
+    """The share of the passages' statements that are relevant to the question."""
 
     metric = "contextual_relevancy"
-    kind = "ContextualRelevancyMetric"
+    deepeval_class = "ContextualRelevancyMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.INPUT, P.RETRIEVAL_CONTEXT}),
         optional=frozenset({P.ACTUAL_OUTPUT}),
@@ -94,26 +59,26 @@ class ContextualRelevancyEvaluator(RAGEvaluator):
     )
 
 
-class ContextualPrecisionEvaluator(RAGEvaluator):
-    """How far up the useful passages stand among all."""
+class ContextualPrecisionEvaluator(DeepEvalEvaluator):
+    """How far the useful passages rank above the others."""
 
     metric = "contextual_precision"
-    kind = "ContextualPrecisionMetric"
+    deepeval_class = "ContextualPrecisionMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.RETRIEVAL_CONTEXT}),
         optional=frozenset({P.ACTUAL_OUTPUT}),
         uses_retrieval_context=True,
     )
 
-    def _judged(self, metric: Any, case: Any) -> int:  # noqa: ARG002
+    def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.retrieval_context)
 
 
-class ContextualRecallEvaluator(RAGEvaluator):
-    """The share of the right answer's sentences that the passages support."""
+class ContextualRecallEvaluator(DeepEvalEvaluator):
+    """The share of the ground truth's sentences that the passages support."""
 
     metric = "contextual_recall"
-    kind = "ContextualRecallMetric"
+    deepeval_class = "ContextualRecallMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.RETRIEVAL_CONTEXT}),
         optional=frozenset({P.ACTUAL_OUTPUT}),
@@ -122,7 +87,7 @@ class ContextualRecallEvaluator(RAGEvaluator):
 
 
 class RAGEvaluatorConstructor(Protocol):
-    """How every metric about retrieved passages is made."""
+    """The common constructor of the metrics about retrieved passages."""
 
     def __call__(
         self,
@@ -133,7 +98,7 @@ class RAGEvaluatorConstructor(Protocol):
         timeout: float | None = 60.0,
         retry_config: RetryConfig | None = None,
     ) -> BaseEvaluator:
-        """A metric that asks the judge `model_config`. Raises ConfigError."""
+        """Return the evaluator with the judge model `model_config`. Raises ConfigError."""
         ...
 
 
