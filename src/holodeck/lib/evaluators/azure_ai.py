@@ -296,7 +296,7 @@ class SafetyEvaluator(BaseEvaluator):
 
     async def prepare(self) -> None:
         if not self._services:
-            self._services = await in_thread(self._load_services, "holodeck-azure")
+            self._services = await run_in_thread(self._load_services, "holodeck-azure")
 
     def _load_services(self) -> dict[str, Service]:
         account = self._credential or credential()

@@ -173,7 +173,7 @@ class BaseEvaluator(ABC):
 
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        """Return the scores of one response. Blocking work belongs in a thread (`in_thread`)."""
+        """Return the scores of one response. Run blocking work with `run_in_thread`."""
 
     async def prepare(self) -> None:  # noqa: B027 - optional to override
         """Load what is loaded once; the time this takes is not part of the evaluation."""

@@ -38,7 +38,7 @@ class JsonSchemaEvaluator(ScoredEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        return self._result(await in_thread(lambda: self._grade(response)))
+        return self._result(await run_in_thread(lambda: self._grade(response)))
 
     def _grade(self, response: str) -> Score:
         text = _without_fence(response) if self._allow_fenced else response
