@@ -274,9 +274,9 @@ def _suggested_option(option: str) -> str:
     if option in ExecutionConfig.model_fields:
         return ", which only says what `holodeck test` shows and keeps"
     flags = {
-        one.flag.lstrip("-").replace("-", "_"): one.field
+        flag.lstrip("-").replace("-", "_"): one.field
         for one in declared_settings().values()
-        if one.flag is not None
+        for flag in one.setting.all_flags
     }
     meant = flags.get(option)
     return (

@@ -39,9 +39,9 @@ def test_every_command_explains_itself(command, tmp_path):
 def test_help_of_test_names_every_setting_with_its_default(tmp_path):
     shown = " ".join(run_cli("test", "--help", cwd=tmp_path).stdout.split())
 
-    for flag in ("--timeout", "--retries", "--parallel", "--output", "--verbose", "--quiet"):
+    for flag in ("--llm-timeout", "--retries", "--parallel-test-cases", "--output", "--[no-]quiet"):
         assert flag in shown
-    assert "Seconds one agent call may take, retries included. [default: 60]" in shown
+    assert "Time limit of one agent call [default: 60]" in shown
 
 
 def test_an_agent_can_be_checked_without_calling_it(agent_dir):

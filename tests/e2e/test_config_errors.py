@@ -115,7 +115,7 @@ def test_a_file_that_is_not_there_is_told_with_the_nearest_one(bot_dir, write_bo
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (["--timeout", "0"], "--timeout"),
+        (["--timeout", "0"], "--llm-timeout"),
         (["--parallel", "many"], "'many'"),
         (["--limit", "0"], "--limit"),
         (["--format", "json"], "--output"),

@@ -208,7 +208,7 @@ def test_quitting_the_command_is_an_interruption(simulated):
     ("args", "told"),
     [
         ([], "--debug needs a terminal, and stdin is not one"),
-        (["--parallel", "2"], "--debug runs one case at a time; remove --parallel"),
+        (["--parallel", "2"], "--debug runs one case at a time; remove --parallel-test-cases"),
         (["--list"], "--list runs nothing; remove --debug"),
     ],
     ids=["no terminal", "parallel", "list"],

@@ -62,7 +62,7 @@ def allow_outside_option(command: F) -> F:
         is_flag=True,
         expose_value=False,
         callback=allow,
-        help="Allow paths that lead outside the agent's folder.",
+        help="Allow paths outside the agent's folder.",
     )(command)
 
 

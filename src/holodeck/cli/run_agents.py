@@ -152,7 +152,7 @@ def _check_debug(settings: ExecutionConfig) -> None:
     from holodeck.lib.ui.conversation import find_missing_terminal
 
     if settings.parallel_test_cases not in {None, "auto", 1}:
-        raise click.UsageError("--debug runs one case at a time; remove --parallel")
+        raise click.UsageError("--debug runs one case at a time; remove --parallel-test-cases")
     missing = find_missing_terminal()
     if missing is not None:
         raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")

@@ -40,7 +40,7 @@ _OPTIONS = (
         is_flag=True,
         expose_value=False,
         callback=_skip_invalid,
-        help="Leave out invalid suite files; exit 5 at best.",
+        help="Leave out invalid suite files; exit with 5.",
     ),
     _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
     _select(

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from holodeck.config.settings import SettingField, conflict_message, setting_fields
 from holodeck.config.validation_errors import expected_value
 from holodeck.config.yaml_nodes import quote
+from holodeck.lib.ui.help import GroupedOption
 from holodeck.models.config import ExecutionConfig
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,20 +52,23 @@ def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
 
 
 def option(declared: SettingField) -> Callable[[F], F]:
-    """The option of one setting; a switch can also be turned off, as in `--no-quiet`."""
-    flags = list(declared.setting.flags)
-    if not _is_switch(declared):
-        return click.option(
-            *flags,
-            declared.field,
-            type=SettingType(declared),
-            metavar=declared.setting.metavar,
-            help=_help(declared),
-        )
-    long = declared.flag or flags[0]
-    pair = f"{long}/{off_flag(long)}"
-    short = [flag for flag in flags if flag != long]
-    return click.option(*short, pair, declared.field, default=None, help=_help(declared))
+    """Return the option of one setting; a switch also has an opposite, as in `--no-quiet`."""
+    setting = declared.setting
+    names = list(setting.flags)
+    attributes: dict[str, Any] = {"type": SettingType(declared), "metavar": setting.metavar}
+    if _is_switch(declared):
+        long = declared.flag or names[0]
+        names = [flag for flag in names if flag != long] + [f"{long}/{off_flag(long)}"]
+        attributes = {"default": None}
+    return click.option(
+        *names,
+        declared.field,
+        cls=GroupedOption,
+        group=setting.group,
+        aliases=setting.aliases,
+        help=_help(declared),
+        **attributes,
+    )
 
 
 def off_flag(flag: str) -> str:
@@ -92,8 +96,10 @@ def _is_switch(declared: SettingField) -> bool:
 
 
 def _help(declared: SettingField) -> str:
-    default = declared.setting.default
-    return f"{declared.setting.help} [default: {format_default(default)}]"
+    setting = declared.setting
+    is_plain = setting.default is None or setting.default is False
+    default = "" if is_plain else f" [default: {format_default(setting.default)}]"
+    return f"{setting.help.removesuffix('.')}{default or '.'}"
 
 
 def format_default(default: Any) -> str:

@@ -302,7 +302,7 @@ def _setting_rows() -> Iterator[str]:
     for one in setting_fields().values():
         flags = ", ".join(f"`{flag}`" for flag in one.setting.flags)
         default = format_default(one.setting.default)
-        cells = (f"`{one.field}`", flags, f"`{one.variable}`", default, one.setting.help)
+        cells = (f"`{one.field}`", flags, f"`{one.variable}`", default, one.setting.description)
         yield "| " + " | ".join(cells) + " |\n"
 
 

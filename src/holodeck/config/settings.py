@@ -278,7 +278,7 @@ class EffectiveSetting:
     value: Any
     """As JSON holds it; a secret is never in it."""
     source: str
-    """Such as `agent.yaml:12:5`, `--timeout`, `OPENAI_API_KEY in .env` or `default`."""
+    """Such as `agent.yaml:12:5`, `--llm-timeout`, `OPENAI_API_KEY in .env` or `default`."""
     overrules: str | None = None
     """The variable with another value that the `config.yaml` of `source` overrules, if any."""
 

@@ -279,7 +279,7 @@ def _settings_by_flag() -> dict[str, str]:
         for name, field in ExecutionConfig.model_fields.items()
         for setting in field.metadata
         if isinstance(setting, Setting)
-        for flag in setting.flags
+        for flag in setting.all_flags
     }
 
 

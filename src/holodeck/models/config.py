@@ -12,6 +12,8 @@ from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
 from holodeck.models.price import PriceTable
 
+LIMITS, REPEATS, RUN = "Limits", "Retries and repeats", "Run"
+OUTPUT, CACHE = "Output", "Cache"
 COMMAND_LINE = "command line"
 """The source of values that came with the start of a run, but by no flag."""
 
@@ -22,11 +24,26 @@ class Setting:
 
     default: Any
     help: str
+    """One line of at most 48 characters, with the default, so that `--help` shows it on one."""
+    details: str = ""
+    """What the reference adds to it."""
     flags: tuple[str, ...] = ()
-    metavar: str = "NUMBER"
+    aliases: tuple[str, ...] = ()
+    """Flags that still work and that no help shows."""
+    group: str = "Other"
+    """The heading in the help; see `lib.ui.help`."""
+    metavar: str = "N"
     """What stands for the value in the help."""
     rival: str | None = None
-    """The field that says the same in another way; whichever is set nearer to the user holds."""
+    """The field that says the same in another way; whichever is set nearer to the user wins."""
+
+    @property
+    def all_flags(self) -> tuple[str, ...]:
+        return self.flags + self.aliases
+
+    @property
+    def description(self) -> str:
+        return f"{self.help} {self.details}".rstrip()
 
     @staticmethod
     def variable(field: str) -> str:
@@ -37,7 +54,7 @@ class Setting:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         """The field's own schema with the help and default said here."""
-        return {**handler(schema), "description": self.help, "default": self.default}
+        return {**handler(schema), "description": self.description, "default": self.default}
 
 
 class ExecutionConfig(Model):
@@ -50,124 +67,98 @@ class ExecutionConfig(Model):
 
     llm_timeout: Annotated[
         Seconds | None,
-        Setting(60.0, "Seconds one agent call may take, retries included.", ("--timeout",)),
+        Setting(
+            60.0,
+            "Time limit of one agent call.",
+            details="In seconds, retries included.",
+            flags=("--llm-timeout",),
+            aliases=("--timeout",),
+            group=LIMITS,
+            metavar="SECONDS",
+        ),
     ] = None
     attempt_timeout: Annotated[
         Seconds | None,
-        Setting(None, "Seconds one attempt of an agent call may take.", ("--attempt-timeout",)),
+        Setting(
+            None,
+            "Time limit of one attempt of an agent call.",
+            details="In seconds.",
+            flags=("--attempt-timeout",),
+            group=LIMITS,
+            metavar="SECONDS",
+        ),
     ] = None
     case_timeout: Annotated[
         Seconds | None,
-        Setting(None, "Seconds one test case may take, metrics included.", ("--case-timeout",)),
+        Setting(
+            None,
+            "Time limit of one test case with its metrics.",
+            details="In seconds.",
+            flags=("--case-timeout",),
+            group=LIMITS,
+            metavar="SECONDS",
+        ),
     ] = None
     run_timeout: Annotated[
         Seconds | None,
         Setting(
-            None, "Seconds the whole run may take; then what runs is ended.", ("--run-timeout",)
-        ),
-    ] = None
-    max_cost: Annotated[
-        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
-        Setting(
             None,
-            "What the run may cost, by `prices`, until no further case starts.",
-            ("--max-cost",),
-        ),
-    ] = None
-    max_tokens: Annotated[
-        Annotated[int, Field(gt=0)] | None,
-        Setting(
-            None,
-            "Tokens of agent, judges and simulated users until no further case starts.",
-            ("--max-tokens",),
-        ),
-    ] = None
-    max_calls: Annotated[
-        Annotated[int, Field(gt=0)] | None,
-        Setting(
-            None,
-            "Questions to agent, judges and simulated users until no further case starts.",
-            ("--max-calls",),
+            "Time limit of the run; ends running cases.",
+            details="In seconds.",
+            flags=("--run-timeout",),
+            group=LIMITS,
+            metavar="SECONDS",
         ),
     ] = None
     max_time: Annotated[
         Seconds | None,
         Setting(
             None,
-            "Seconds until no further case starts; what runs finishes, unlike with run_timeout.",
-            ("--max-time",),
+            "Start no more cases after this time.",
+            details="In seconds; unlike with run_timeout, running cases finish.",
+            flags=("--max-time",),
+            group=LIMITS,
+            metavar="SECONDS",
         ),
     ] = None
-    max_retries: Annotated[
-        Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(
-            5,
-            "How often one request of the agent that failed for a while is sent again.",
-            ("--max-retries",),
-        ),
-    ] = None
-    retries: Annotated[
-        Annotated[int, Field(ge=0, le=20)] | None,
-        Setting(
-            0, "How often a case whose agent broke is run again from the start.", ("--retries",)
-        ),
-    ] = None
-    retry_delay: Annotated[
-        Annotated[float, Field(ge=0, le=60)] | None,
-        Setting(2.0, "Seconds before the first retry; doubles with each one, up to 60."),
-    ] = None
-    max_answer_mb: Annotated[
-        Annotated[float, Field(gt=0, le=1000)] | None,
-        Setting(8.0, "Megabytes of one answer that are read at most; more of it is an error."),
-    ] = None
-    file_timeout: Annotated[
-        Seconds | None, Setting(30.0, "Seconds the conversion of one file may take.")
-    ] = None
-    parallel_test_cases: Annotated[
-        Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
-        Setting(
-            "auto",
-            "Most test cases that run at the same time; auto finds out what the endpoint takes,"
-            " and runs 10 of async Python code, 1 of other Python code.",
-            ("--parallel", "-j"),
-        ),
-    ] = None
-    repeat: Annotated[
-        Repetitions | None,
-        Setting(None, "How often each test case is run, each time on its own.", ("--repeat",)),
-    ] = None
-    min_pass: Annotated[
-        PassesNeeded | None,
+    max_cost: Annotated[
+        Annotated[float, Field(gt=0, allow_inf_nan=False)] | None,
         Setting(
             None,
-            "How many repetitions of a test case must pass; unless set, all.",
-            ("--min-pass",),
-            rival="min_pass_rate",
+            "Start no more cases at this cost.",
+            details="Costs are computed from `prices`.",
+            flags=("--max-cost",),
+            group=LIMITS,
+            metavar="AMOUNT",
         ),
     ] = None
-    min_pass_rate: Annotated[
-        RateNeeded | None,
+    max_tokens: Annotated[
+        Annotated[int, Field(gt=0)] | None,
         Setting(
             None,
-            "The share of repetitions of a test case that must pass.",
-            ("--min-pass-rate",),
-            rival="min_pass",
+            "Start no more cases after N tokens.",
+            details="Those of the agent, judges and simulated users count.",
+            flags=("--max-tokens",),
+            group=LIMITS,
         ),
     ] = None
-    stop_early: Annotated[
-        bool | None,
+    max_calls: Annotated[
+        Annotated[int, Field(gt=0)] | None,
         Setting(
-            True,
-            "Begin no repetition of a test case whose verdict is known.",
-            ("--stop-early",),
+            None,
+            "Start no more cases after N model calls.",
+            details="Those to the agent, judges and simulated users count.",
+            flags=("--max-calls",),
+            group=LIMITS,
         ),
     ] = None
     fail_fast: Annotated[
         bool | None,
         Setting(
             False,
-            "End the run with the first test case that does not pass.",
-            ("--fail-fast", "-x"),
+            "Stop after the first case that does not pass.",
+            flags=("--fail-fast", "-x"),
+            group=LIMITS,
             rival="maxfail",
         ),
     ] = None
@@ -175,47 +166,164 @@ class ExecutionConfig(Model):
         Annotated[int, Field(ge=1)] | None,
         Setting(
             None,
-            "End the run when so many test cases did not pass.",
-            ("--maxfail",),
+            "Stop after N cases that do not pass.",
+            flags=("--maxfail",),
+            group=LIMITS,
             rival="fail_fast",
+        ),
+    ] = None
+    max_retries: Annotated[
+        Annotated[int, Field(ge=0, le=20)] | None,
+        Setting(
+            5,
+            "Retries of one agent request.",
+            details="A request is sent again after a temporary error.",
+            flags=("--max-retries",),
+            group=REPEATS,
+        ),
+    ] = None
+    retries: Annotated[
+        Annotated[int, Field(ge=0, le=20)] | None,
+        Setting(
+            0,
+            "Reruns after an agent error.",
+            details="Each begins with a new agent.",
+            flags=("--retries",),
+            group=REPEATS,
+        ),
+    ] = None
+    retry_delay: Annotated[
+        Annotated[float, Field(ge=0, le=60)] | None,
+        Setting(
+            2.0,
+            "Seconds before the first retry.",
+            details="Each further retry waits twice as long, up to 60 seconds.",
+        ),
+    ] = None
+    repeat: Annotated[
+        Repetitions | None,
+        Setting(
+            None,
+            "Run each case N times.",
+            details="Each repetition has an agent of its own.",
+            flags=("--repeat",),
+            group=REPEATS,
+        ),
+    ] = None
+    min_pass: Annotated[
+        PassesNeeded | None,
+        Setting(
+            None,
+            "Repetitions of a case that must pass.",
+            details="Without it, all must pass.",
+            flags=("--min-pass",),
+            group=REPEATS,
+            rival="min_pass_rate",
+        ),
+    ] = None
+    min_pass_rate: Annotated[
+        RateNeeded | None,
+        Setting(
+            None,
+            "Share of repetitions that must pass.",
+            flags=("--min-pass-rate",),
+            group=REPEATS,
+            metavar="RATE",
+            rival="min_pass",
+        ),
+    ] = None
+    stop_early: Annotated[
+        bool | None,
+        Setting(
+            True,
+            "Stop repeating a decided case.",
+            flags=("--stop-early",),
+            group=REPEATS,
+        ),
+    ] = None
+    max_answer_mb: Annotated[
+        Annotated[float, Field(gt=0, le=1000)] | None,
+        Setting(
+            8.0,
+            "Megabytes that are read of one response.",
+            details="A longer response is an error.",
+        ),
+    ] = None
+    file_timeout: Annotated[
+        Seconds | None,
+        Setting(
+            30.0,
+            "Time limit of the conversion of one file.",
+            details="In seconds.",
+        ),
+    ] = None
+    parallel_test_cases: Annotated[
+        Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
+        Setting(
+            "auto",
+            "Cases to run at the same time.",
+            details="`auto` adapts to the endpoint; it runs 10 cases of async Python code, and 1 of"
+            " other Python code.",
+            flags=("--parallel-test-cases", "-j"),
+            aliases=("--parallel",),
+            group=RUN,
+        ),
+    ] = None
+    offline: Annotated[
+        bool | None,
+        Setting(
+            False,
+            "Never download a model.",
+            flags=("--offline",),
+            group=RUN,
         ),
     ] = None
     verbose: Annotated[
         bool | None,
         Setting(
             False,
-            "Show what is said as it happens, and every metric of every test.",
-            ("--verbose", "-v"),
+            "Show conversations and all metrics.",
+            flags=("--verbose", "-v"),
+            group=OUTPUT,
         ),
     ] = None
     quiet: Annotated[
-        bool | None, Setting(False, "Show only the failures and the summary.", ("--quiet", "-q"))
+        bool | None,
+        Setting(
+            False,
+            "Show only failures and the summary.",
+            flags=("--quiet", "-q"),
+            group=OUTPUT,
+        ),
     ] = None
-    offline: Annotated[
-        bool | None, Setting(False, "Never fetch a model's weights.", ("--offline",))
-    ] = None
-
     record: Annotated[
         bool | None,
-        Setting(True, "Keep a record of the run in .holodeck/runs.", ("--record",)),
+        Setting(
+            True,
+            "Write a run record.",
+            details="Records are in .holodeck/runs.",
+            flags=("--record",),
+            group=OUTPUT,
+        ),
     ] = None
-
     events: Annotated[
         NonBlank | None,
         Setting(
             None,
-            "File that what happens in cases is appended to, as lines of JSON.",
-            ("--events",),
+            "Append events to a file, as JSON Lines.",
+            flags=("--events",),
+            group=OUTPUT,
             metavar="FILE",
         ),
     ] = None
-
     cache_key: Annotated[
         NonBlank | None,
         Setting(
             None,
-            "What answers of judges and simulated users are kept under; without one, none are.",
-            ("--cache-key",),
+            "Cache responses under this key.",
+            details="Those of judges and simulated users; without a key, none are cached.",
+            flags=("--cache-key",),
+            group=CACHE,
             metavar="KEY",
         ),
     ] = None
@@ -223,8 +331,12 @@ class ExecutionConfig(Model):
         Literal["auto", "record", "replay", "off"] | None,
         Setting(
             "auto",
-            "Kept answers: auto asks for what is missing, record for all, replay for none; or off.",
-            ("--cache",),
+            "auto, record, replay or off.",
+            details="`auto` requests missing responses, `record` all of them, `replay` none; `off`"
+            " disables the cache.",
+            flags=("--cache-mode",),
+            aliases=("--cache",),
+            group=CACHE,
             metavar="MODE",
         ),
     ] = None
@@ -232,8 +344,10 @@ class ExecutionConfig(Model):
         NonBlank | None,
         Setting(
             None,
-            "Folder of kept answers; as a variable, of local models too.",
-            ("--cache-dir",),
+            "Folder of the response cache.",
+            details="The variable also sets the folder of local models.",
+            flags=("--cache-dir",),
+            group=CACHE,
             metavar="DIR",
         ),
     ] = None

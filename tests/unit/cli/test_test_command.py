@@ -129,7 +129,7 @@ def test_several_reports_are_written_in_the_format_of_their_names(folder):
         (["--format", "json"], "add --output FILE"),
         (["-o", "mine.py/r.md"], "is not a folder"),
         (["--limit", "0"], "Invalid value for '--limit'"),
-        (["--timeout", "-1"], "Invalid value for '--timeout'"),
+        (["--timeout", "-1"], "Invalid value for '--llm-timeout'"),
     ],
     ids=["suffix", "format", "no-output", "folder", "limit", "timeout"],
 )
@@ -264,6 +264,6 @@ def test_verbose_tells_where_the_settings_came_from(agent_dir):
     ran = agent_dir.run("test", "-v", "--parallel", "2", env={"HOLODECK_RETRY_DELAY": "1"})
 
     assert "setting llm_timeout = 5.0 (agent.yaml:" in ran.stderr
-    assert "setting parallel_test_cases = 2 (--parallel)" in ran.stderr
+    assert "setting parallel_test_cases = 2 (--parallel-test-cases)" in ran.stderr
     assert "setting retry_delay = 1.0 (HOLODECK_RETRY_DELAY)" in ran.stderr
     assert "max_retries" not in ran.stderr

@@ -84,7 +84,7 @@ def test_the_schema_says_what_the_settings_say(schema):
     properties = schema["definitions"]["ExecutionConfig"]["properties"]
 
     assert {key: value["description"] for key, value in properties.items()} == {
-        one.field: one.setting.help for one in setting_fields().values()
+        one.field: one.setting.description for one in setting_fields().values()
     }
 
 

@@ -62,7 +62,7 @@ def test_each_level_wins_over_those_below(folder, monkeypatch):
         (2, f"{user}:1:26"),
         (3, "config.yaml:2:16"),
         (4, "agent.yaml:5:16"),
-        (5, "--timeout"),
+        (5, "--llm-timeout"),
     ]
 
 
@@ -110,7 +110,11 @@ def test_a_variable_from_an_env_file_names_the_file(folder):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("HOLODECK_LLM_TIMEOUT", "soon", "found 'soon'; wanted a number (Seconds one agent call"),
+        (
+            "HOLODECK_LLM_TIMEOUT",
+            "soon",
+            "found 'soon'; wanted a number (Time limit of one agent call",
+        ),
         ("HOLODECK_LLM_TIMEOUT", "-1", "found '-1'; wanted more than 0"),
         ("HOLODECK_MAX_RETRIES", "many", "found 'many'; wanted a whole number"),
         ("HOLODECK_PARALLEL_TEST_CASES", "0", "found '0'; wanted at least 1"),
@@ -207,7 +211,7 @@ def test_every_flag_reaches_its_setting():
         "verbose": True,
         "quiet": False,
     }
-    assert config.source_of("parallel_test_cases") == "--parallel"
+    assert config.source_of("parallel_test_cases") == "--parallel-test-cases"
     assert config.source_of("quiet") == "--no-quiet"
 
 
@@ -225,9 +229,9 @@ def test_a_flag_can_turn_off_what_agent_yaml_turns_on(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--timeout", "0"), "'--timeout': found '0'; wanted more than 0"),
-        (("--timeout", "nan"), "'--timeout': found 'nan'; wanted a finite number"),
-        (("-j", "1.5"), "'--parallel' / '-j': found '1.5'; wanted a whole number"),
+        (("--timeout", "0"), "'--llm-timeout': found '0'; wanted more than 0"),
+        (("--timeout", "nan"), "'--llm-timeout': found 'nan'; wanted a finite number"),
+        (("-j", "1.5"), "'--parallel-test-cases' / '-j': found '1.5'; wanted a whole number"),
         (("--max-retries", "x"), "'--max-retries': found 'x'; wanted a whole number"),
     ],
 )
@@ -244,7 +248,7 @@ def test_help_says_what_the_settings_say():
 
     for one in setting_fields().values():
         if one.setting.flags:
-            assert one.setting.help in output
+            assert one.setting.help.removesuffix(".") in output
 
 
 def test_options_can_be_left_out():

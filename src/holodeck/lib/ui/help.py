@@ -54,7 +54,7 @@ class GroupedCommand(click.Command):
             if isinstance(param, GroupedOption) and not param.hidden:
                 rows[param.group].append((param.names_and_metavar(ctx), param.help or ""))
             elif isinstance(param, click.Option) and not param.hidden:
-                rows["Other"].append((", ".join(param.opts), param.help or ""))
+                rows["Other"].append((", ".join(sorted(param.opts, key=len)), param.help or ""))
         lengths = [len(names) for group in rows.values() for names, _ in group]
         widest = min(max(lengths), _WIDEST_NAMES)
         for group, members in rows.items():
