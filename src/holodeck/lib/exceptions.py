@@ -1,4 +1,4 @@
-"""What an exception says, and which line of the user's code raised it."""
+"""Describe exceptions, and find the line of the user's code that raised them."""
 
 import os
 import sysconfig
@@ -12,19 +12,19 @@ from holodeck.models.outcome import RaisedError
 _PACKAGE = str(Path(__file__).parents[1])
 _SITE = ("site-packages", "dist-packages")
 _CODE_LIMIT = 1_000
-_MOST_FRAMES = 30
+_MAX_FRAMES = 30
 
 
 def message_of(error: BaseException) -> str:
-    """The message; empty for an exception whose `__str__` raises."""
+    """Return the message; empty if `__str__` of the exception raises."""
     try:
         return str(error)
-    except Exception:  # noqa: BLE001 - an exception of the user's may raise what it likes
+    except Exception:  # noqa: BLE001 - the user's exception may raise anything
         return ""
 
 
 def describe(error: BaseException) -> str:
-    """Type and message of an exception on one line; of holodeck's own errors the message."""
+    """Return type and message on one line; only the message for holodeck's own errors."""
     text = " ".join(message_of(error).split())
     name = type(error).__name__
     if isinstance(error, HoloDeckError):
@@ -33,14 +33,13 @@ def describe(error: BaseException) -> str:
 
 
 def raised_by(error: BaseException) -> RaisedError | None:
-    """Where code of the user's raised the exception, or the cause that holodeck's error repeats.
+    """Return where the user's code raised the exception, or the cause that the error repeats.
 
-    The place is the innermost frame outside of holodeck, installed packages and the standard
-    library; without one, the innermost frame of all. None where only holodeck's own code, or what
-    its own code called, is to be seen.
+    That is the innermost frame outside holodeck, installed packages and the standard library, or
+    else the innermost frame. None if the exception does not come from the user's code.
     """
     cause = _cause_of(error)
-    frames = traceback.extract_tb(_stands_for(cause).__traceback__)
+    frames = traceback.extract_tb(_without_carrier(cause).__traceback__)
     users = [frame for frame in frames if _is_users(frame.filename)]
     if not users:
         repeats_it = describe(error) == describe(cause)
@@ -56,29 +55,29 @@ def raised_by(error: BaseException) -> RaisedError | None:
         line=last.lineno or 0,
         function=last.name,
         code=_code(last),
-        traceback=[_as_line(frame) for frame in shown[-_MOST_FRAMES:]],
+        traceback=[_as_line(frame) for frame in shown[-_MAX_FRAMES:]],
     )
 
 
 def with_place(error: BaseException) -> str:
-    """What `describe` says, with the place in parentheses if code of the user's raised it."""
+    """Return `describe(error)`, with the location if the user's code raised it."""
     raised = raised_by(error)
     return describe(error) if raised is None else f"{describe(error)} ({raised.place})"
 
 
 def _cause_of(error: BaseException) -> BaseException:
-    """The exception that an error of holodeck's repeats at its end, else the error itself."""
-    said = describe(error)
+    """Return the cause whose message a holodeck error repeats, otherwise the error itself."""
+    message = describe(error)
     while isinstance(error, HoloDeckError):
         cause = error.__cause__
-        if cause is None or not said.endswith(describe(cause)):
+        if cause is None or not message.endswith(describe(cause)):
             break
         error = cause
     return error
 
 
-def _stands_for(error: BaseException) -> BaseException:
-    """The `sys.exit()` that became a RuntimeError on its way out of a thread, else the error."""
+def _without_carrier(error: BaseException) -> BaseException:
+    """Return the `sys.exit()` that a thread turned into a RuntimeError, otherwise the error."""
     cause = error.__cause__
     is_carried = isinstance(error, RuntimeError) and cause is not None
     return cause if is_carried and not isinstance(cause, Exception) else error  # type: ignore[return-value]
@@ -91,7 +90,7 @@ def _is_users(file: str) -> bool:
 
 
 def _installed_part(file: str) -> str | None:
-    """The path below the folder of installed packages or of the standard library, if it is one."""
+    """Return the path below site-packages or the standard library; None if it is outside."""
     parts = Path(file).parts
     for name in _SITE:
         if name in parts:
@@ -108,7 +107,7 @@ def _is_inside(file: str, folder: str) -> bool:
 
 
 def _shown(file: str) -> str:
-    """The path, relative where the machine would otherwise show in it."""
+    """Return the path, relative if possible, so that it says nothing about the machine."""
     installed = _installed_part(file)
     if installed is not None:
         return installed
@@ -120,7 +119,7 @@ def _shown(file: str) -> str:
 
 
 def _code(frame: traceback.FrameSummary) -> str | None:
-    """The line; None for one that no person wrote. Never cut, or half a secret might stay."""
+    """Return the line; None if it is too long. Cutting it could leave half a secret."""
     lines = (frame.line or "").strip().splitlines()
     return lines[0] if lines and len(lines[0]) <= _CODE_LIMIT else None
 

@@ -1,9 +1,9 @@
-"""Keeps the code of agents and graders from ending the process before there is a verdict.
+"""Keep the code of agents and metrics from ending the process before there is a report.
 
-`os._exit(0)` in an agent would end a run with exit code 0 and without a report. While a run is
-under way it raises ProcessExit instead, which becomes an error of the test case, as `sys.exit()`
-does. `os.execv` and what is built on it would put another program in place of the run, and are
-treated alike. In a forked child (multiprocessing, a daemon) all of them do what they always do.
+`os._exit(0)` in an agent would end a run with exit code 0 and without a report. During a run it
+raises ProcessExit instead, which becomes an error of the test case, like `sys.exit()`. `os.execv`
+and the functions built on it, which replace the process, are treated alike. In a forked child
+(multiprocessing, a daemon) all of them work as usual.
 """
 
 import inspect
@@ -21,7 +21,7 @@ leave: Callable[[int], NoReturn] = os._exit
 
 _NAMES = ("_exit", "execv", "execve")
 _OWN_THREADS = "holodeck"
-"""What the names of threads begin with whose exceptions reach the test case."""
+"""The name prefix of threads whose exceptions reach the test case."""
 _SKIPPED = {__file__, os.__file__}
 
 
@@ -30,7 +30,7 @@ class ProcessExit(SystemExit):
 
 
 class _Guard:
-    """How many runs are under way in this process, and the exits that none of them saw."""
+    """How many runs this process is in, and the exits that no test case has seen."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -38,7 +38,7 @@ class _Guard:
         self.pid = 0
         self.unseen: list[str] = []
         self.functions: set[Callable[..., Any]] = set()
-        """Those that stand in for functions of `os`."""
+        """The functions that replace those of `os`."""
 
     @property
     def is_active(self) -> bool:
@@ -49,7 +49,7 @@ _guard = _Guard()
 
 
 def forbid_process_exit() -> None:
-    """Let the user's code end this process no more, also while Python shuts down."""
+    """Keep the user's code from ending this process from now on, also while Python shuts down."""
     with _guard.lock:
         if _guard.pid != os.getpid():  # a fork of a process that had runs under way
             _guard.pid, _guard.depth = os.getpid(), 0
@@ -60,10 +60,10 @@ def forbid_process_exit() -> None:
 
 @contextmanager
 def process_exit_forbidden() -> Iterator[None]:
-    """Let the user's code not end the process within the block.
+    """Keep the user's code from ending the process within the block.
 
-    Raises ExecutionError at the end of the block if a thread of the user's tried to: its exception
-    reaches no test case.
+    Raises ExecutionError at the end of the block if a thread of the user's tried to, because its
+    exception reaches no test case.
     """
     forbid_process_exit()
     try:
@@ -101,7 +101,7 @@ def _refusing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _caller() -> str:
-    """File and line of the call."""
+    """Return the file and line of the call."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename in _SKIPPED:
         frame = frame.f_back

@@ -1,9 +1,9 @@
-"""Importing a user's Python file by its path.
+"""Import a Python file of the user's by its path.
 
-While a file loads, and later when its functions import something, a plain `from helpers import x`
-finds `helpers.py` or `helpers/` in the file's own folder. Modules of the standard library always
-win over such neighbours, so a `calendar.py` there breaks nothing; and `sys.path` stays as it is.
-Neighbours of another folder are forgotten first: the `helpers` of two agents are two modules.
+A plain `from helpers import x` in the file finds `helpers.py` or `helpers/` in the file's folder,
+also in functions that run later. Modules of the standard library take precedence, so a
+`calendar.py` in the folder breaks nothing, and `sys.path` does not change. Modules of another
+folder are removed first: the `helpers` of two agents are two modules.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ from holodeck.lib.safe_paths import file_inside
 
 _lock = threading.RLock()
 _loaded: dict[tuple[Path, int], ModuleType] = {}
-_finders: dict[Path, "_Neighbours"] = {}
+_finders: dict[Path, "_FolderFinder"] = {}
 
 
 def import_file(path: Path, within: Path) -> ModuleType:
-    """The module that a Python file makes; the same one until the file changes.
+    """Return the module of a Python file; the same one until the file changes.
 
-    A relative path starts from `within`, and the file must lie in that folder. Raises ConfigError,
-    which names the line of the file where the import failed.
+    A relative path starts from `within`, and the file must be in that folder. Raises ConfigError,
+    with the line of the file where the import failed.
     """
     file = file_inside(path, within)
     with _lock:
@@ -54,7 +54,7 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:
-        with _neighbours_first(file.parent):
+        with _folder_first(file.parent):
             loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
@@ -67,7 +67,7 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:
-    """The line of the file that failed; None if the failure names none."""
+    """Return the line of the file that failed; None if it is unknown."""
     if isinstance(error, SyntaxError) and error.filename == str(file):
         return error.lineno
     frames = traceback.extract_tb(error.__traceback__)
@@ -75,7 +75,7 @@ def _line_in(file: Path, error: BaseException) -> int | None:
     return lines[-1] if lines else None
 
 
-class _Neighbours:
+class _FolderFinder:
     """Finds top-level modules in one folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -93,7 +93,7 @@ class _Neighbours:
         return spec
 
     def forget(self) -> None:
-        """Take what was found out of `sys.modules`; who imported it keeps it."""
+        """Remove the modules that were found from `sys.modules`."""
         for name, spec in self._found.items():
             if getattr(sys.modules.get(name), "__spec__", None) is spec:
                 for loaded in [key for key in sys.modules if f"{key}.".startswith(f"{name}.")]:
@@ -102,13 +102,13 @@ class _Neighbours:
 
 
 @contextmanager
-def _neighbours_first(folder: Path) -> Iterator[None]:
-    """Ask the folder before everything else; afterwards, after everything else."""
+def _folder_first(folder: Path) -> Iterator[None]:
+    """Search the folder first within the block, and last afterwards."""
     for other, finder in _finders.items():
         if other != folder:
             finder.forget()
     importlib.invalidate_caches()
-    own = _finders.setdefault(folder, _Neighbours(folder))
+    own = _finders.setdefault(folder, _FolderFinder(folder))
     if own in sys.meta_path:
         sys.meta_path.remove(own)
     sys.meta_path.insert(0, own)

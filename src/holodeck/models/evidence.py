@@ -1,4 +1,4 @@
-"""What is known of a test case, where it was seen, and what stands for a fact that nobody saw."""
+"""Which facts of a test case are known, where they come from, and what represents unknown ones."""
 
 from functools import cache
 from typing import Any, Literal, NoReturn
@@ -7,8 +7,8 @@ from holodeck.errors import EvaluationError
 from holodeck.models.base import Model
 
 Source = Literal["runner", "backend", "adapter", "tap", "trace"]
-"""Who saw a fact: holodeck's runner, the backend that ran the agent, an adapter that read what the
-agent returned, a proxy between agent and model, or the agent's own spans."""
+"""Where a fact comes from: holodeck's runner, the backend that ran the agent, an adapter that read
+what the agent returned, a proxy between agent and model, or the agent's own spans."""
 Fact = Literal["tool_calls", "token_usage", "history", "tools", "latency"]
 
 _UNKNOWN: dict[Fact, str] = {
@@ -27,7 +27,7 @@ _UNKNOWN: dict[Fact, str] = {
 
 
 class Evidence(Model):
-    """Who saw each fact of an observation; None if nobody did, so the fact is unknown.
+    """Where each fact of an observation comes from; None if the fact is unknown.
 
     Unknown is not empty: a check that needs an unknown fact is an error, never a pass or a failure.
     """
@@ -37,7 +37,7 @@ class Evidence(Model):
     token_usage: Source | None = None
     """The tokens of the agent's model."""
     history: Source | None = None
-    """What user and agent said to each other."""
+    """The messages between user and agent."""
     tools: Source | None = None
     """The tools that the agent can call."""
     latency: Source | None = None
@@ -67,7 +67,7 @@ def evidence(
 
 
 UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown proves nothing.)"
-"""What a judge reads in place of tool calls that are unknown."""
+"""What a judge reads instead of unknown tool calls."""
 
 
 def unknown_reason(fact: Fact) -> str:
@@ -76,10 +76,10 @@ def unknown_reason(fact: Fact) -> str:
 
 
 class Unknown:
-    """Stands for a fact that nobody saw; every use raises EvaluationError.
+    """Represents an unknown fact; every use raises EvaluationError.
 
-    A metric that iterates, counts, compares or tests it for truth would otherwise take it for an
-    empty list and might pass. `evidence` of the observation tells beforehand what is known.
+    Otherwise a metric that iterates, counts or compares it would take it for an empty list and
+    might pass. `Observation.evidence` says what is known.
     """
 
     __slots__ = ("fact",)

@@ -1,4 +1,4 @@
-"""What was said before a test case begins, as chat completions have it."""
+"""The messages before a test case, in the format of chat completions."""
 
 import json
 from typing import Annotated, Any, Literal
@@ -8,18 +8,18 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from holodeck.models.base import Json, Model, NonBlank
 
 Told = Literal["system", "developer"]
-"""Roles of what tells the agent what it is; the agent.yaml does that."""
+"""Roles of instructions, which belong in the agent.yaml."""
 _ABOUT_ANSWERS = ("refusal", "annotations", "audio", "function_call")
-"""Keys that stand in every answer of some libraries, nearly always without a value."""
+"""Keys that some libraries write into every response, nearly always without a value."""
 
 
 class CalledFunction(Model):
-    """Which tool was called, and how."""
+    """The called tool and its arguments."""
 
     name: NonBlank
     """The name of the tool."""
     arguments: dict[str, Json] | str = {}
-    """The arguments, or JSON that holds them."""
+    """The arguments, as a mapping or as JSON text."""
 
     @model_validator(mode="after")
     def _has_arguments_that_can_be_read(self) -> "CalledFunction":
@@ -35,10 +35,10 @@ class CalledFunction(Model):
 
 
 class EarlierCall(Model):
-    """A tool call of an earlier answer."""
+    """A tool call of an earlier response."""
 
     id: NonBlank
-    """What the message with the result names as `tool_call_id`."""
+    """The `tool_call_id` of the message with the result."""
     type: Literal["function"] = "function"
     """The kind of tool."""
     function: CalledFunction
@@ -49,13 +49,13 @@ class TextPart(Model):
     """A part of a message that is text."""
 
     type: Literal["text"]
-    """The kind of part; there is no other than text."""
+    """The kind of part; only text is supported."""
     text: str
-    """What it says."""
+    """The text."""
 
 
 def _shape(value: Any) -> str:
-    """Which member of a union is meant, so that only its mistakes are told."""
+    """Return the tag of the union member, so that errors are about that member only."""
     return "a list" if isinstance(value, list) else "no list"
 
 
@@ -65,22 +65,22 @@ Content = Annotated[
 
 
 class EarlierMessage(Model):
-    """A message from before the case: of the user, of the agent, or what a tool returned."""
+    """A message before the case: of the user, of the agent, or the result of a tool."""
 
     role: Literal["user", "assistant", "tool"]
-    """Who said it."""
+    """Who wrote the message."""
     content: Content | None = None
-    """What was said; an answer that calls tools may say nothing."""
+    """The text; a response that calls tools may have none."""
     tool_calls: Annotated[list[EarlierCall], Field(min_length=1)] | None = None
     """The tools that the agent called."""
     tool_call_id: NonBlank | None = None
     """The call whose result this is."""
     name: NonBlank | None = None
-    """Who of several users it was, or the name of the tool."""
+    """Which of several users wrote it, or the name of the tool."""
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is said in it."""
+        """Whether the message has no text."""
         parts = self.content if isinstance(self.content, list) else [self.content or ""]
         return not any((one if isinstance(one, str) else one.text).strip() for one in parts)
 
@@ -113,7 +113,7 @@ class EarlierMessage(Model):
 
 
 def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
-    """The messages, if each tool call has its result right after it and an answer ends them."""
+    """Return the messages if each tool call is followed by its result and a response is last."""
     open_calls: dict[str, int] = {}
     for index, one in enumerate(messages):
         if one.role == "tool":
@@ -130,7 +130,7 @@ def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
 
 
 def _opened(message: EarlierMessage, index: int) -> dict[str, int]:
-    """The calls that wait for a result, each with the place of its message."""
+    """Return the calls that need a result, each with the index of its message."""
     calls = message.tool_calls or []
     opened = {call.id: index for call in calls}
     if len(opened) < len(calls):
@@ -159,7 +159,7 @@ def _ending_in_an_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]
 
 
 Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_in_order)]
-"""Earlier messages, which end with an answer."""
+"""Earlier messages, the last of which is a response."""
 
 
 class TranscriptFile(Model):
@@ -169,11 +169,11 @@ class TranscriptFile(Model):
     """A list of messages in JSON or YAML, or a message a line in JSON Lines; relative to the
     agent.yaml, or to the file of the suite."""
     leave_out: list[Told] = []
-    """Roles whose messages are left out: `system`, `developer`."""
+    """Roles whose messages are omitted: `system`, `developer`."""
 
 
 History = Annotated[
     Annotated[Messages, Tag("a list")] | Annotated[TranscriptFile, Tag("no list")],
     Discriminator(_shape),
 ]
-"""What was said before, or where it stands."""
+"""Earlier messages, or the file that contains them."""

@@ -21,36 +21,36 @@ class Outcome(StrEnum):
     UNCHECKED = "unchecked"
     """The agent answered, but the case has no check that could fail."""
     FLAKY = "flaky"
-    """It passed in the end, but not every time it was run."""
+    """It passed in the end, but not every time it ran."""
     SKIPPED = "skipped"
-    """It was not run, for a reason that is told."""
+    """It was not run, for a stated reason."""
 
     @property
     def is_pass(self) -> bool:
-        """Whether a test that ended so counts as passed."""
+        """Whether a test with this outcome counts as passed."""
         return self in {Outcome.PASSED, Outcome.FLAKY}
 
 
 class Attempt(Model):
-    """One try of an agent call that did not work, and what was done about it."""
+    """A failed attempt of a request, and the wait before the next one."""
 
     number: Count
     error: str
     retry_after_ms: int | None = None
-    """How long was waited before the next try; None where none followed."""
+    """The delay before the next attempt; None if none followed."""
 
 
 class RaisedError(Model):
-    """An exception of the user's code: an agent, a tool, a check or a step of a script."""
+    """An exception of the user's code, such as an agent, a tool or a step of a script."""
 
     error: str
-    """Its type and message."""
+    """The type and message."""
     file: str
-    """Relative to the working directory where it lies in there."""
+    """Relative to the working directory if it is inside."""
     line: Count
     function: str
     code: str | None = None
-    """The line of code; None where the source cannot be read."""
+    """The line of code; None if the source cannot be read."""
     traceback: list[str] = []
     """The frames of the user's code, the outermost first."""
 
@@ -63,7 +63,7 @@ class RaisedError(Model):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a test did not pass, and what the user's code raised, if that is why."""
+    """Why a test did not pass, and the exception of the user's code if that is why."""
 
     text: str
     raised: RaisedError | None = None
@@ -72,62 +72,62 @@ class Reason:
         """`KeyError: 'tea' (agent.py:12: return prices[item])`."""
         return self.text if self.raised is None else f"{self.text} ({self.raised.place})"
 
-    def after(self, beginning: str) -> "Reason":
-        """The same after words that say where."""
-        return Reason(beginning + self.text, self.raised)
+    def with_prefix(self, prefix: str) -> "Reason":
+        """Return the reason with a prefix, such as the number of a turn."""
+        return Reason(prefix + self.text, self.raised)
 
 
 INTERRUPTED = "interrupted"
-"""The code of a case that was cut off by Ctrl-C, say, while something was still computed."""
+"""The code of a case that was cancelled while it was graded, such as by Ctrl-C."""
 
 
 class CriterionRow(Model):
-    """The judge's word on one criterion."""
+    """The judge's verdict on one criterion."""
 
     criterion: str
     status: Literal["passed", "failed", "inconclusive"]
     reasoning: str = ""
     required: bool = True
-    """Whether the case fails where it did not pass."""
+    """Whether the case fails if the criterion did not pass."""
     is_checkpoint: bool = False
-    """Whether it was decided in the middle of a script, and not about the whole."""
+    """Whether it was judged during a script, not on the whole conversation."""
 
     @property
     def is_missed(self) -> bool:
-        """Whether the case fails because of it."""
+        """Whether it fails the case."""
         return self.required and self.status != "passed"
 
 
 class ConversationEnd(Model):
-    """How a conversation ended that was played from a script, or with a simulated user."""
+    """How a conversation from a script or with a simulated user ended."""
 
     code: str
     """Such as `judged`, `user_done`, `user_left`, `succeeded`, `check_failed`, `step_failed`,
     `max_turns`, `simulator_error`, `judge_error`."""
     reasoning: str | None = None
-    """In words; of an error, what broke."""
+    """Why it ended; for an error, its message."""
     passed: bool | None = None
-    """False where the ending itself fails the case; None where it decides nothing."""
+    """Whether the ending passes or fails the case; None if it decides nothing."""
     broke: bool = False
-    """Whether it ended because something other than the agent broke, so nothing was decided."""
+    """Whether something other than the agent broke, so nothing was decided."""
     raised: OnDemand[RaisedError] | None = None
-    """Where a function of the script, or other code of the user's, raised what ended it."""
+    """Where the user's code raised what ended it."""
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the run was interrupted while the case was graded; it is run again then."""
+        """Whether the run was interrupted during grading; resuming runs the case again."""
         return self.code == INTERRUPTED
 
 
 class ModelCost(Model):
-    """What asking a model has cost."""
+    """What the calls of a model cost."""
 
     model: str | None = None
-    """The model; None where there were several, or none answered."""
+    """The model; None if there were several, or none answered."""
     calls: Count = 0
-    """Requests that were sent, whatever came of them."""
+    """Requests that were sent, failed ones included."""
     failed: Count = 0
-    """Those of the calls that were not answered."""
+    """The calls that failed."""
     tokens: TokenUsage = TokenUsage()
     kept: Count = 0
-    """Answers that were kept from an earlier run and not asked for."""
+    """Responses from the cache, which are not counted as calls."""

@@ -1,4 +1,4 @@
-"""What a run found out: metric rows, test results, the report."""
+"""The results of a run: metric results, test results, the report."""
 
 from collections.abc import Iterator
 from pkgutil import resolve_name
@@ -29,13 +29,13 @@ UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or fo
 
 
 StopKind = Literal["fail_fast", "run_timeout", "refused", "budget"]
-"""What ended a run before every case had run."""
+"""What stopped a run before every case had run."""
 SkipKind = Literal["skip"] | StopKind
-"""What kept a case from being run: its own `skip`, or what ended the run."""
+"""Why a case was not run: its own `skip`, or what stopped the run."""
 
 
 class ProcessedFileInput(Model):
-    """A file as the agent saw it."""
+    """A file as the agent received it."""
 
     original: FileInput
     markdown_content: str
@@ -46,43 +46,43 @@ class ProcessedFileInput(Model):
 
 
 class MetricResult(Model):
-    """One row per metric and test: scored, or an error with its reason."""
+    """The result of one metric: a score, or the reason for an error."""
 
     metric_name: str
     kind: MetricKind = "standard"
     score: float | None = None
-    """None where the metric could not be computed."""
+    """None if the metric could not be computed."""
     threshold: float | None = None
     passed: bool | None = None
-    """None: the metric is reported only, it has neither threshold nor verdict of its own."""
+    """None if the metric has neither a threshold nor a verdict of its own; it is only reported."""
     required: bool = True
-    """False: the metric is reported only, whatever it says, be it an error."""
+    """Whether the metric decides about the case; otherwise it is only reported."""
     inconclusive: bool = False
     """Whether the score is too close to the threshold for a verdict; the case is undecided."""
     scale: str | None = "0-1"
     raw_score: float | None = None
-    """The score as the metric's library gives it; None where that is the same."""
+    """The score as the metric's library returns it; None if that is the same."""
     raw_scale: str | None = None
-    """What `raw_score` lies between, such as `1-5`."""
+    """The range of `raw_score`, such as `1-5`."""
     error: str | None = None
     raised: OnDemand[RaisedError] | None = None
-    """Where the user's code raised the error; None where it did not."""
+    """Where the user's code raised the error; None if it did not."""
     retry_count: Count = 0
     evaluation_time_ms: int | None = None
     model_used: str | None = None
     """The model that judged."""
     judge_calls: Count = 0
-    """Requests that were sent, whatever came of them."""
+    """Requests that were sent, failed ones included."""
     judge_failed: Count = 0
-    """Those of the calls that were not answered."""
+    """The calls that failed."""
     judge_tokens: TokenUsage | None = None
     judge_ms: int | None = None
-    """How long asking the judge took, without the wait for a slot."""
+    """How long the calls of the judge took, without waiting for a rate limit."""
     reasoning: str | None = None
 
 
 class ToolInvocation(Model):
-    """One tool call, paired with its result."""
+    """One tool call with its result."""
 
     name: str
     args: dict[str, Json] = {}
@@ -92,29 +92,29 @@ class ToolInvocation(Model):
     duration_ms: int | None = None
     error: str | None = None
     raised: OnDemand[RaisedError] | None = None
-    """Where the tool raised the error; None where it did not."""
+    """Where the tool raised the error; None if it did not."""
 
 
 class ToolCheck(Model):
-    """One expectation about tools and whether it held."""
+    """One expectation about tools, and whether it was met."""
 
     expectation: str
     passed: bool
     reason: str | None = None
     error: str | None = None
-    """Why it could not be decided, such as unknown tool calls; such a row never passes."""
+    """Why it could not be decided, such as unknown tool calls; such a check never passes."""
 
 
 class TurnResult(Model):
-    """One turn of a conversation, as it went."""
+    """One turn of a conversation."""
 
     input: str
     """What the user said."""
     outcome: Outcome | None = None
-    """None where the conversation broke off before the turn was graded."""
+    """None if the conversation ended before the turn was graded."""
     processed_files: list[OnDemand[ProcessedFileInput]] = []
     agent_response: str | None = None
-    """None where the agent gave no answer."""
+    """None if the agent gave no response."""
     tool_invocations: list[ToolInvocation] = []
     expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
     tool_checks: list[ToolCheck] = []
@@ -126,7 +126,7 @@ class TurnResult(Model):
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
     evidence: Evidence = evidence()
-    """Who saw tool calls, token usage and so on; None where nobody did."""
+    """Where tool calls, token usage and so on are known from; None if unknown."""
 
     @property
     def tool_calls(self) -> list[str]:
@@ -135,23 +135,23 @@ class TurnResult(Model):
 
     @property
     def tools_matched(self) -> bool | None:
-        """Whether the expectations about tools held; None if there are none or it is unknown."""
+        """Whether the expectations about tools were met; None if unknown or if there are none."""
         return tools_matched(self.tool_checks)
 
 
 def tools_matched(checks: list[ToolCheck]) -> bool | None:
-    """Whether all the expectations held; None if there are none, or if it is unknown."""
+    """Return whether all expectations were met; None if there are none or it is unknown."""
     if any(not one.passed and one.error is None for one in checks):
         return False
     return None if not checks or any(one.error for one in checks) else True
 
 
 class Spread(Model):
-    """How a metric's scores lie over the repetitions of a case; None where there are too few."""
+    """The spread of a metric's scores over the repetitions of a case; None if there are too few."""
 
     metric_name: str
     scored: Count = 0
-    """Rows with a score."""
+    """How many repetitions have a score."""
     mean: float | None = None
     least: float | None = None
     most: float | None = None
@@ -160,17 +160,17 @@ class Spread(Model):
 
 
 class Repeats(Model):
-    """The repetitions of a case, each on its own, and the bar they had to reach."""
+    """The repetitions of a case, and how many of them had to pass."""
 
     planned: Count
     needed: Count
-    """So many had to pass."""
+    """How many had to pass."""
     passed: Count
     interval: tuple[float, float] | None = None
-    """By Wilson, 95 %: where the share of passes lies; None where nothing was run."""
+    """The 95 % Wilson interval of the pass rate; None if nothing was run."""
     spread: list[Spread] = []
     runs: list["TestResult"] = []
-    """The repetitions that were run, in their order."""
+    """The repetitions that were run, in order."""
 
     def __str__(self) -> str:
         """`4 of 5 repetitions passed, 3 needed`, and how many were not run."""
@@ -180,12 +180,12 @@ class Repeats(Model):
 
 
 class TestResult(Model):
-    """One test case, as it went.
+    """The result of one test case.
 
-    Of a conversation, `test_input` is everything the user said (of a simulated one, what it is
-    about), `agent_response` the last answer, and files, tool calls, tokens and times are those of
-    all turns together. Of a repeated case, answers, tool calls and metrics stand in the runs of
-    `repeats`; times and tokens are the sums.
+    For a conversation, `test_input` is everything the user said (for a simulated one, what it is
+    about), `agent_response` is the last response, and files, tool calls, tokens and times are those
+    of all turns. For a repeated case, the runs in `repeats` have the responses, tool calls and
+    metrics; times and tokens are sums.
     """
 
     __test__: ClassVar[bool] = False
@@ -195,12 +195,12 @@ class TestResult(Model):
     suite: str | None = None
     tags: list[str] = []
     history: list[OnDemand[EarlierMessage]] = []
-    """What was said before the case."""
+    """The messages before the case."""
     test_input: str
     processed_files: list[OnDemand[ProcessedFileInput]] = []
     agent_response: str | None = None
     tool_calls: list[str] = []
-    """The names of the tools that were called; `evidence` says whether they are known at all."""
+    """The names of the called tools; `evidence` says whether they are known at all."""
     tool_invocations: list[ToolInvocation] = []
     expected_tools: list[OnDemand[str | ExpectedTool]] | None = None
     tools_matched: bool | None = None
@@ -214,36 +214,36 @@ class TestResult(Model):
     agent_time_ms: int | None = None
     errors: list[str] = []
     raised: list[OnDemand[RaisedError]] = []
-    """Where the user's code raised what stands in `errors`."""
+    """Where the user's code raised what is in `errors`."""
     attempts: list[OnDemand[Attempt]] = []
     timestamp: str
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
     evidence: Evidence = evidence()
-    """Who saw tool calls, token usage and so on; None where nobody did."""
+    """Where tool calls, token usage and so on are known from; None if unknown."""
     cost: OnDemand[Cost] | None = None
-    """None where the configuration has no `prices`."""
+    """None if the configuration has no `prices`."""
     turns: list[OnDemand[TurnResult]] = []
-    """The turns of a conversation, as far as it came; empty for a case of one input."""
+    """The turns of a conversation until it ended; empty for a case of one input."""
     tries: list["TestResult"] = []
-    """What came of earlier tries of the case, the first one first; their times are part of
-    `execution_time_ms`, their tokens and judges are their own."""
+    """The results of earlier tries of the case, in order. `execution_time_ms` includes their times,
+    but tokens and judge calls are only in the tries themselves."""
     repeats: OnDemand[Repeats] | None = None
-    """None for a case that is not repeated."""
+    """None if the case is not repeated."""
     skipped_by: SkipKind | None = None
-    """What kept the case from being run; None for one that was."""
+    """Why the case was not run, as one word; None if it was."""
     skip_reason: str | None = None
-    """Why the case was not run; None for one that was."""
+    """Why the case was not run; None if it was."""
     messages: list[Json] = []
-    """Everything that was said, as OpenAI has messages; empty where `turns` tell all of it."""
+    """The conversation as OpenAI messages; empty if `turns` contain all of it."""
     criteria: list[OnDemand[CriterionRow]] = []
-    """What the judge made of the criteria."""
+    """The verdicts of the judge on the criteria."""
     ending: OnDemand[ConversationEnd] | None = None
-    """How a simulated conversation ended, and what kept its judge from judging."""
+    """How a scripted or simulated conversation ended, or why the judge of a case failed."""
     judge_cost: OnDemand[ModelCost] | None = None
-    """Of judging the criteria."""
+    """The cost of judging the criteria."""
     simulator_cost: OnDemand[ModelCost] | None = None
-    """Of playing the user."""
+    """The cost of the simulated user."""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         yield ("test_name", self.test_name)
@@ -253,21 +253,21 @@ class TestResult(Model):
 
     @property
     def single_runs(self) -> list["TestResult"]:
-        """Every time that the agent was put to the case, the earlier tries included."""
+        """Every run of the case, with repetitions and earlier tries."""
         if self.repeats is not None:
             return [one for run in self.repeats.runs for one in run.single_runs]
         return [*self.tries, self]
 
     @property
     def rows(self) -> list[MetricResult]:
-        """Every row, those of the turns first, and those of each repetition."""
+        """The results of all metrics: of the turns first, then of the case; of every repetition."""
         if self.repeats is not None:
             return [row for run in self.repeats.runs for row in run.rows]
         of_turns = [row for turn in self.turns for row in turn.metric_results]
         return of_turns + self.metric_results
 
     @model_validator(mode="after")
-    def _agrees_with_itself(self) -> "TestResult":
+    def _is_consistent(self) -> "TestResult":
         if self.passed != self.outcome.is_pass:
             raise ValueError(f"passed={self.passed} contradicts outcome={self.outcome}")
         if (self.skip_reason is not None) != (self.outcome is Outcome.SKIPPED):
@@ -275,11 +275,11 @@ class TestResult(Model):
         return self
 
     def reasons(self) -> list[str]:
-        """Why the test did not pass, or not each time, one line each; empty for one that did."""
+        """Return why the test did not always pass, one line each."""
         return [str(one) for one in self.explained()]
 
     def explained(self) -> list[Reason]:
-        """The reasons, each with what the user's code raised, if anything."""
+        """Return the reasons, each with the exception of the user's code if there is one."""
         if self.outcome is Outcome.PASSED:
             return []
         if self.repeats is not None:
@@ -290,7 +290,7 @@ class TestResult(Model):
             return [Reason(self.skip_reason)]
         found = [self._explained_error(line) for line in self.errors]
         for number, turn in enumerate(self.turns, 1):
-            found += [one.after(f"turn {number}: ") for one in _reasons(turn)]
+            found += [one.with_prefix(f"turn {number}: ") for one in _reasons(turn)]
         found += _reasons(self)
         found += [Reason(_criterion_reason(row)) for row in self.criteria if row.is_missed]
         if self.outcome is Outcome.UNCHECKED:
@@ -300,21 +300,21 @@ class TestResult(Model):
     def _explained_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:
             return Reason(line, self.ending.raised)
-        fitting = (one for one in self.raised if line.endswith(one.error))
-        return Reason(line, next(fitting, None))
+        matching = (one for one in self.raised if line.endswith(one.error))
+        return Reason(line, next(matching, None))
 
 
 def _of_parts(kind: str, parts: list[TestResult]) -> list[Reason]:
     return [
-        reason.after(f"{kind} {number}: ")
+        reason.with_prefix(f"{kind} {number}: ")
         for number, part in enumerate(parts, 1)
         for reason in part.explained()
     ]
 
 
 def _reasons(part: TestResult | TurnResult) -> list[Reason]:
-    """What the checks of a case or a turn found wrong, and the tools that raised."""
-    missed = [
+    """Return the failed checks of a case or turn, and the errors of its tools."""
+    tools = [
         f"{check.expectation}: {check.error}" if check.error else check.reason or check.expectation
         for check in part.tool_checks
         if not check.passed
@@ -330,7 +330,7 @@ def _reasons(part: TestResult | TurnResult) -> list[Reason]:
         for one in calls
         if one.raised
     ]
-    return [*map(Reason, missed), *rows, *raised]
+    return [*map(Reason, tools), *rows, *raised]
 
 
 def _criterion_reason(row: CriterionRow) -> str:
@@ -348,21 +348,21 @@ def _row_reason(row: MetricResult) -> str:
 
 
 class ReportSummary(Model):
-    """The run in numbers."""
+    """The totals of a run."""
 
     total_tests: Count
     passed: Count
-    """Every test that passed in the end, the flaky ones included."""
+    """Tests that passed in the end, flaky ones included."""
     failed: Count
-    """Every test that ran and did not pass; `outcomes` says why."""
+    """Tests that ran and did not pass; `outcomes` says why."""
     flaky: Count = 0
-    """Those of the passed ones that did not pass every time."""
+    """Passed tests that did not pass every time."""
     skipped: Count = 0
-    """Every test that was not run."""
+    """Tests that were not run."""
     pass_rate: float = Field(ge=0, le=100)
-    """Of the tests that ran."""
+    """The percentage of the tests that ran."""
     total_duration_ms: Count
-    """Sum over the tests."""
+    """The sum over the tests."""
     wall_time_ms: Count = 0
     outcomes: dict[str, int] = {}
     metrics_evaluated: dict[str, int] = {}
@@ -373,22 +373,22 @@ class ReportSummary(Model):
     standard_errors: dict[str, float] = {}
     """Metric → standard error of that mean; only for metrics with two rows or more."""
     token_usage: TokenUsage = TokenUsage()
-    """Of the agent, as far as it is known."""
+    """The tokens of the agent, as far as they are known."""
     unknown_token_usage: Count = 0
     """Tests that ran and whose token usage is unknown; `token_usage` lacks theirs."""
     judge_calls: Count = 0
     judge_usage: TokenUsage = TokenUsage()
-    """Of the judges."""
+    """The tokens of the judges."""
     pass_at_k: dict[int, float] = {}
-    """k → the chance that one of k runs of a case passes, a mean over the repeated cases; only
-    where each of them ran all its repetitions and every one was decided."""
+    """k → the probability that one of k runs of a case passes, as a mean over the repeated cases;
+    empty unless each of them ran all its repetitions and all were decided."""
     pass_all_k: dict[int, float] = {}
-    """k → the chance that all of k runs of a case pass (pass^k), likewise."""
+    """k → the probability that all of k runs of a case pass (pass^k), likewise."""
     cost: OnDemand[Cost] | None = None
-    """Of all tests; None where the configuration has no `prices`."""
+    """The cost of all tests; None if the configuration has no `prices`."""
     simulator_calls: Count = 0
     simulator_usage: TokenUsage = TokenUsage()
-    """Of the simulated users."""
+    """The tokens of the simulated users."""
 
     @model_validator(mode="after")
     def _adds_up(self) -> "ReportSummary":
@@ -407,7 +407,7 @@ _RENDERERS = {
 
 
 class TestReport(Model):
-    """Every result of a run and its summary."""
+    """The results of a run and their summary."""
 
     __test__: ClassVar[bool] = False
 
@@ -422,19 +422,19 @@ class TestReport(Model):
     interrupted: bool = False
     """Whether the run was stopped before every case had run."""
     stopped: str | None = None
-    """Why the run gave up before every case had run; None if it did not."""
+    """Why the run stopped before every case had run; None if it did not."""
     stopped_by: StopKind | None = None
-    """What made it give up, in a word."""
+    """What stopped the run, as one word."""
     planned_tests: Count | None = None
-    """How many cases the run set out to run."""
+    """How many cases the run was about."""
     selection: OnDemand[Selection] | None = None
-    """What was chosen of the cases; None if the run set out to run them all."""
+    """Which cases were selected; None for all."""
     notes: list[str] = []
-    """What a reader must know to trust the verdicts."""
+    """What readers must know to judge the results."""
 
     @property
     def ran(self) -> int:
-        """How many tests were run."""
+        """How many tests ran."""
         return self.summary.total_tests - self.summary.skipped
 
     @property

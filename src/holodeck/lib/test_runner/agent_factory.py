@@ -45,17 +45,17 @@ LONGEST_DELAY_SECONDS = 60.0
 
 @dataclass
 class AgentExecutionResult:
-    """What one invocation gave.
+    """The result of one invocation.
 
     Attributes:
         tool_calls: Calls in the order the model made them; each has a name and arguments.
-        tool_results: What the tools gave back; each has a name and a result.
-        chat_history: The whole conversation so far.
-        token_usage: Tokens of every request of the invocation; None if the provider tells none.
+        tool_results: What the tools returned; each has a name and a result.
+        chat_history: The conversation so far.
+        token_usage: Tokens of all requests of the invocation; None if the provider reports none.
         response: The agent's answer.
-        attempts: Tries of single requests that failed, with what was done about them.
+        attempts: Attempts of single requests that failed.
         stopped_early: Why the agent was stopped before it was done; None if it was not.
-        waited_ms: How long its requests waited for a slot of the endpoint.
+        waited_ms: How long its requests waited for a rate limit.
     """
 
     tool_calls: list[ToolCall]
@@ -76,10 +76,10 @@ class AgentThreadRun:
         kernel: The kernel with the service and the tools.
         kernel_arguments: Request settings.
         timeout: Seconds one invocation may take, retries included; None for no limit.
-        max_retries: How often a request that failed for a transient reason is tried again.
-        retry_delay: Longest wait before the first retry, in seconds.
-        retry_exponential_base: How much longer each further wait may get.
-        observability_enabled: Whether invocations make a trace span.
+        max_retries: How often a request is retried after a transient error.
+        retry_delay: Longest delay before the first retry, in seconds.
+        retry_exponential_base: The factor of each further delay.
+        observability_enabled: Whether invocations create a span.
         tool_filter_manager: Tool filtering does not exist yet; anything but None is refused.
 
     Raises:
@@ -116,10 +116,10 @@ class AgentThreadRun:
         self.chat_history = new_history()
 
     async def invoke(self, user_input: str) -> AgentExecutionResult:
-        """The agent's answer to `user_input`, which joins the history.
+        """Return the agent's response to `user_input`, which is added to the history.
 
         Raises:
-            AgentFactoryError: The agent did not answer, in time or at all, after all retries.
+            AgentFactoryError: The agent did not respond, in time or at all, after all retries.
         """
         call = self._new_call()
         with self._span() if self.observability_enabled else nullcontext():
@@ -127,7 +127,7 @@ class AgentThreadRun:
         return self._result(call, response)
 
     async def send(self, message: str) -> ExecutionResult:
-        """`invoke`, in the words of the backend protocol."""
+        """Do the same as `invoke`, for the backend protocol."""
         result = await self.invoke(message)
         return ExecutionResult(
             response=result.response,
@@ -141,7 +141,7 @@ class AgentThreadRun:
         )
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """The agent's answer in pieces; a stream that breaks is not tried again."""
+        """Yield the agent's response in pieces; a stream that breaks is not retried."""
         from holodeck.lib.backends.semantic_kernel.invocation import invoke_streaming
 
         call = self._new_call()
@@ -159,14 +159,14 @@ class AgentThreadRun:
             ) from error
 
     def remember(self, messages: Sequence[Message]) -> None:
-        """Take the messages for said."""
+        """Add the messages to the history."""
         from holodeck.lib.backends.semantic_kernel.invocation import new_history
 
         for message in new_history(messages).messages:
             self.chat_history.add_message(message)
 
     async def close(self) -> None:
-        """Nothing to let go of: the client belongs to the factory."""
+        """Do nothing: the client belongs to the factory."""
 
     def _new_call(self) -> "KernelTurn":
         from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
@@ -245,13 +245,13 @@ class AgentThreadRun:
 class AgentFactory:
     """Builds one agent for a configuration and opens isolated conversations with it.
 
-    It is a way to reach an agent like any other: it keeps the AgentBackend protocol.
+    It implements the AgentBackend protocol.
 
     Args:
         agent_config: The agent; its relative paths start from its `base_dir`.
-        max_retries: How often a request that failed for a transient reason is tried again.
-        retry_delay: Longest wait before the first retry, in seconds.
-        retry_exponential_base: How much longer each further wait may get.
+        max_retries: How often a request is retried after a transient error.
+        retry_delay: Longest delay before the first retry, in seconds.
+        retry_exponential_base: The factor of each further delay.
         force_ingest: Vector stores do not exist yet, so there is nothing to ingest again.
         execution_config: Time limits; `max_retries` and `retry_delay` in it win over the arguments.
 
@@ -316,7 +316,7 @@ class AgentFactory:
         return LocalWeights(store, base_dir, DownloadProgress())
 
     async def create_thread_run(self) -> AgentThreadRun:
-        """A new conversation with an empty history."""
+        """Return a new conversation with an empty history."""
         return self._thread_run(observability_enabled=self._is_traced)
 
     @property
@@ -345,7 +345,7 @@ class AgentFactory:
         return run
 
     async def initialize(self) -> None:
-        """Make the model ready: a local one is fetched and loaded, others need nothing."""
+        """Prepare the model: a local one is downloaded and loaded, others need nothing."""
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self.kernel.get_service(type=ResilientChat).prepare()
@@ -353,22 +353,22 @@ class AgentFactory:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """The answer to one message in a conversation of its own."""
+        """Return the response to one message in a conversation of its own."""
         result = await self._thread_run(context or ()).send(message)
         if self._wants_structure:
-            result.structured_output = _parsed(result.response)
+            result.structured_output = _parse_json(result.response)
         return result
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentThreadRun:
-        """A new conversation, after the earlier messages."""
+        """Return a new conversation that continues the earlier messages."""
         return self._thread_run(context or (), observability_enabled=self._is_traced)
 
     async def teardown(self) -> None:
-        """The same as `shutdown`."""
+        """Do the same as `shutdown`."""
         await self.shutdown()
 
     async def shutdown(self) -> None:
-        """Close the client of the running event loop; the factory may be used again afterwards."""
+        """Close the client of the running event loop; the factory can be used again."""
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self.kernel.get_service(type=ResilientChat).close()
@@ -381,8 +381,8 @@ def _first_given(first: T | None, second: T) -> T:
     return second if first is None else first
 
 
-def _parsed(text: str) -> object | None:
-    """The JSON that an answer holds; None if it holds none."""
+def _parse_json(text: str) -> object | None:
+    """Return the JSON of a response; None if it is not JSON."""
     try:
         return json.loads(text)  # type: ignore[no-any-return]
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""What cases and runs have cost, as far as prices and tokens are known."""
+"""The costs of cases and runs, as far as prices and tokens are known."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from holodeck.models.test_result import TestResult, TurnResult
 from holodeck.models.token_usage import TokenUsage
 
 _A_MILLION = 1_000_000
-_CENTS_FROM = 1
-"""Amounts below it are told with three digits, whatever their size."""
+_TWO_DECIMALS_FROM = 1
+"""Smaller amounts are shown with three significant digits."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Tokens to be paid for; None where nobody told them."""
+    """Tokens to be paid for; None if they are unknown."""
 
     model: str
     usage: TokenUsage | None
@@ -27,24 +27,24 @@ class Charge:
 
 
 def with_cost(result: TestResult, agent: Agent) -> TestResult:
-    """The result with what it has cost; as it is where there are no prices, or it has its cost."""
+    """Return the result with its cost, unless it has one or there are no prices."""
     if agent.prices is None or result.cost is not None:
         return result
     return result.model_copy(update={"cost": cost_of(result, agent.prices, agent_price_key(agent))})
 
 
 def cost_of(result: TestResult, prices: PriceTable, agents: str) -> Cost:
-    """What a case has cost; `agents` is the model behind the agent."""
-    own = list(agent_charges(result, agents))
-    judged = list(judge_charges(result))
-    played = list(simulator_charges(result))
-    parts = [_sum([_amount(one, prices) for one in charges]) for charges in (own, judged, played)]
-    unknown = [why for one in own + judged + played if (why := _why_unknown(one, prices))]
+    """Return what a case cost; `agents` is the model of the agent."""
+    agent = list(agent_charges(result, agents))
+    judges = list(judge_charges(result))
+    users = list(simulator_charges(result))
+    parts = [_sum([_amount(one, prices) for one in charges]) for charges in (agent, judges, users)]
+    unknown = [why for one in agent + judges + users if (why := _why_unknown(one, prices))]
     return _cost(prices.unit, parts, unknown)
 
 
 def total_cost(results: Sequence[TestResult]) -> Cost | None:
-    """What all of it has cost; None where no result knows of prices."""
+    """Return what all the results cost; None if none of them has a cost."""
     costs = [one.cost for one in results if one.cost is not None]
     if not costs:
         return None
@@ -61,7 +61,7 @@ def total_cost(results: Sequence[TestResult]) -> Cost | None:
 
 
 def describe_cost(cost: Cost) -> str:
-    """A cost as reports tell it."""
+    """Return a cost as reports show it."""
     unit = cost.currency
     parts = f"agent {money(cost.agent, unit)}, judges {money(cost.judges, unit)}"
     if cost.simulators != 0:
@@ -72,28 +72,28 @@ def describe_cost(cost: Cost) -> str:
 
 
 def agent_turns(result: TestResult) -> Iterator[TestResult | TurnResult]:
-    """The times that the agent was asked: each turn, or the case of one input."""
+    """Return the calls of the agent: each turn, or the case of one input."""
     for run in result.single_runs:
         parts: Sequence[TestResult | TurnResult] = run.turns or [run]
         yield from (part for part in parts if part.agent_time_ms is not None)
 
 
 def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
-    """Tokens; None for those of who tells none, as no model answers without any."""
+    """Return the tokens; None if there are none, because no model answers without any."""
     return usage if usage is not None and usage.total_tokens else None
 
 
 def calls_of(result: TestResult) -> int:
-    """How often models were asked: the agent, failed tries included, judges and simulated users."""
-    asked = sum(_calls(part) for part in agent_turns(result))
+    """Return the calls of models: the agent with failed attempts, judges and simulated users."""
+    of_agent = sum(_calls(part) for part in agent_turns(result))
     rows = [row for run in result.single_runs for row in run.rows]
     costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]
-    judged = sum(row.judge_calls for row in rows)
-    return asked + judged + sum(one.calls for one in costs if one is not None)
+    of_metrics = sum(row.judge_calls for row in rows)
+    return of_agent + of_metrics + sum(one.calls for one in costs if one is not None)
 
 
 def tokens_of(result: TestResult) -> int | None:
-    """Tokens of agent, judges and simulated users; None where an answer came without."""
+    """Return the tokens of agent, judges and simulated users; None if some are unknown."""
     usages = [one.usage for one in _charges(result)]
     known = [one.total_tokens for one in usages if one is not None]
     return sum(known) if len(known) == len(usages) else None
@@ -105,7 +105,7 @@ def _calls(part: TestResult | TurnResult) -> int:
 
 
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
-    """What the agent is to be paid for: answers, and what is known of tries that failed."""
+    """Return what the agent costs: its answers, and what is known of failed attempts."""
     for part in agent_turns(result):
         is_known = part.evidence.token_usage is not None
         usage = part.token_usage if is_known else known_usage(part.token_usage)
@@ -114,7 +114,7 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
 
 
 def judge_charges(result: TestResult) -> Iterator[Charge]:
-    """What the judges are to be paid for, of metrics and of criteria, in every single run."""
+    """Return what the judges of metrics and criteria cost, in every single run."""
     for run in result.single_runs:
         for row in run.rows:
             if row.judge_calls > row.judge_failed:
@@ -124,7 +124,7 @@ def judge_charges(result: TestResult) -> Iterator[Charge]:
 
 
 def simulator_charges(result: TestResult) -> Iterator[Charge]:
-    """What the simulated users are to be paid for, in every single run."""
+    """Return what the simulated users cost, in every single run."""
     for run in result.single_runs:
         yield from _of_model(run.simulator_cost, "the simulated user")
 
@@ -135,9 +135,9 @@ def _of_model(cost: ModelCost | None, who: str) -> Iterator[Charge]:
 
 
 def _charges(result: TestResult) -> list[Charge]:
-    """What anybody is to be paid for, whoever the agent's model is."""
-    own = agent_charges(result, "")
-    return [*own, *judge_charges(result), *simulator_charges(result)]
+    """Return everything that costs something, whatever the model of the agent."""
+    agent = agent_charges(result, "")
+    return [*agent, *judge_charges(result), *simulator_charges(result)]
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:
@@ -146,12 +146,13 @@ def _amount(charge: Charge, prices: PriceTable) -> float | None:
         return None
     if charge.usage is None:
         return 0.0 if _is_free(price) else None
-    read, written = charge.usage.prompt_tokens, charge.usage.completion_tokens
-    return (read * price.input + written * price.output) / _A_MILLION
+    usage = charge.usage
+    cost = usage.prompt_tokens * price.input + usage.completion_tokens * price.output
+    return cost / _A_MILLION
 
 
 def _is_free(price: Price) -> bool:
-    """Whether tokens need not be known to know what they cost."""
+    """Whether the cost is known even if the tokens are not."""
     return price.input == price.output == 0
 
 
@@ -180,15 +181,15 @@ def _cost(currency: str, parts: Sequence[float | None], unknown: list[str]) -> C
 
 
 def _sum(amounts: Sequence[float | None]) -> float | None:
-    """The sum; None if one of them is not known."""
+    """Return the sum; None if one of the amounts is unknown."""
     known = [one for one in amounts if one is not None]
     return fsum(known) if len(known) == len(amounts) else None
 
 
 def money(amount: float | None, currency: str) -> str:
-    """An amount as people read it."""
+    """Return an amount for people."""
     if amount is None:
         return "unknown"
-    if amount >= _CENTS_FROM:
+    if amount >= _TWO_DECIMALS_FROM:
         return f"{amount:,.2f} {currency}"
     return f"{Decimal(f'{amount:.3g}'):f} {currency}"

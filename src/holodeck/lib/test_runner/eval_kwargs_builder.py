@@ -1,4 +1,4 @@
-"""Gathers for each metric the inputs that it takes, under the names it knows them by."""
+"""Collect the inputs of each metric under the parameter names that it uses."""
 
 import json
 from typing import Any
@@ -14,15 +14,15 @@ _GROUND_TRUTH = (EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT)
 
 
 class EvalKwargsBuilder:
-    """The inputs that one test case has to offer to metrics.
+    """The inputs that one test case offers to metrics.
 
     Args:
-        agent_response: What the agent answered; an empty answer is passed on like any other.
+        agent_response: The response of the agent; an empty one is passed on like any other.
         input_query: What the user said.
-        ground_truth: The right answer.
-        file_content: Text of the case's files.
+        ground_truth: The expected response.
+        file_content: The text of the case's files.
         retrieval_context: Retrieved passages.
-        observation: The whole case, for metrics that ask for it.
+        observation: The observation of the case, for metrics that need it.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class EvalKwargsBuilder:
         self._observation = observation
 
     def build_for(self, evaluator: BaseEvaluator) -> dict[str, Any]:
-        """Keyword arguments for `evaluator.evaluate()`.
+        """Return keyword arguments for `evaluator.evaluate()`.
 
-        Inputs the metric does not take, and those that the case does not have (None), are left out.
-        Metrics in DeepEval's words get `context` as a list, others as one text.
+        Inputs that the metric does not accept, or that the case does not have (None), are omitted.
+        Metrics with DeepEval's parameter names get `context` as a list, others as one text.
         """
         spec = evaluator.get_param_spec()
         deepeval = spec.uses_deepeval_params()
@@ -55,7 +55,7 @@ class EvalKwargsBuilder:
             _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
             EvalParam.CONTEXT: self._context(spec),
             EvalParam.RETRIEVAL_CONTEXT: self._retrieved(spec),
-            **self._seen(spec),
+            **self._observed(spec),
         }
         kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
         kwargs |= {name.value: value for name, value in offers.items() if value is not None}
@@ -64,7 +64,7 @@ class EvalKwargsBuilder:
         return kwargs
 
     def _context(self, spec: ParamSpec) -> str | list[str] | None:
-        """The text of the files, else what was retrieved."""
+        """Return the text of the files, otherwise the retrieved passages."""
         if not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
             return None
         texts = self._retrieval_context if self._file_content is None else [self._file_content]
@@ -72,24 +72,24 @@ class EvalKwargsBuilder:
             return None
         return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
 
-    def _seen(self, spec: ParamSpec) -> dict[EvalParam, Any]:
-        """What only the observation holds, as far as the metric takes it."""
-        seen = self._observation
-        if seen is None:
+    def _observed(self, spec: ParamSpec) -> dict[EvalParam, Any]:
+        """Return the inputs that only the observation has."""
+        observation = self._observation
+        if observation is None:
             return {}
-        is_unknown = isinstance(seen.tool_calls, Unknown)
+        is_unknown = isinstance(observation.tool_calls, Unknown)
         if is_unknown and EvalParam.TOOLS_CALLED in spec.required:
             raise EvaluationError(unknown_reason("tool_calls"))
         found = {
-            EvalParam.TOOLS_CALLED: None if is_unknown else seen.tool_calls,
-            EvalParam.EXPECTED_TOOLS: seen.expected_tools,
-            EvalParam.TURNS: seen.turns or None,
+            EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
+            EvalParam.EXPECTED_TOOLS: observation.expected_tools,
+            EvalParam.TURNS: observation.turns or None,
         }
         return {param: value for param, value in found.items() if _takes(spec, param)}
 
     def _retrieved(self, spec: ParamSpec) -> list[str] | None:
-        wanted = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
-        return self._retrieval_context if wanted else None
+        takes = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
+        return self._retrieval_context if takes else None
 
 
 def _takes(spec: ParamSpec, *params: EvalParam) -> bool:
@@ -100,12 +100,12 @@ def build_retrieval_context_from_tools(
     tool_results: list[dict[str, Any]],
     retrieval_tool_names: set[str],
 ) -> list[str] | None:
-    """The passages that retrieval tools gave back, in order; None if there are none.
+    """Return the passages that retrieval tools returned, in order; None if there are none.
 
     Args:
-        tool_results: Mappings with `name` and `result`. A list is one passage per item; whatever
-            is not text becomes JSON; None and empty text are no passages.
-        retrieval_tool_names: The tools whose results count.
+        tool_results: Mappings with `name` and `result`. Each item of a list is a passage; values
+            that are not text become JSON; None and empty text are ignored.
+        retrieval_tool_names: The tools whose results are passages.
     """
     passages = [
         passage
@@ -127,5 +127,5 @@ def _as_json(value: Any) -> str:
         return ""
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):  # keys that are not text, or a value that holds itself
+    except (TypeError, ValueError):  # keys that are not text, or a value that contains itself
         return str(value)

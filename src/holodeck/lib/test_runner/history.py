@@ -1,4 +1,4 @@
-"""What was said before a case: as agents are told of it, and as metrics see it."""
+"""The messages before a case, in the forms that agents, judges and metrics need."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.conversation.messages import EARLIER
-from holodeck.lib.conversation.messages import Message as Heard
+from holodeck.lib.conversation.messages import Message as JudgeMessage
 from holodeck.lib.evaluators.base import Turn
 from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierCall, EarlierMessage
@@ -20,18 +20,18 @@ History = Sequence[EarlierMessage]
 
 
 def histories_of(agent: Agent) -> dict[int, History]:
-    """The earlier messages of each case that has some, by its place. Raises ConfigError."""
+    """Return the earlier messages of each case that has some, by its index. Raises ConfigError."""
     places = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
     if not places:
         return {}
-    # Imported here because most cases begin anew.
+    # Imported here because most cases have no history.
     from holodeck.config.history import load_history  # noqa: PLC0415
 
     return {at: load_history(agent, at) for at in places}
 
 
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:
-    """Raise ConfigError if a case has earlier messages and the agent cannot be told them."""
+    """Raise ConfigError if a case has earlier messages and the backend does not accept them."""
     for index, case in enumerate(agent.test_cases or []):
         why = None if case.history is None else history_problem(backend, method_for(case))
         if why is not None:
@@ -39,25 +39,25 @@ def require_history_support(agent: Agent, backend: AgentBackend) -> None:
 
 
 def method_for(case: TestCaseModel) -> Method:
-    """How the agent of a case is reached."""
+    """Return the method of the backend that a case uses."""
     return "invoke_once" if case.input else "create_session"
 
 
 def text_of(one: EarlierMessage) -> str:
-    """What a message says; empty where it says nothing."""
+    """Return the text of a message; empty if it has none."""
     if isinstance(one.content, list):
         return "\n".join(part.text for part in one.content)
     return one.content or ""
 
 
 def arguments_in(call: EarlierCall) -> str:
-    """The arguments of a call as JSON."""
+    """Return the arguments of a call as JSON."""
     given = call.function.arguments
     return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
 
 
 def to_agent_messages(history: History) -> list[Message]:
-    """The messages as agents are told them."""
+    """Return the messages as a backend accepts them."""
     return [_message(one) for one in history]
 
 
@@ -79,20 +79,20 @@ def _message(one: EarlierMessage) -> Message:
     return message
 
 
-def to_judge_messages(history: History) -> list[Heard]:
-    """The messages as those who judge or play in the case hear of them, marked as earlier."""
-    heard: list[Heard] = []
-    called: dict[str, str] = {}
+def to_judge_messages(history: History) -> list[JudgeMessage]:
+    """Return the messages for judges and simulated users, marked as earlier."""
+    messages: list[JudgeMessage] = []
+    tool_names: dict[str, str] = {}
     for one in history:
-        called |= {call.id: call.function.name for call in one.tool_calls or ()}
-        heard.append({**_message(one), EARLIER: True})
+        tool_names |= {call.id: call.function.name for call in one.tool_calls or ()}
+        messages.append({**_message(one), EARLIER: True})
         if one.tool_call_id is not None:
-            heard[-1]["name"] = called[one.tool_call_id]
-    return heard
+            messages[-1]["name"] = tool_names[one.tool_call_id]
+    return messages
 
 
 def history_key(history: History) -> Iterator[str]:
-    """Everything that tells one history from another."""
+    """Return everything that distinguishes one history from another."""
     for one in history:
         yield from (one.role, text_of(one), one.name or "", one.tool_call_id or "")
         for call in one.tool_calls or ():
@@ -100,9 +100,9 @@ def history_key(history: History) -> Iterator[str]:
 
 
 def to_turns(history: History) -> tuple[Turn, ...]:
-    """What was said, as metrics about conversations see it: calls belong to the words they led to.
+    """Return the messages as metrics on conversations see them.
 
-    Calls that led to no words stand in an answer that is empty.
+    Tool calls belong to the response that follows them, or to an empty one if none follows.
     """
     return tuple(_turns(history))
 
@@ -124,7 +124,7 @@ def _turns(history: History) -> Iterator[Turn]:
 
 
 def _results_after(history: History, at: int) -> dict[str | None, str]:
-    """What the calls of a message gave; another may use the same ids."""
+    """Return the results of the calls of a message; other messages may use the same ids."""
     following = takewhile(lambda one: one.role == "tool", islice(history, at + 1, None))
     return {one.tool_call_id: text_of(one) for one in following}
 

@@ -1,4 +1,4 @@
-"""Which judge a check is about: the one of an agent.yaml, or one that is named."""
+"""Find the judge that `holodeck judge check` measures: one of an agent.yaml, or a named model."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -204,24 +204,24 @@ def _shift(both: Sequence[tuple[Judgement, Judgement]], is_good: bool) -> float 
 
 
 Protect = Callable[[Iterable[str]], None]
-"""Hears of the secrets that must not be shown."""
+"""Called with secrets that must not be shown."""
 
 
 @dataclass
 class Subject:
-    """A judge to be checked, and how it is asked."""
+    """A judge to be measured, and the settings that it is asked with."""
 
     judge: Judge
     metric: JudgeMetric | None = None
-    """Whose settings hold; None for the defaults."""
+    """The metric whose settings apply; None for the defaults."""
     _evaluators: dict[tuple[str, bool, int], JudgeEvaluator] = field(default_factory=dict)
 
     async def check(self, labels: list[Label], repeats: int, on_progress: Told) -> JudgeCheck:
-        """What the judge is worth, by these labels."""
+        """Measure the judge with labelled answers."""
         return await self._check(on_progress).run(labels, repeats, self._threshold)
 
     async def quick_check(self, labels: list[Label], on_progress: Told) -> JudgeCheck:
-        """How far the judge agrees with the labels, in one call for each."""
+        """Measure how far the judge agrees with the labels, in one call for each."""
         return await self._check(on_progress).quick(labels, self._threshold)
 
     def _check(self, on_progress: Told) -> Check:
@@ -232,7 +232,7 @@ class Subject:
         return self.metric.threshold if self.metric else DEFAULT_THRESHOLD
 
     def _evaluator_for(self, label: Label, wording: int) -> JudgeEvaluator:
-        """One for each criterion, so that what is learnt about the endpoint is kept."""
+        """Return one evaluator for each criterion, which remembers what its endpoint supports."""
         key = (label.criterion, label.ground_truth is not None, wording)
         if key not in self._evaluators:
             shown: list[Shown] = ["input", "response"]
@@ -245,7 +245,7 @@ class Subject:
         return self._evaluators[key]
 
     def _options(self, criterion: str) -> dict[str, Any]:
-        """Those of the metric, as far as they are not about its own questions."""
+        """Return the options of the metric, without its other questions."""
         if self.metric is None:
             return {"criteria": [criterion]}
         options = {**self.metric.options(), "threshold": self.metric.threshold}
@@ -261,7 +261,7 @@ class Subject:
 
 
 def subject_in(agent_config: str, metric_name: str | None, protect: Protect) -> Subject:
-    """The judge of an agent.yaml, asked as a metric of it is. Raises ConfigError."""
+    """Return the judge of an agent.yaml, with the settings of a metric. Raises ConfigError."""
     agent, execution, loader = load_agent_with_config(agent_config)
     protect(collect(agent, loader.environment(agent.base_dir)))
     metric = None if metric_name is None else _metric(agent, metric_name)
@@ -275,7 +275,7 @@ def subject_in(agent_config: str, metric_name: str | None, protect: Protect) -> 
 
 
 def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
-    """The judge called PROVIDER/NAME. Raises ConfigError."""
+    """Return the judge called PROVIDER/NAME. Raises ConfigError."""
     provider, _, model = name.partition("/")
     if provider not in list(ProviderEnum) or not model:
         known = ", ".join(ProviderEnum)

@@ -1,4 +1,4 @@
-"""The chance that one of k runs of a case passes, and that all of them do.
+"""The probability that one of k runs of a case passes, and that all of them do.
 
 pass@k by the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained on Code"
 (2021); pass^k as in Yao et al., "tau-bench" (2024).
@@ -15,20 +15,20 @@ _DECIDED = {Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED, Outcome.UNCHECKED}
 
 
 def one_of_k(passed: int, ran: int, k: int) -> float:
-    """The chance that k runs, drawn from those that ran, hold one that passed."""
+    """Return the probability that at least one of k runs, drawn from all, passed."""
     return 1 - comb(ran - passed, k) / comb(ran, k)
 
 
 def all_of_k(passed: int, ran: int, k: int) -> float:
-    """The chance that k runs, drawn from those that ran, have all passed."""
+    """Return the probability that all of k runs, drawn from all, passed."""
     return comb(passed, k) / comb(ran, k)
 
 
 def estimates(results: Iterable[TestResult], estimator: Estimator) -> dict[int, float]:
-    """k → the mean over the repeated cases, up to the fewest repetitions that one has.
+    """Return the mean over the repeated cases for each k, up to the fewest repetitions of a case.
 
-    Empty if a repeated case has not run all its repetitions or some decided nothing: to stop with
-    the verdict, or to leave out what broke, is to choose among the runs.
+    Empty if a repeated case has repetitions that were not run or are undecided: leaving them out
+    would bias the estimate.
     """
     repeats = [one.repeats for one in results if one.repeats is not None]
     if not repeats or not all(map(_is_whole, repeats)):

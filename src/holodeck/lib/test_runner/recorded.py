@@ -20,7 +20,7 @@ from holodeck.models.test_result import Outcome, TestReport, TestResult
 
 
 def report_of(run: Run) -> TestReport:
-    """The report of the results that the record holds; of a killed run, those until then."""
+    """Return the report of the recorded results; of a killed run, those until then."""
     lines: dict[int, CaseFinished | CaseSkipped] = {**run.skipped, **run.finished}
     results = [lines[index].result for index in sorted(lines)]
     started, ended = run.started, run.ended
@@ -41,7 +41,7 @@ def report_of(run: Run) -> TestReport:
 
 
 def _stopped(run: Run) -> str | None:
-    """Why results are missing: as the run said, or because the record is damaged."""
+    """Return why results are missing: what the run said, or that the record is damaged."""
     if run.ended is None:
         return None
     lost = run.ended.summary.total_tests - len(run.finished) - len(run.skipped)
@@ -70,25 +70,25 @@ Redact = Callable[[str], str]
 
 
 class AnswerKey(NamedTuple):
-    """What makes an answer one to a case."""
+    """What a recorded answer must share with a case to belong to it."""
 
     suite: str | None
     name: str | None
-    said: str
-    before: tuple[str, ...]
+    input: str
+    history: tuple[str, ...]
     script: str = ""
     context: str = ""
-    """What the agent was told besides; empty where it was told nothing."""
+    """What the agent was given besides, as JSON; empty if nothing."""
 
 
 @dataclass(frozen=True)
 class KeyedCase:
-    """A present case as the record would know it."""
+    """A present case as a record would contain it."""
 
     case: TestCaseModel
-    question: AnswerKey
+    key: AnswerKey
     hash: str
-    """Of the case."""
+    """The hash of the case."""
 
 
 @dataclass(frozen=True)
@@ -97,11 +97,11 @@ class RecordedAnswer:
 
     result: TestResult
     hash: str | None
-    """Of the case that it is of; None where the record does not tell."""
+    """The hash of its case; None if the record does not contain it."""
 
 
 def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
-    """The cases of the agent; `redact` is what the record of the run went through."""
+    """Return the cases of the agent; `redact` removes the secrets that the record lacks."""
     histories = histories_of(agent)
     scripts = dict[int, str]() if _scripts_in(run) is None else _scripts_of(agent, redact)
     fingerprint = fingerprint_of(agent)
@@ -109,7 +109,7 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
     cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
     found = []
     for at, (case, plan) in cases:
-        question = AnswerKey(
+        key = AnswerKey(
             None if case.suite is None else redact(case.suite),
             None if case.name is None else redact(case.name),
             redact(case.said),
@@ -117,12 +117,12 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
             scripts.get(at, ""),
             contexts.get(at, ""),
         )
-        found.append(KeyedCase(case, question, plan.hash))
+        found.append(KeyedCase(case, key, plan.hash))
     return found
 
 
 def _scripts_of(agent: Agent, redact: Redact) -> dict[int, str]:
-    """The script of each case that has one, as a record has it."""
+    """Return the script of each case that has one, as a record contains it."""
     scripts = {
         at: case.model_dump(mode="json", exclude_none=True, include={"script"})
         for at, case in enumerate(agent.test_cases or [])
@@ -132,38 +132,38 @@ def _scripts_of(agent: Agent, redact: Redact) -> dict[int, str]:
 
 
 def _contexts_of(config: Mapping[str, Any], redact: Redact) -> dict[int, str]:
-    """The context of each case that has one, as a record has it."""
+    """Return the context of each case that has one, as a record contains it."""
     return {
-        at: _canonical(one["context"], redact)
+        at: _canonical_json(one["context"], redact)
         for at, one in enumerate(config.get("test_cases") or [])
         if "context" in one
     }
 
 
 def _contexts_in(run: Run) -> dict[int, str] | None:
-    """The context of each case that has one, as it was recorded; None where that is not known."""
+    """Return the recorded context of each case that has one; None if that is unknown."""
     cases = None if run.started is None else run.started.config.get("test_cases")
     if not isinstance(cases, list):
         return None
     contexts = [one.get("context") if isinstance(one, dict) else None for one in cases]
-    return {at: _canonical(one, str) for at, one in enumerate(contexts) if one is not None}
+    return {at: _canonical_json(one, str) for at, one in enumerate(contexts) if one is not None}
 
 
-def _canonical(context: Json, redact: Redact) -> str:
-    """A context as text, the same for what a record cannot tell from it."""
-    return json.dumps(Redactor().redact_report(_clean(context, redact)), sort_keys=True)
+def _canonical_json(context: Json, redact: Redact) -> str:
+    """Return a context as text, equal for contexts that a record cannot distinguish."""
+    return json.dumps(Redactor().redact_report(_redact_strings(context, redact)), sort_keys=True)
 
 
-def _clean(value: Json, redact: Redact) -> Json:
+def _redact_strings(value: Json, redact: Redact) -> Json:
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, dict):
-        return {redact(key): _clean(one, redact) for key, one in value.items()}
-    return [_clean(one, redact) for one in value] if isinstance(value, list) else value
+        return {redact(key): _redact_strings(one, redact) for key, one in value.items()}
+    return [_redact_strings(one, redact) for one in value] if isinstance(value, list) else value
 
 
 def _scripts_in(run: Run) -> dict[int, str] | None:
-    """The script of each case that has one, as it was recorded; None where that is not known."""
+    """Return the recorded script of each case that has one; None if that is unknown."""
     cases = None if run.started is None else run.started.config.get("test_cases")
     if not isinstance(cases, list):
         return None
@@ -172,12 +172,12 @@ def _scripts_in(run: Run) -> dict[int, str] | None:
 
 
 def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
-    """The recorded answers by what was asked."""
+    """Return the recorded answers by their key."""
     cases = run.started.cases if run.started else []
     scripts, contexts = _scripts_in(run) or {}, _contexts_in(run) or {}
     found: dict[AnswerKey, list[RecordedAnswer]] = {}
     for place, one in run.finished.items():
-        question = AnswerKey(
+        key = AnswerKey(
             one.result.suite,
             one.result.test_name,
             one.result.test_input,
@@ -186,50 +186,48 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
             contexts.get(place, ""),
         )
         planned = cases[place].hash if place < len(cases) else None
-        found.setdefault(question, []).append(RecordedAnswer(one.result, planned))
+        found.setdefault(key, []).append(RecordedAnswer(one.result, planned))
     return found
 
 
 def match_answers(
     cases: Sequence[KeyedCase], left: dict[AnswerKey, list[RecordedAnswer]]
 ) -> dict[int, TestResult]:
-    """The answer of each case by its place; they are taken out of those that are `left`.
+    """Return the answer of each case by its index; the answers are removed from `left`.
 
-    Of several to the same question, that of the unchanged case comes first, then that of its id:
-    of a record whose configuration cannot be read, nobody knows in which context it was given.
+    Of several answers with the same key, a case gets that of the unchanged case first, then that
+    of the same id, then any: in a record without readable configuration the context is unknown.
     """
     found: dict[int, TestResult] = {}
-    for is_meant in (_is_of_the_same, _has_the_id, _may_be_of):
+    for belongs in (_is_of_unchanged_case, _has_same_id, _may_belong):
         for place, one in enumerate(cases):
-            answers = [] if place in found else left.get(one.question, [])
-            at = next((at for at, said in enumerate(answers) if is_meant(said, one)), None)
+            answers = [] if place in found else left.get(one.key, [])
+            at = next((at for at, answer in enumerate(answers) if belongs(answer, one)), None)
             if at is not None:
                 found[place] = answers.pop(at).result
     return found
 
 
-def _is_of_the_same(answer: RecordedAnswer, asked: KeyedCase) -> bool:
-    return answer.hash == asked.hash and has_every_turn(answer.result, asked.case)
+def _is_of_unchanged_case(answer: RecordedAnswer, one: KeyedCase) -> bool:
+    return answer.hash == one.hash and has_every_turn(answer.result, one.case)
 
 
-def _has_the_id(answer: RecordedAnswer, asked: KeyedCase) -> bool:
-    own = asked.case.id
-    return (
-        own is not None
-        and own == answer.result.test_id
-        and has_every_turn(answer.result, asked.case)
-    )
+def _has_same_id(answer: RecordedAnswer, one: KeyedCase) -> bool:
+    has_id = one.case.id is not None and one.case.id == answer.result.test_id
+    return has_id and has_every_turn(answer.result, one.case)
 
 
-def _may_be_of(answer: RecordedAnswer, asked: KeyedCase) -> bool:
-    ids = {answer.result.test_id, asked.case.id} - {None}
-    return len(ids) < 2 and has_every_turn(answer.result, asked.case)
+def _may_belong(answer: RecordedAnswer, one: KeyedCase) -> bool:
+    ids = {answer.result.test_id, one.case.id} - {None}
+    return len(ids) < 2 and has_every_turn(answer.result, one.case)
 
 
 def has_every_turn(result: TestResult, case: TestCaseModel) -> bool:
-    """Whether the record holds every turn of the case, where it holds an answer at all."""
+    """Whether the result has every turn of the case, unless its agent failed."""
     if result.repeats is not None:
         return all(has_every_turn(one, case) for one in result.repeats.runs)
-    is_held = len(result.turns) == len(case.turns or ())
-    is_held = bool(result.turns) and result.ending is not None if case.is_played else is_held
-    return is_held or result.outcome is Outcome.AGENT_ERROR
+    if case.is_played:
+        is_complete = bool(result.turns) and result.ending is not None
+    else:
+        is_complete = len(result.turns) == len(case.turns or ())
+    return is_complete or result.outcome is Outcome.AGENT_ERROR

@@ -1,4 +1,4 @@
-"""Runs a case several times, each on its own, and makes one result of it."""
+"""Repetitions of a case: run as many as the verdict needs, and combine them into one result."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from holodeck.models.test_result import MetricResult, Outcome, Repeats, Spread, 
 from holodeck.models.token_usage import sum_of
 
 RunIfWanted = Callable[[Callable[[], bool]], Awaitable[FinishedRun | None]]
-"""Runs the case once its turn comes, if it is still wanted then."""
+"""Runs the case when a slot is free, unless the given function says that it is not needed."""
 _UNDECIDED = (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)
 
 
@@ -30,17 +30,18 @@ class PassBar:
 
     @property
     def least_runs(self) -> int:
-        """So many runs can be enough for a verdict: all of them pass, or none does."""
+        """How many runs can be enough for a verdict: all of them pass, or none does."""
         return min(self.needed, self.planned - self.needed + 1)
 
     def is_decided(self, passed: int, ran: int) -> bool:
-        """Whether it is known if the bar is reached, whatever the runs to come bring."""
+        """Whether further runs cannot change the verdict."""
         return passed >= self.needed or passed + self.planned - ran < self.needed
 
     def outcome(self, runs: Sequence[TestResult]) -> Outcome:
-        """How the case ended. It failed only if runs that decided nothing could not have saved it.
+        """Return how the case ended.
 
-        A run that did not take place decided nothing either.
+        It failed only if it would have failed even if all undecided runs had passed. A run that
+        did not take place is undecided, too.
         """
         ends = [one.outcome for one in runs]
         passed = sum(one.is_pass for one in ends)
@@ -59,7 +60,7 @@ def _only_unchecked(ends: Sequence[Outcome]) -> Outcome:
 
 
 def pass_bar(case: TestCaseModel) -> PassBar | None:
-    """The bar of a case that is repeated; None for any other. All must pass unless it says else."""
+    """Return the bar of a repeated case, by default that all must pass; None for other cases."""
     return None if case.repeat is None else _bar(case, case.repeat)
 
 
@@ -72,62 +73,62 @@ def _bar(case: TestCaseModel, planned: int) -> PassBar:
 
 @dataclass
 class Series:
-    """The repetitions of one case under way."""
+    """The repetitions of one case while they run."""
 
     bar: PassBar
     run: RunIfWanted
     stops_early: bool = True
-    """Whether no repetition begins once the verdict is known."""
-    ran: dict[int, FinishedRun] = field(default_factory=dict)
-    """What came of each repetition, by its number."""
-    _begun: int = 0
-    _under_way: int = 0
+    """Whether no repetition starts once the verdict is known."""
+    finished: dict[int, FinishedRun] = field(default_factory=dict)
+    """The finished repetitions, by their index."""
+    _started: int = 0
+    _running: int = 0
 
-    async def finish(self) -> None:
-        """Run as many repetitions as it takes, those that are sure to be needed at a time."""
+    async def run_all(self) -> None:
+        """Run the repetitions, concurrently those that are certainly needed."""
         async with asyncio.TaskGroup() as group:
-            self._begin(group)
+            self._start(group)
 
-    def _begin(self, group: asyncio.TaskGroup) -> None:
-        while self._begun < self.bar.planned and self._under_way < self._most_at_once():
-            group.create_task(self._repetition(group, self._begun))
-            self._begun += 1
-            self._under_way += 1
+    def _start(self, group: asyncio.TaskGroup) -> None:
+        while self._started < self.bar.planned and self._running < self._concurrency():
+            group.create_task(self._repetition(group, self._started))
+            self._started += 1
+            self._running += 1
 
-    def _most_at_once(self) -> int:
-        """As many as may all be needed: with fewer passes than these there is no verdict yet."""
+    def _concurrency(self) -> int:
+        """Return how many may run: with fewer passes than these there is no verdict yet."""
         if self._is_over():
             return 0
         return self.bar.needed - self._passed if self.stops_early else self.bar.planned
 
     async def _repetition(self, group: asyncio.TaskGroup, number: int) -> None:
-        ran = await self.run(lambda: not self._is_over())
-        self._under_way -= 1
-        if ran is not None:
-            self.ran[number] = ran
-        self._begin(group)
+        finished = await self.run(lambda: not self._is_over())
+        self._running -= 1
+        if finished is not None:
+            self.finished[number] = finished
+        self._start(group)
 
     @property
     def _passed(self) -> int:
-        return sum(one.result.passed for one in self.ran.values())
+        return sum(one.result.passed for one in self.finished.values())
 
     @property
     def is_permanent(self) -> bool:
         """Whether every other case will fail like this one."""
-        return any(one.is_permanent for one in self.ran.values())
+        return any(one.is_permanent for one in self.finished.values())
 
     def _is_over(self) -> bool:
-        is_decided = self.bar.is_decided(self._passed, len(self.ran))
+        is_decided = self.bar.is_decided(self._passed, len(self.finished))
         return self.is_permanent or (self.stops_early and is_decided)
 
 
 async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> FinishedRun:
-    """One result of all repetitions of a case."""
+    """Run a case several times; return one result of all repetitions."""
     bar = _bar(case, times)
     series = Series(bar, run, stops_early=case.stop_early is not False)
-    await series.finish()
-    results = [one.result for _, one in sorted(series.ran.items())]
-    refusals = [one.refusal for one in series.ran.values()]
+    await series.run_all()
+    results = [one.result for _, one in sorted(series.finished.items())]
+    refusals = [one.refusal for one in series.finished.values()]
     refusal = refusals[0] if refusals and all(refusals) else None
     return FinishedRun(
         combine_repetitions(case, bar, results), is_permanent=series.is_permanent, refusal=refusal
@@ -137,7 +138,7 @@ async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> Fin
 def combine_repetitions(
     case: TestCaseModel, bar: PassBar, runs: Sequence[TestResult]
 ) -> TestResult:
-    """The result of a case that was run several times."""
+    """Return the result of a case that was run several times."""
     outcome = bar.outcome(runs)
     passed = sum(one.passed for one in runs)
     broken = [error for one in runs if one.outcome in _UNDECIDED for error in one.errors]

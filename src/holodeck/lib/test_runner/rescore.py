@@ -1,6 +1,5 @@
-"""Grade recorded answers again, with the metrics of the present agent.yaml and no agent."""
+"""Grade the recorded answers of a run again, without calling the agent (`holodeck score`)."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -37,7 +36,7 @@ from holodeck.models.test_result import Outcome, TestReport, TestResult, TurnRes
 
 @dataclass(frozen=True)
 class RescoredReport:
-    """The new report, and what of the record or of the agent.yaml is not in it."""
+    """The new report, and what is missing from it."""
 
     report: TestReport
     ungraded: tuple[str, ...]
@@ -47,14 +46,14 @@ class RescoredReport:
 
 
 async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredReport:
-    """The recorded answers under the present expectations and metrics.
+    """Grade the recorded answers with the present expectations and metrics.
 
     An answer belongs to the case with the same suite, name, input, history, script and context.
-    Times are those of the record. A result whose agent could not be run stays as it is. `redact` is
-    what the record went through. Of a run that had chosen among the cases, the others are not asked
-    for. Raises ConfigError for metrics that are wrong.
+    Times are those of the record. A result whose agent failed stays as it is. `redact` removes the
+    secrets that the record lacks. If the run had selected cases, only these are graded. Raises
+    ConfigError for wrong metrics.
     """
-    agent, selection = _as_chosen(agent, run, redact)
+    agent, selection = _with_selection(agent, run, redact)
     evaluator_set = EvaluatorSet(agent)
     observations = ObservationBuilder(agent)
     left = recorded_answers(run)
@@ -69,8 +68,9 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
             ungraded.append(case.name or f"#{index + 1}")
             continue
         checks = evaluator_set.checks_of(index)
-        again = await _graded_again(answers[index], case, checks, observations)
-        results.append(with_cost(_labelled(again, case), agent))
+        result = await _regrade(answers[index], case, checks, observations)
+        result = result.model_copy(update={"test_id": case.id, "tags": case.tags})
+        results.append(with_cost(result, agent))
     await evaluator_set.judge_provider.judges.close()
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded answer"
@@ -88,57 +88,49 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
         "notes": evaluator_set.judge_provider.notes,
     }
     report = before.model_copy(update=update)
-    unused = [one.result for one in chain(*left.values())]
-    return RescoredReport(report, tuple(ungraded), tuple(_names(unused)))
+    unused = [one.result.test_name or one.result.test_input for one in chain(*left.values())]
+    return RescoredReport(report, tuple(ungraded), tuple(unused))
 
 
-def _labelled(result: TestResult, case: TestCaseModel) -> TestResult:
-    return result.model_copy(update={"test_id": case.id, "tags": case.tags})
-
-
-def _names(results: Iterable[TestResult]) -> list[str]:
-    return [one.test_name or one.test_input for one in results]
-
-
-def _as_chosen(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection | None]:
-    """The agent with the cases that the run had chosen, or has answers of; what that leaves."""
-    chosen = run.started.selection if run.started else None
-    if run.started is None or chosen is None:
+def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Selection | None]:
+    """Return the agent with the cases that the run selected or answered, and that selection."""
+    selection = run.started.selection if run.started else None
+    if run.started is None or selection is None:
         return agent, None
     cases = keyed_cases(agent, run, redact)
     planned = set(find_cases(run.started.cases, fingerprint_of(agent).cases))
     answered = recorded_answers(run)
-    places = [at for at, one in enumerate(cases) if at in planned or one.question in answered]
-    return agent.case_caches(places), chosen.now(len(cases), len(places))
+    places = [at for at, one in enumerate(cases) if at in planned or one.key in answered]
+    return agent.case_caches(places), selection.now(len(cases), len(places))
 
 
-async def _graded_again(
+async def _regrade(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
 ) -> TestResult:
-    """The result with all its tries and repetitions; the case says how many of these must pass."""
+    """Grade a result with all its tries and repetitions; the case says how many must pass."""
     bar, repeats = pass_bar(case), result.repeats
     if repeats is None:
-        whole = await _with_tries(result, case, checks, observations)
-        return whole if bar is None else combine_repetitions(case, bar, [whole])
-    runs = [await _with_tries(one, case, checks, observations) for one in repeats.runs]
+        result = await _regrade_tries(result, case, checks, observations)
+        return result if bar is None else combine_repetitions(case, bar, [result])
+    runs = [await _regrade_tries(one, case, checks, observations) for one in repeats.runs]
     return combine_repetitions(case, bar or PassBar(repeats.planned, repeats.needed), runs)
 
 
-async def _with_tries(
+async def _regrade_tries(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
 ) -> TestResult:
-    """A case that failed once and passed later stays flaky."""
-    last = await _regraded(result, case, checks, observations)
+    """Grade a result and its earlier tries; one that passed after a failure is flaky."""
+    last = await _regrade_run(result, case, checks, observations)
     if not result.tries:
         return last
-    tries = [await _regraded(one, case, checks, observations) for one in result.tries]
+    tries = [await _regrade_run(one, case, checks, observations) for one in result.tries]
     return with_earlier_tries(last, tries)
 
 
-async def _regraded(
+async def _regrade_run(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
 ) -> TestResult:
-    """Return the result graded again; as it is if its agent or its conversation broke."""
+    """Grade one run of a case; a run whose agent or conversation broke stays as it is."""
     broke_off = case.is_played and result.ending is not None and result.ending.broke
     if result.outcome is Outcome.AGENT_ERROR or broke_off:
         return result

@@ -16,11 +16,11 @@ from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
 
-MOST_REFUSALS = 3
-"""So many calls in a row that a provider refuses for good end the run."""
+MAX_REFUSALS = 3
+"""The run stops after this many calls in a row that a provider refuses permanently."""
 
 _UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unreachable"})
-"""What says nothing about other cases once the agent has answered one."""
+"""Refusals that say nothing about other cases once the agent has answered one."""
 _HINTS: dict[Refusal, str] = {
     "key": "check",
     "quota": "check the account behind",
@@ -57,17 +57,17 @@ class StopReason:
     reason: str
 
     def message(self, left: int) -> str:
-        """The reason with what it means for the `left` cases that have no result."""
+        """Return the reason with what it means for the `left` cases without a result."""
         cases = "other case is" if left == 1 else f"other {left} cases are"
         return f"{self.reason}, so the {cases} not run"
 
     def row(self, case: TestCaseModel) -> TestResult:
-        """The result of a case that the run did not come to."""
+        """Return the result of a case that the stopped run did not start."""
         return skipped_result(case, self.kind, self.reason)
 
 
 class RunStopped(Exception):
-    """Raised where a run is to end at once, with what is under way."""
+    """Raised to stop a run at once, cases that are running included."""
 
     def __init__(self, stop: StopReason) -> None:
         super().__init__(stop.reason)
@@ -75,11 +75,11 @@ class RunStopped(Exception):
 
 
 class StopPolicy:
-    """Watches the results of a run for reasons to end it.
+    """Watches the results of a run for reasons to stop it.
 
     Args:
         settings: The limits of the run.
-        agent: Whose configuration messages point to.
+        agent: The agent, whose configuration messages refer to.
         has_answers: Whether the agent has answered a case in an earlier part of the run.
     """
 
@@ -89,14 +89,14 @@ class StopPolicy:
         self._agent = agent
         self._has_answers = has_answers
         self._reasons: set[str] = set()
-        self._most_failures = failure_limit(settings)
+        self._max_failures = failure_limit(settings)
         self._fails_fast = settings.fail_fast is True
         self._failures = 0
         self._closed: dict[str | None, StopReason] = {}
         self._refusals = 0
 
     def closed(self, case: TestCaseModel) -> StopReason | None:
-        """Why no further case of the case's suite is run; None if it is."""
+        """Return why no further case of the case's suite starts; None if it does."""
         return self._closed.get(case.suite)
 
     def watch(
@@ -107,44 +107,44 @@ class StopPolicy:
         is_permanent: bool,
         refusal: Refusal | None = None,
     ) -> None:
-        """Take note of a result; raises Stopped if it was one too many.
+        """Count a result. Raises RunStopped if a limit is reached.
 
-        `is_hopeless` says that every other case will fail like this one, `refusal` what the
+        `is_permanent` says that every other case will fail like this one, `refusal` what the
         provider objected to.
         """
-        self._note_refusal(result, refusal, is_permanent=is_permanent)
-        is_spared = self._fails_fast and case.fail_fast is False
-        self._failures += not (result.passed or is_spared)
-        if self._failures == self._most_failures:
+        self._count_refusal(result, refusal, is_permanent=is_permanent)
+        is_exempt = self._fails_fast and case.fail_fast is False
+        self._failures += not (result.passed or is_exempt)
+        if self._failures == self._max_failures:
             raise RunStopped(StopReason("fail_fast", self._too_many(result)))
         if case.fail_fast and not result.passed:
             whose = f"suite {case.suite!r}" if case.suite else "its cases"
             why = f"{_named(result)} did not pass, and {whose} is to fail fast"
             self._closed.setdefault(case.suite, StopReason("fail_fast", why))
 
-    def _note_refusal(
+    def _count_refusal(
         self, result: TestResult, refusal: Refusal | None, *, is_permanent: bool
     ) -> None:
-        """Count what is refused for good; raises Stopped where that was one too many.
+        """Count permanent refusals in a row. Raises RunStopped if there are too many.
 
-        A refused model or request counts only while every case so far was refused alike: another
-        answer tells that it is about the content of a case.
+        A refused model or request counts only while every case so far was refused for the same
+        reason; otherwise it is about the content of a case.
         """
         self._has_answers |= result.outcome is not Outcome.AGENT_ERROR
         if len(self._reasons) < 2:
             text = result.errors[0] if result.errors else ""
             self._reasons.add(refusal if refusal == "model" else text)
         is_alike = len(self._reasons) == 1
-        is_lasting = is_alike if refusal in {"model", "request"} else is_permanent
-        if not is_lasting or (self._has_answers and refusal in _UNTIL_ANSWERED):
+        is_counted = is_alike if refusal in {"model", "request"} else is_permanent
+        if not is_counted or (self._has_answers and refusal in _UNTIL_ANSWERED):
             self._refusals = 0
             return
         tries = sum(len(run.attempts) for run in result.single_runs)
         self._refusals += max(1, tries) if refusal == "unreachable" else 1
-        if self._refusals >= MOST_REFUSALS:
+        if self._refusals >= MAX_REFUSALS:
             reason = result.errors[0]
-            if refusal != "unreachable" or tries < MOST_REFUSALS:
-                reason += f"; {MOST_REFUSALS} calls in a row were refused"
+            if refusal != "unreachable" or tries < MAX_REFUSALS:
+                reason += f"; {MAX_REFUSALS} calls in a row were refused"
             hint = what_to_check(self._agent, refusal)
             raise RunStopped(StopReason("refused", f"{reason}; {hint}" if hint else reason))
 
@@ -155,7 +155,7 @@ class StopPolicy:
 
 
 def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
-    """Return what to look at after a refusal, with its place; "" where nothing is known."""
+    """Return what to check after a refusal, with its location; "" if nothing is known."""
     if refusal is None:
         return ""
     if isinstance(agent.backend, HttpBackendConfig):
@@ -174,7 +174,7 @@ def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
 
 
 def _located(agent: Agent, *path: str) -> str:
-    """A path with its place, such as `model.name (agent.yaml:4:9)`."""
+    """Return a path with its location, such as `model.name (agent.yaml:4:9)`."""
     place = agent.place(*path)
     return ".".join(path) if place == "agent" else f"{'.'.join(path)} ({place})"
 
@@ -184,17 +184,17 @@ def _named(result: TestResult) -> str:
 
 
 def failure_limit(settings: ExecutionConfig) -> int | None:
-    """So many cases that do not pass end the run; None for no end."""
+    """Return how many cases that do not pass stop the run; None for no limit."""
     return 1 if settings.fail_fast else settings.maxfail
 
 
 def skip_by_case(case: TestCaseModel) -> TestResult | None:
-    """The result of a case that says of itself to be skipped; None for any other."""
+    """Return the result of a case with `skip`; None for any other."""
     return None if case.skip is None else skipped_result(case, "skip", case.skip)
 
 
 def skipped_result(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult:
-    """The result of a case that was not run."""
+    """Return the result of a case that was not run."""
     return TestResult(
         test_name=case.name,
         test_id=case.id,
@@ -217,9 +217,9 @@ class _BudgetLimit:
     """One limit, and what has been spent of it."""
 
     limit: float
-    words: Callable[[float], str]
+    format: Callable[[float], str]
     measure: Callable[[TestResult], float | None]
-    """What a case has spent; None where that is not known."""
+    """Returns what a case has spent; None if that is unknown."""
     spent: float = 0.0
     is_known: bool = True
 
@@ -229,28 +229,28 @@ class _BudgetLimit:
         self.spent += amount or 0.0
 
     def why_empty(self) -> str | None:
-        """Why no further case may start; None if one may."""
+        """Return why no further case may start; None if one may."""
         if not self.is_known:
             return f"{self._name} cannot be held, as not every answer tells what it has spent"
         if self.spent < self.limit:
             return None
-        return f"{self._name} is used up ({self.words(self.spent)} spent)"
+        return f"{self._name} is used up ({self.format(self.spent)} spent)"
 
     @property
     def _name(self) -> str:
-        return f"the budget of {self.words(self.limit)}"
+        return f"the budget of {self.format(self.limit)}"
 
 
 class Budget:
-    """Lets cases start as long as the run may spend more; what has started always finishes.
+    """Lets cases start while the run may spend more; a case that has started always finishes.
 
-    The first case starts alone, and towards the end only as many run at once as are likely to fit,
-    so a run spends about one case more than it may, not as many as run at a time.
+    The first case starts alone, and near the limit only as many run concurrently as are likely to
+    fit, so that a run exceeds its limit by about one case.
 
     Args:
         config: The limits.
-        currency: Of the costs.
-        clock: Seconds, for tests.
+        currency: The currency of costs.
+        clock: Returns seconds; for tests.
     """
 
     def __init__(
@@ -267,10 +267,10 @@ class Budget:
         self._paid = 0
         self._changed = asyncio.Condition()
         self.refused: str | None = None
-        """Why a case was not let start; None while all were."""
+        """Why a case was not allowed to start; None if all were."""
 
     async def admits(self) -> bool:
-        """Wait until a case may start; False if none may any more, and `refused` says why."""
+        """Wait until a case may start; False if none may anymore, and `refused` says why."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._why_empty() or self._has_room())
             self.refused = self.refused or self._why_empty()
@@ -278,7 +278,7 @@ class Budget:
             return self.refused is None
 
     async def pay(self, result: TestResult) -> None:
-        """Count what a case that was admitted has spent."""
+        """Count what an admitted case has spent."""
         async with self._changed:
             self._running -= 1
             self._paid += 1

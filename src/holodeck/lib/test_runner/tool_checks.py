@@ -25,12 +25,12 @@ MATCH_SECONDS = 1.0
 
 
 def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool | None:
-    """Whether each expected name is part of the name of some call.
+    """Return whether each expected name is part of the name of some call.
 
     Args:
         actual: Names of the tools that were called.
-        expected: Names to find, each as a part of a name; None means that nothing is checked, an
-            empty list that no tool may be called.
+        expected: Names to find, each as a part of a name. None: nothing is checked. An empty
+            list: no tool may be called.
 
     Returns:
         True or False; None if nothing is checked.
@@ -53,16 +53,16 @@ def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool |
 def check_tools(
     case: TurnModel, calls: Sequence[ToolInvocation], evidence: Evidence
 ) -> list[ToolCheck]:
-    """Return a row for each expectation of a case or turn about tools; none if it has none.
+    """Return a row for each expectation of a case or turn about tools.
 
-    If the evidence does not hold all tool calls, a row stands only if the calls that are known
-    decide it: one that was wanted is there, or one that must not be. Every other row is an error.
+    If not all tool calls are known, a row is valid only if the known calls decide it: an expected
+    call was made, or a forbidden one. Every other row is an error.
     """
     known = evidence.tool_calls is not None
     rows = []
-    for wanted in case.expected_tools or ():
-        row = _check_wanted(wanted, calls)
-        is_certain = row.passed and (isinstance(wanted, str) or wanted.count is None)
+    for expected in case.expected_tools or ():
+        row = _check_expected(expected, calls)
+        is_certain = row.passed and (isinstance(expected, str) or expected.count is None)
         rows.append(row if known or is_certain else _undecided(row))
     if case.expected_tools == []:
         rows.append(_unless_absent(_check_no_call(calls), known=known))
@@ -77,7 +77,7 @@ def check_tools(
 
 
 def _unless_absent(row: ToolCheck, *, known: bool) -> ToolCheck:
-    """Return the row that wants some call to be absent; calls that nobody saw prove no absence."""
+    """Return the row, which passes if a call is absent; unknown calls prove no absence."""
     return row if known or not row.passed else _undecided(row)
 
 
@@ -90,49 +90,34 @@ def _check_no_call(calls: Sequence[ToolInvocation]) -> ToolCheck:
     return ToolCheck(expectation="no tool call", passed=not calls, reason=_if(calls, reason))
 
 
-def _check_wanted(wanted: str | ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    if isinstance(wanted, str):
-        return _check_substring(wanted, calls)
-    return _check_strict(wanted, calls)
-
-
-def _check_substring(wanted: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    met_by = [call.name for call in calls if wanted in call.name]
-    missing = f"no call of {wanted!r}; called: {_names(calls)}"
-    reason = _only_a_part(wanted, met_by) if met_by else missing
-    return ToolCheck(expectation=wanted, passed=bool(met_by), reason=reason)
-
-
-def _only_a_part(wanted: str, met_by: Sequence[str]) -> str | None:
-    """What to say of an expectation that only a part of a tool's name met."""
-    if any(is_whole_name(wanted, name) for name in met_by):
-        return None
-    return f"{wanted!r} is only a part of {met_by[0]!r}; write '{{name: …}}' for a whole name"
-
-
-def _check_strict(wanted: ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    named = [call for call in calls if _name_fits(wanted, call)]
-    matching = [call for call in named if not _differences(wanted, call)]
-    passed = len(matching) == wanted.count if wanted.count is not None else bool(matching)
-    return ToolCheck(
-        expectation=_in_words(wanted),
-        passed=passed,
-        reason=_if(not passed, _why_not(wanted, calls, named, matching)),
-    )
-
-
-def _why_not(
-    wanted: ExpectedTool,
-    calls: Sequence[ToolInvocation],
-    named: Sequence[ToolInvocation],
-    matching: Sequence[ToolInvocation],
-) -> str:
+def _check_expected(expected: str | ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    if isinstance(expected, str):
+        return _check_substring(expected, calls)
+    named = [call for call in calls if _name_matches(expected, call)]
+    matching = [call for call in named if not _differences(expected, call)]
+    passed = len(matching) == expected.count if expected.count is not None else bool(matching)
+    if passed:
+        return ToolCheck(expectation=_describe_tool(expected), passed=True)
     if not named:
-        return f"no call of {wanted.name!r}; called: {_names(calls)}"
-    if wanted.count is not None and matching:
+        reason = f"no call of {expected.name!r}; called: {_names(calls)}"
+    elif expected.count is not None and matching:
         found = plural(len(matching), "matching call")
-        return f"{found} of {wanted.name!r} instead of {wanted.count}"
-    return f"{wanted.name!r}: " + "; ".join(_differences(wanted, named[-1]))
+        reason = f"{found} of {expected.name!r} instead of {expected.count}"
+    else:
+        reason = f"{expected.name!r}: " + "; ".join(_differences(expected, named[-1]))
+    return ToolCheck(expectation=_describe_tool(expected), passed=False, reason=reason)
+
+
+def _check_substring(expected: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
+    matching = [call.name for call in calls if expected in call.name]
+    if not matching:
+        reason: str | None = f"no call of {expected!r}; called: {_names(calls)}"
+    elif any(is_whole_name(expected, name) for name in matching):
+        reason = None
+    else:
+        part = f"{expected!r} is only a part of {matching[0]!r}"
+        reason = f"{part}; write '{{name: …}}' for a whole name"
+    return ToolCheck(expectation=expected, passed=bool(matching), reason=reason)
 
 
 def _check_forbidden(name: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
@@ -148,8 +133,8 @@ def _check_order(
 ) -> ToolCheck:
     """Whether the expectations can be met by calls in the order written, others in between."""
     remaining = iter(calls)
-    in_order = all(any(_fits(wanted, call) for call in remaining) for wanted in expected)
-    order = " → ".join(wanted if isinstance(wanted, str) else wanted.name for wanted in expected)
+    in_order = all(any(_matches_tool(one, call) for call in remaining) for one in expected)
+    order = " → ".join(one if isinstance(one, str) else one.name for one in expected)
     reason = f"not in the order {order}; called: {_names(calls)}"
     return ToolCheck(
         expectation=f"order: {order}", passed=in_order, reason=_if(not in_order, reason)
@@ -159,47 +144,48 @@ def _check_order(
 def _check_others(
     expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
 ) -> ToolCheck:
-    """Whether every call is of a tool that is expected, whatever its arguments."""
-    others = [call for call in calls if not any(_is_of(wanted, call) for wanted in expected)]
+    """Check that every call is of an expected tool, whatever its arguments."""
+    others = [call for call in calls if not any(_is_call_of(one, call) for one in expected)]
     reason = f"only expected tools may be called, but {_names(others)} was"
     return ToolCheck(
         expectation="no other tool call", passed=not others, reason=_if(others, reason)
     )
 
 
-def _is_of(wanted: str | ExpectedTool, call: ToolInvocation) -> bool:
-    return wanted in call.name if isinstance(wanted, str) else _name_fits(wanted, call)
+def _is_call_of(expected: str | ExpectedTool, call: ToolInvocation) -> bool:
+    return expected in call.name if isinstance(expected, str) else _name_matches(expected, call)
 
 
-def _fits(wanted: str | ExpectedTool, call: ToolInvocation) -> bool:
-    is_of = _is_of(wanted, call)
-    return is_of and (isinstance(wanted, str) or not _differences(wanted, call))
+def _matches_tool(expected: str | ExpectedTool, call: ToolInvocation) -> bool:
+    if not _is_call_of(expected, call):
+        return False
+    return isinstance(expected, str) or not _differences(expected, call)
 
 
-def _name_fits(wanted: ExpectedTool, call: ToolInvocation) -> bool:
-    return wanted.name == call.name if wanted.match == "exact" else wanted.name in call.name
+def _name_matches(expected: ExpectedTool, call: ToolInvocation) -> bool:
+    return expected.name == call.name if expected.match == "exact" else expected.name in call.name
 
 
-def _differences(wanted: ExpectedTool, call: ToolInvocation) -> list[str]:
-    """What is wrong with the arguments of a call, in words."""
+def _differences(expected: ExpectedTool, call: ToolInvocation) -> list[str]:
+    """Return what is wrong with the arguments of a call."""
     return [
         f"argument {name!r} is missing"
         if name not in call.args
-        else f"argument {name!r} is {_short(call.args[name])}, not {_matcher_in_words(matcher)}"
-        for name, matcher in wanted.matchers().items()
+        else f"argument {name!r} is {_short(call.args[name])}, not {_describe_matcher(matcher)}"
+        for name, matcher in expected.matchers().items()
         if name not in call.args or not matches(matcher, call.args[name])
     ]
 
 
 def matches(matcher: ArgMatcher, value: Any) -> bool:
-    """Whether an argument is as the matcher wants it. Raises EvaluationError on a slow pattern."""
+    """Return whether an argument matches. Raises EvaluationError for a pattern that is too slow."""
     if matcher.regex is not None:
         return _regex_matches(matcher.regex, value)
     if matcher.number is not None:
         return _number_matches(matcher.number, value)
     if matcher.fuzzy is not None:
-        return _fuzzy(matcher.fuzzy) == _fuzzy(value)
-    return _same(matcher.equals, value)
+        return _normalize(matcher.fuzzy) == _normalize(value)
+    return _equal(matcher.equals, value)
 
 
 def _regex_matches(pattern: str, value: Any) -> bool:
@@ -212,13 +198,13 @@ def _regex_matches(pattern: str, value: Any) -> bool:
         ) from error
 
 
-def _number_matches(wanted: NumberMatcher, value: Any) -> bool:
+def _number_matches(matcher: NumberMatcher, value: Any) -> bool:
     number = _number(value)
     return number is not None and math.isclose(
         number,
-        wanted.value,
-        rel_tol=wanted.relative_tolerance,
-        abs_tol=wanted.absolute_tolerance,
+        matcher.value,
+        rel_tol=matcher.relative_tolerance,
+        abs_tol=matcher.absolute_tolerance,
     )
 
 
@@ -231,8 +217,8 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _fuzzy(value: Any) -> str | float:
-    """The value without what people write differently: case, spaces, separators, percent signs."""
+def _normalize(value: Any) -> str | float:
+    """Return the value without differences in case, spaces, separators and percent signs."""
     text = re.sub(r"[\s,_]", "", str(value)).casefold()
     number = _number(text.removesuffix("%"))
     if number is None:
@@ -240,30 +226,28 @@ def _fuzzy(value: Any) -> str | float:
     return round(number / 100 if text.endswith("%") else number, 9)
 
 
-def _same(wanted: Any, value: Any) -> bool:
-    """Equality as JSON has it: 1 is 1.0, but true is not 1."""
-    if isinstance(wanted, bool) or isinstance(value, bool):
-        return wanted is value
-    if isinstance(wanted, dict) and isinstance(value, dict):
-        return wanted.keys() == value.keys() and all(_same(wanted[k], value[k]) for k in wanted)
-    if isinstance(wanted, list) and isinstance(value, list):
-        return len(wanted) == len(value) and all(map(_same, wanted, value))
-    return (type(wanted) is type(value) and wanted == value) or _both_numbers_equal(wanted, value)
+def _equal(expected: Any, value: Any) -> bool:
+    """Return whether JSON values are equal: 1 equals 1.0, but true does not equal 1."""
+    if isinstance(expected, bool) or isinstance(value, bool):
+        return expected is value
+    if isinstance(expected, dict) and isinstance(value, dict):
+        same_keys = expected.keys() == value.keys()
+        return same_keys and all(_equal(expected[key], value[key]) for key in expected)
+    if isinstance(expected, list) and isinstance(value, list):
+        return len(expected) == len(value) and all(map(_equal, expected, value))
+    are_numbers = isinstance(expected, int | float) and isinstance(value, int | float)
+    return (are_numbers or type(expected) is type(value)) and bool(expected == value)
 
 
-def _both_numbers_equal(wanted: Any, value: Any) -> bool:
-    return isinstance(wanted, int | float) and isinstance(value, int | float) and wanted == value
-
-
-def _in_words(wanted: ExpectedTool) -> str:
-    name = wanted.name if wanted.match == "exact" else f"*{wanted.name}*"
+def _describe_tool(expected: ExpectedTool) -> str:
+    name = expected.name if expected.match == "exact" else f"*{expected.name}*"
     arguments = ", ".join(
-        f"{key}={_matcher_in_words(matcher)}" for key, matcher in wanted.matchers().items()
+        f"{key}={_describe_matcher(matcher)}" for key, matcher in expected.matchers().items()
     )
-    return f"{name}({arguments})" + (f" × {wanted.count}" if wanted.count is not None else "")
+    return f"{name}({arguments})" + (f" × {expected.count}" if expected.count is not None else "")
 
 
-def _matcher_in_words(matcher: ArgMatcher) -> str:
+def _describe_matcher(matcher: ArgMatcher) -> str:
     if matcher.regex is not None:
         return f"/{matcher.regex}/"
     if matcher.number is not None:
@@ -293,28 +277,28 @@ _PREFIX = re.compile(r".*[.:/]")
 def misnamed_tools(
     case: TestCaseModel, result: TestResult, known: Collection[str]
 ) -> Iterator[str]:
-    """A sentence for each forbidden name that is nearly the name of a tool that was called.
+    """Return a note for each forbidden name that looks like the misspelt name of a called tool.
 
-    Names are compared as they are written, so such a check passes although the tool was called.
-    `known` are tools that the agent has; a name of one of them is meant as it is.
+    Names are compared exactly, so such a check passes although the tool was called. `known` are
+    tools of the agent, whose names are not misspelt.
     """
     called = dict.fromkeys(one.name for one in result.tool_invocations)
     parts = [case, *(part for _, part in case.parts)]
     forbidden = dict.fromkeys(name for part in parts for name in part.forbidden_tools or ())
     for name in forbidden:
-        near = [tool for tool in called if _is_near(name, tool)]
-        if near and name not in called and name not in known:
+        similar = [tool for tool in called if _is_similar(name, tool)]
+        if similar and name not in called and name not in known:
             yield (
-                f"the tool {name!r} is forbidden, and {near[0]!r} was called; names are compared"
-                " as they are written, so correct the name if that tool is meant"
+                f"the tool {name!r} is forbidden, and {similar[0]!r} was called; names are compared"
+                " exactly, so correct the name if that tool is meant"
             )
 
 
-def _is_near(written: str, tool: str) -> bool:
-    """Whether two names differ in case, in signs, in a prefix, or in one letter at most.
+def _is_similar(written: str, tool: str) -> bool:
+    """Whether two names differ in case, punctuation, a prefix, or one slip of letters only.
 
-    One letter more, one less, or two that changed places; another letter (`get`, `set`) is another
-    word.
+    A slip is a letter more or less, or two letters that are swapped; a different letter makes a
+    different word (`get`, `set`).
     """
     ours, theirs = _letters(written), _letters(tool)
     if ours == theirs or _letters(_PREFIX.sub("", written)) == theirs:
@@ -336,19 +320,19 @@ NO_RESULT = "no result received"
 def pair_tool_calls(
     calls: Sequence[ToolCall], results: Sequence[ToolResult]
 ) -> list[ToolInvocation]:
-    """One invocation for each call, in order; results go by call id, else by name and order."""
+    """Return an invocation for each call; results are matched by call id, or name and order."""
     left = list(results)
-    return [_invocation(call, _take(call, left)) for call in calls]
+    return [_invocation(call, _pop_result(call, left)) for call in calls]
 
 
-def _take(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
+def _pop_result(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
     for index, result in enumerate(left):
-        if _belongs(call, result):
+        if _is_result_of(call, result):
             return left.pop(index)
     return None
 
 
-def _belongs(call: ToolCall, result: ToolResult) -> bool:
+def _is_result_of(call: ToolCall, result: ToolResult) -> bool:
     if call.get("call_id") or result.get("call_id"):
         return call.get("call_id") == result.get("call_id")
     return call["name"] == result["name"]
@@ -376,7 +360,7 @@ def _error(call: ToolCall, result: ToolResult | None) -> str | None:
 
 
 def refusals(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
-    """What is wrong with calls that never reached a tool, one line each."""
+    """Return why calls never reached a tool, one line each."""
     lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
     malformed = {call.get("call_id") for call in calls if "error" in call}
     return lines + [
