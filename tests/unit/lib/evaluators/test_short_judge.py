@@ -15,7 +15,7 @@ from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
 from holodeck.lib.evaluators.judge_prompt import WORDINGS, fence
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.metric_rows import compute_metrics
+from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
 from holodeck.models.llm import LLMProvider
