@@ -7,5 +7,5 @@ from holodeck.lib.llm import limiter
 
 def end_the_case() -> None:
     """Let the time limit of the case under way be over now, however long it is."""
-    outermost = limiter._limits.get()[0]
+    outermost = limiter._time_limits.get()[0]
     outermost.reschedule(asyncio.get_running_loop().time())
