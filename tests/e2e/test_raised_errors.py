@@ -150,4 +150,4 @@ def test_a_function_that_makes_agents_and_raises_shows_its_place(shop):
     ran = folder.run("test")
 
     assert ran.code == 3
-    assert f"the agent cannot be made: KeyError: 'bot' ({PLACE})" in ran.stderr
+    assert f"the agent cannot be created: KeyError: 'bot' ({PLACE})" in ran.stderr

@@ -1,4 +1,4 @@
-"""Keeps secrets out of everything shown: known values in any spelling, and what looks like one."""
+"""Redacts secrets: known values in any spelling, and texts that look like secrets."""
 
 import base64
 import json
@@ -10,17 +10,17 @@ from urllib.parse import quote, quote_plus
 
 from pydantic import BaseModel
 
-SHORTEST_SECRET = 6
-"""Shorter values are words of everyday text; hiding them would garble reports."""
-_LONG_ENOUGH_TO_HINT = 12
-_STAND_INS = frozenset(
+MIN_SECRET_LENGTH = 6
+"""Shorter values are ordinary words; redacting them would garble reports."""
+_MIN_LENGTH_FOR_HINT = 12
+_PLACEHOLDERS = frozenset(
     {"ollama", "lm-studio", "not-needed", "no-key", "no-key-required", "sk-no-key-required"}
     | {"dummy-key", "placeholder", "changeme", "change-me", "your-api-key"}
 )
-"""What people write where a server wants some key; these protect nothing and are everyday words."""
+"""Values that people write for servers that want some key; they are no secrets."""
 
-# What must be in a text for the pattern to be worth a look, in lower case, and the pattern; without
-# the look, a long answer would take a second.
+# Words of which a text must hold one, in lower case, for the pattern to match, and the pattern.
+# Without this test, a long response would take a second.
 _PATTERNS = tuple(
     (needles.split(), re.compile(pattern))
     for needles, pattern in (
@@ -55,25 +55,25 @@ _ALL_NEEDLES = (*(one for needles, _ in _PATTERNS for one in needles), *_NAME_NE
 _KEY_COLON = re.compile(r"(?i)(\bapi[_-]?key\s{0,3}:\s{0,3})([A-Za-z0-9_.+/=-]{6,})")
 _SECRET_KEY = re.compile(rf"(?i)(?:{_NAME}|secret|authorization)")
 
-_NOTHING_TO_HIDE = (int, float, Enum)
+_NEVER_SECRET = (int, float, Enum)
 ModelT = TypeVar("ModelT", bound=BaseModel)
 PartT = TypeVar("PartT")
 
 
 class Redactor:
-    """Replaces secrets by `***`; of a long one the last four characters stay, to tell which."""
+    """Replaces secrets by `***`; the last four characters of a long one stay, to identify it."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._stands_for: dict[str, str] = {}
         for value in {secret.strip() for secret in secrets}:
-            if len(value) >= SHORTEST_SECRET and value.lower() not in _STAND_INS:
+            if len(value) >= MIN_SECRET_LENGTH and value.lower() not in _PLACEHOLDERS:
                 self._stands_for.update((form, _mask(value)) for form in _spellings(value))
         longest_first = sorted(self._stands_for, key=len, reverse=True)
         known = "|".join(map(re.escape, longest_first))
         self._known = re.compile(known) if known else None
 
     def redact(self, text: str) -> str:
-        """`text` without secrets."""
+        """Return `text` without secrets."""
         if self._known is not None:
             text = self._known.sub(lambda match: self._stands_for[match[0]], text)
         lower = text.lower()
@@ -87,18 +87,18 @@ class Redactor:
         return text
 
     def redact_report(self, report: PartT) -> PartT:
-        """The same report, or any part of one, without secrets; its verdicts stay as they are."""
+        """Return the report, or any part of one, without secrets; verdicts stay unchanged."""
         texts = list[str]()
         if _gather(report, texts):
-            # Searched in one go, as nearly all have nothing to hide. No secret spans two lines but
-            # a private key, so none can hide behind the end of another text.
+            # One search for all texts, as nearly all hold no secret. Only private keys span lines,
+            # so joining the texts hides no secret.
             text = "\n".join(texts)
             if self.redact(text) == text:
                 return report
         return cast(PartT, self._walk(report))
 
     def _walk(self, value: Any) -> Any:
-        if not value or isinstance(value, _NOTHING_TO_HIDE):
+        if not value or isinstance(value, _NEVER_SECRET):
             return value
         if isinstance(value, str):
             return self.redact(value)
@@ -111,7 +111,7 @@ class Redactor:
         return value
 
     def _walk_model(self, model: ModelT) -> ModelT:
-        """The model itself where there is nothing to hide, which is nearly always."""
+        """Return the model itself if it holds no secret, which is nearly always."""
         changed = {}
         for name, value in vars(model).items():
             clean = self._walk(value)
@@ -126,11 +126,11 @@ class Redactor:
 
 
 def _gather(value: Any, texts: list[str]) -> bool:
-    """Collect every text in `value`; whether these tell all, as no key says it has a secret."""
+    """Collect every text in `value`; False if a key marks its value as a secret."""
     if isinstance(value, str):
         texts.append(value)
         return True
-    if not value or isinstance(value, _NOTHING_TO_HIDE):
+    if not value or isinstance(value, _NEVER_SECRET):
         return True
     parts: Iterable[Any] = ()
     if isinstance(value, BaseModel):
@@ -148,7 +148,7 @@ def _gather(value: Any, texts: list[str]) -> bool:
 
 
 def _is_suspicious(lower: str) -> bool:
-    """Whether any pattern is worth a look; a plain loop, as this runs for every text there is."""
+    """Whether any pattern may match; a plain loop, as this runs for every text."""
     for needle in _ALL_NEEDLES:  # noqa: SIM110 - any() takes three times as long
         if needle in lower:
             return True
@@ -156,9 +156,9 @@ def _is_suspicious(lower: str) -> bool:
 
 
 def _mask(secret: str) -> str:
-    if secret.startswith("***"):  # masked already, by value before by pattern
+    if secret.startswith("***"):  # a known value that a pattern matches, too
         return secret
-    return "***" + (secret[-4:] if len(secret) >= _LONG_ENOUGH_TO_HINT else "")
+    return "***" + (secret[-4:] if len(secret) >= _MIN_LENGTH_FOR_HINT else "")
 
 
 def _mask_value(match: re.Match[str]) -> str:
@@ -166,7 +166,7 @@ def _mask_value(match: re.Match[str]) -> str:
 
 
 def _spellings(value: str) -> Iterator[str]:
-    """The forms in which a value turns up in URLs, JSON, logs and headers."""
+    """Yield the forms of a value in URLs, JSON, logs and headers."""
     raw = _bytes_of(value)
     yield value
     yield quote(raw, safe="")
@@ -178,7 +178,7 @@ def _spellings(value: str) -> Iterator[str]:
 
 
 def _bytes_of(value: str) -> bytes:
-    """As the environment held it, where bytes that are no text arrive as halves of pairs."""
+    """Return the bytes as in the environment; undecodable ones are surrogates in Python."""
     try:
         return value.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -186,12 +186,12 @@ def _bytes_of(value: str) -> bytes:
 
 
 def _base64_of(raw: bytes) -> Iterator[str]:
-    """What base64 of any text around `raw` must contain, for each way `raw` can be aligned."""
+    """Yield what base64 of any text around `raw` must contain, for each alignment of `raw`."""
     for before in range(3):
         encoded = base64.b64encode(b"\0" * before + raw).decode().rstrip("=")
         start = (0, 2, 3)[before]
         end = len(encoded) - bool((before + len(raw)) % 3)
         core = encoded[start:end]
-        if len(core) >= SHORTEST_SECRET + 2:
+        if len(core) >= MIN_SECRET_LENGTH + 2:
             yield core
             yield core.translate(str.maketrans("+/", "-_"))

@@ -1,4 +1,4 @@
-"""Running what blocks beside the event loop, and telling who was cancelled."""
+"""Runs blocking calls in threads beside the event loop."""
 
 import asyncio
 import atexit
@@ -15,39 +15,38 @@ from holodeck.lib.exceptions import describe
 T = TypeVar("T")
 
 EXIT_WAIT_S = 0.5
-"""How long the end of the program waits for threads that are about to end."""
-_leaving: set[threading.Thread] = set()
+"""How long the exit of the program waits for threads that are about to end."""
+_ending: set[threading.Thread] = set()
 _lock = threading.Lock()
 
 
 async def run_in_thread(call: Callable[[], T], name: str = "holodeck") -> T:
-    """What `call` gives, computed in a thread of its own with the caller's context variables.
+    """Return what `call` returns in a thread of its own, with the caller's context variables.
 
-    A call that is cancelled (a time limit) is left behind and holds up nobody: unlike a thread of a
-    pool, a daemon thread neither takes another call's place nor keeps the program from ending.
+    A cancelled call (a time limit) goes on in its thread without blocking anything: unlike a thread
+    of a pool, a daemon thread neither takes another call's place nor keeps the program from ending.
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[Callable[[], T]] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(result: Callable[[], T]) -> None:
+    def set_outcome(result: Callable[[], T]) -> None:
         if not outcome.done():
             outcome.set_result(result)
 
     def work() -> None:
         result = _outcome_of(lambda: context.run(call))
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(settle, result)
+        with suppress(RuntimeError):  # the loop is closed: no caller waits any more
+            loop.call_soon_threadsafe(set_outcome, result)
 
     threading.Thread(target=work, name=name, daemon=True).start()
     return (await outcome)()
 
 
 async def call_user_function(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
-    """What `call`, which calls a function of the user's, gives in the end.
+    """Return what `call`, which calls the user's `function`, returns, awaited if necessary.
 
-    What is not async runs in a thread of its own, so that it holds up no other and time limits end
-    it; what it returns may still be awaitable.
+    A function that is not async runs in a thread, so that it blocks no other and time limits apply.
     """
     if is_async(function):
         return await call()
@@ -56,7 +55,7 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
 
 
 def is_async(call: Callable[..., Any]) -> bool:
-    """Whether a function, or an object that can be called, is written with `async def`."""
+    """Whether a function, or a callable object, is written with `async def`."""
     if inspect.isclass(call):
         return False
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
@@ -65,14 +64,13 @@ def is_async(call: Callable[..., Any]) -> bool:
 
 
 def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
-    """A function that gives or raises again what `call` gave or raised.
+    """Return a function that returns or raises what `call` returned or raised.
 
-    `sys.exit()` and the like would end the program once they reach the event loop; they become
-    RuntimeError.
+    `sys.exit()` and the like become RuntimeError; in the event loop, they would end the program.
     """
     try:
         value = call()
-    except Exception as error:  # noqa: BLE001 - carried over to the one who waits
+    except Exception as error:  # noqa: BLE001 - raised again by the caller
         failure = error
     except BaseException as error:  # noqa: BLE001 - as above
         failure = RuntimeError(describe(error))
@@ -87,25 +85,24 @@ def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:
 
 
 def join_at_exit(thread: threading.Thread) -> None:
-    """Let a daemon thread that is about to end do so before Python ends, but not for long.
+    """Wait a moment for a daemon thread that is about to end before Python exits.
 
-    Python ends with the daemon threads in the middle of what they do, and crashes if that is inside
-    of some libraries.
+    Python stops daemon threads wherever they are, and crashes if that is inside of some libraries.
     """
     with _lock:
-        if not _leaving:
-            atexit.register(_wait_for_leaving)
-        _leaving.difference_update([one for one in _leaving if not one.is_alive()])
-        _leaving.add(thread)
+        if not _ending:
+            atexit.register(_wait_for_threads)
+        _ending.difference_update([one for one in _ending if not one.is_alive()])
+        _ending.add(thread)
 
 
-def _wait_for_leaving() -> None:
+def _wait_for_threads() -> None:
     ends = time.monotonic() + EXIT_WAIT_S
-    for thread in [*_leaving]:
+    for thread in [*_ending]:
         thread.join(max(0.0, ends - time.monotonic()))
 
 
 def is_cancelled() -> bool:
-    """Whether somebody cancelled the running task, as opposed to something it awaited."""
+    """Whether the running task was cancelled, as opposed to something that it awaited."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -84,7 +84,7 @@ class CallableBackend:
         except HoloDeckError:
             raise
         except (Exception, SystemExit) as error:
-            raise BackendInitError(f"the agent cannot be made: {with_place(error)}") from error
+            raise BackendInitError(f"the agent cannot be created: {with_place(error)}") from error
         self._is_ready = True
 
     async def invoke_once(

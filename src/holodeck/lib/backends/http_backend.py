@@ -130,7 +130,7 @@ class HttpBackend:
         by_id = known and self._has("conversation_id")
         if history and not by_id and not self._has("messages"):
             raise BackendSessionError(
-                "the request has no place for what was said before; write '{messages}'"
+                "the request has no place for earlier messages; write '{messages}'"
                 " or '{conversation_id}' in backend.request"
             )
         values = {
@@ -300,13 +300,15 @@ class _JsonPoster:
         except (ValueError, RecursionError) as error:
             kind = response.headers.get("content-type", "no content type")
             shown = excerpt(data, MAX_EXCERPT) or "nothing"
-            raise RequestError(f"{self._shown_url} answered no JSON ({kind}): {shown}") from error
+            raise RequestError(
+                f"{self._shown_url}: the answer is not JSON ({kind}): {shown}"
+            ) from error
 
     def _status_error(self, response: "Response", data: bytes) -> RequestError:
         status = response.status_code
         message = f"HTTP {status} from {self._shown_url}"
         if response.is_redirect:
-            return RequestError(f"{message}: it redirects; write the URL that answers")
+            return RequestError(f"{message}: the URL redirects; write the URL that it redirects to")
         shown = excerpt(data, MAX_EXCERPT)
         # A 404 may be about what the case asks for, and not about the URL.
         refusal = "request" if status == 404 else classify_refusal(status, set())

@@ -34,7 +34,7 @@ def value_at(document: Any, steps: list[Step]) -> Any:
         else:
             exists = isinstance(value, dict) and step in value
         if not exists:
-            place = f"at {format_path(steps[:i])!r} is" if i else "it is"
+            place = f"{format_path(steps[:i])!r} is" if i else "it is"
             raise BackendSessionError(
                 f"the answer has no {format_path(steps)!r}: {place} {_describe(value)}"
             )

@@ -26,7 +26,7 @@ MODES = ("test", "chat")
 
 
 class BackendSelector:
-    """Chooses the backend that a configuration asks for."""
+    """Selects the backend that a configuration asks for."""
 
     @staticmethod
     async def select(
@@ -38,17 +38,17 @@ class BackendSelector:
         force_ingest: bool = False,
         base_dir: Path | None = None,
     ) -> AgentBackend:
-        """The agent's backend, ready to be used.
+        """Return the agent's backend, initialized.
 
         Args:
-            agent: What to reach, and how (`backend`).
-            tool_instances: Tools made elsewhere; none of the backends takes any yet.
-            mode: "test" or "chat"; the backends of this version make no difference.
-            allow_side_effects: Lets a backend's own tools write; the backends of this version
-                bring none.
+            agent: The agent and its `backend`.
+            tool_instances: Tools made elsewhere; no backend supports them yet.
+            mode: "test" or "chat"; no backend of this version distinguishes them.
+            allow_side_effects: Lets a backend's own tools write; no backend of this version
+                has any.
             execution: Time limits and retries; their defaults if not given.
-            force_ingest: Handed to the built-in agent.
-            base_dir: Where modules are looked for first; else the agent's own folder.
+            force_ingest: Passed to the built-in agent.
+            base_dir: Folder of the agent's modules; by default the agent's own folder.
 
         Raises:
             BackendInitError: The agent cannot be built or reached at all.
@@ -59,7 +59,9 @@ class BackendSelector:
         if mode not in MODES:
             raise ConfigError("mode", f"{mode!r} is not one of {', '.join(map(repr, MODES))}")
         try:
-            backend = _made(agent, execution, base_dir or agent.base_dir, force_ingest=force_ingest)
+            backend = _build(
+                agent, execution, base_dir or agent.base_dir, force_ingest=force_ingest
+            )
         except HoloDeckError:
             raise
         except Exception as error:
@@ -69,37 +71,37 @@ class BackendSelector:
 
 
 def check_name(name: str) -> None:
-    """Raise ConfigError if `backend: name` starts nothing; `module:attribute` is not looked at."""
+    """Raise ConfigError if `backend: name` is unknown; `module:attribute` is not checked."""
     if name == "http":
         raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
     if ":" not in name:
         BACKENDS.require(name, where="backend")
 
 
-def _made(
+def _build(
     agent: Agent, execution: ExecutionConfig | None, base_dir: Path, *, force_ingest: bool
 ) -> AgentBackend:
-    wanted = agent.backend
-    if isinstance(wanted, HttpBackendConfig):
-        return BACKENDS.load(wanted.type)(wanted, execution)
-    if wanted is None or wanted == DEFAULT:
+    backend = agent.backend
+    if isinstance(backend, HttpBackendConfig):
+        return BACKENDS.load(backend.type)(backend, execution)
+    if backend is None or backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)
-    if wanted == "chat":
-        return BACKENDS.load(wanted)(agent, execution)
-    check_name(wanted)
-    if ":" in wanted:
-        return CallableBackend(wanted, base_dir, execution)
-    return CallableBackend(BACKENDS.load(wanted, where="backend"), base_dir, execution)
+    if backend == "chat":
+        return BACKENDS.load(backend)(agent, execution)
+    check_name(backend)
+    if ":" in backend:
+        return CallableBackend(backend, base_dir, execution)
+    return CallableBackend(BACKENDS.load(backend, where="backend"), base_dir, execution)
 
 
 async def _initialize(backend: AgentBackend) -> None:
-    """Make the backend ready; one that fails is let go of."""
+    """Initialize the backend, and tear it down if that fails."""
     try:
         await backend.initialize()
     except BaseException as error:
-        with suppress(Exception):  # why it failed matters more than how it was let go of
+        with suppress(Exception):  # the first error matters more
             await backend.teardown()
         if isinstance(error, HoloDeckError) or not isinstance(error, Exception):
             raise
-        raise BackendInitError(f"the agent cannot be made ready: {with_place(error)}") from error
+        raise BackendInitError(f"the agent cannot be initialized: {with_place(error)}") from error

@@ -86,7 +86,9 @@ def is_transient_status(status: int, refusal: Refusal | None) -> bool:
 def status_error(status: int, headers: Mapping[str, str], body: bytes) -> RequestError:
     """Return the error for a provider's response that is not a 200."""
     if 300 <= status < 400:
-        return RequestError(f"HTTP {status}: it redirects; write the endpoint that answers")
+        return RequestError(
+            f"HTTP {status}: the endpoint redirects; write the URL that it redirects to"
+        )
     message, codes = _provider_error(body)
     refusal = classify_refusal(status, codes)
     return RequestError(

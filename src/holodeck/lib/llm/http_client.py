@@ -283,7 +283,7 @@ class HttpClient:
         except TooLarge as error:
             raise RequestError(str(error)) from error
         except MalformedHttp as error:
-            raise malformed_response(f"is no HTTP answer: {error}") from error
+            raise malformed_response(f"is not valid HTTP: {error}") from error
         except TimeoutError as error:
             raise RequestError("no answer in time", is_transient=True) from error
         except OSError as error:

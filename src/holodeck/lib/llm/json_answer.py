@@ -21,16 +21,16 @@ _ONLY_JSON = "write nothing but the JSON"
 
 
 def without_reasoning(text: str) -> str:
-    """Return an answer without the reasoning in its tags, closed or not."""
+    """Return a response without the reasoning in `<think>` tags, closed or not."""
     return _UP_TO_THOUGHTS_END.sub("", _THOUGHT.sub("", text)).strip()
 
 
 def parse_json_answer(text: str) -> Any:
-    """Return the JSON value of an answer.
+    """Return the JSON value of a response.
 
-    An object may follow reasoning, stand in a Markdown fence, and have a remark before or after
-    it. What may be a quotation is not read: an object with text on both sides, one inside a line,
-    and several that differ. Raises ValueError, in words for the model.
+    An object may follow reasoning, be in a Markdown fence, and have a remark before or after it.
+    Possible quotations are refused: an object with text on both sides, an object inside a line of
+    text, and several objects that differ. Raises ValueError with a message for the model.
     """
     if not text.strip():
         raise ValueError("the answer is empty")
@@ -70,14 +70,14 @@ def _object_in(text: str, wrong: str) -> dict[str, Any]:
 
 
 def _objects(text: str, wrong: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield the outermost objects of a text, each with where it starts and ends."""
+    """Yield the outermost objects of a text, each with its start and end."""
     decoder = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_object_of)
     at = text.find("{")
     while at >= 0:
         try:
             value, end = decoder.raw_decode(text, at)
         except json.JSONDecodeError as error:
-            # A whole object inside of a broken one is not the answer.
+            # A complete object inside of a broken one is not the answer.
             if not text[text.rfind("\n", 0, at) + 1 : at].strip():
                 raise ValueError(f"the answer is not JSON ({wrong})") from error
             end = at + 1
@@ -96,7 +96,7 @@ def _loads(text: str) -> Any:
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the object; one that has two values for a key has none."""
+    """Return the object. Raises ValueError for a repeated key."""
     read = {name: replace_surrogates(one) if isinstance(one, str) else one for name, one in pairs}
     if len(read) < len(pairs):
         names = [name for name, _ in pairs]

@@ -336,14 +336,14 @@ async def test_a_class_that_cannot_be_made_says_so_at_once():
         def run(self, message):
             return message
 
-    with pytest.raises(BackendInitError, match=r"the agent cannot be made: TypeError: .*'key'"):
+    with pytest.raises(BackendInitError, match=r"the agent cannot be created: TypeError: .*'key'"):
         await CallableBackend(Agent).initialize()
 
 
 async def test_a_backend_that_cannot_be_made_ready_says_so():
     from fakes import ScriptedBackend
 
-    with pytest.raises(BackendInitError, match="the agent cannot be made: OSError: down"):
+    with pytest.raises(BackendInitError, match="the agent cannot be created: OSError: down"):
         await CallableBackend(lambda: ScriptedBackend(init_error=OSError("down"))).initialize()
 
 

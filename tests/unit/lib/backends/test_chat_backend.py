@@ -254,7 +254,7 @@ async def test_reading_stops_at_an_answer_that_is_too_large(build, fake_openai):
 async def test_a_redirect_is_not_followed(build, fake_openai):
     fake_openai.otherwise(status=307, headers={"location": "http://169.254.169.254/"})
 
-    with pytest.raises(BackendError, match="HTTP 307: it redirects"):
+    with pytest.raises(BackendError, match="HTTP 307: the endpoint redirects"):
         await build().invoke_once("hi")
 
 

@@ -99,9 +99,9 @@ async def test_the_answer_is_read_where_the_paths_point(server, ask):
     ("answer", "path", "said"),
     [
         ({"reply": "x"}, "response", "the answer has no 'response': it is an object with reply"),
-        ({"a": {}}, "a.b.c", "the answer has no 'a.b.c': at 'a' is an empty object"),
-        ({"a": [1]}, "a[1].b", r"the answer has no 'a\[1\].b': at 'a' is a list of 1"),
-        ({"a": "x"}, "a.b", "the answer has no 'a.b': at 'a' is a str"),
+        ({"a": {}}, "a.b.c", "the answer has no 'a.b.c': 'a' is an empty object"),
+        ({"a": [1]}, "a[1].b", r"the answer has no 'a\[1\].b': 'a' is a list of 1"),
+        ({"a": "x"}, "a.b", "the answer has no 'a.b': 'a' is a str"),
         (["x"], "a", "the answer has no 'a': it is a list of 1"),
         ({"a": None}, "a", r"the answer's text \(backend.answer.text\) is null"),
     ],
@@ -186,18 +186,20 @@ async def test_a_wait_that_is_too_long_ends_the_tries(server, ask):
 async def test_a_redirect_is_not_followed(server, ask):
     server.reply(status=307, headers={"Location": "/elsewhere"})
 
-    with pytest.raises(BackendSessionError, match=r"HTTP 307 .*it redirects; write the URL that"):
+    with pytest.raises(
+        BackendSessionError, match=r"HTTP 307 .*the URL redirects; write the URL that"
+    ):
         await ask()
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"<html>" + b"<p>no</p>" * 100, r"answered no JSON .*: <html><p>no</p>.*…$"),
-        (b'{"response": ', "answered no JSON"),
-        (b"[" * 100_000, "answered no JSON"),
-        (b"", "answered no JSON .*: nothing"),
-        (b"\xff\xfe\x00", "answered no JSON"),
+        (b"<html>" + b"<p>no</p>" * 100, r"the answer is not JSON .*: <html><p>no</p>.*…$"),
+        (b'{"response": ', "the answer is not JSON"),
+        (b"[" * 100_000, "the answer is not JSON"),
+        (b"", "the answer is not JSON .*: nothing"),
+        (b"\xff\xfe\x00", "the answer is not JSON"),
     ],
     ids=["html", "half", "deep", "empty", "binary"],
 )
@@ -261,7 +263,7 @@ async def test_secrets_in_the_url_are_not_shown(server, ask):
 
 
 async def test_earlier_messages_need_a_place(server, ask):
-    with pytest.raises(BackendSessionError, match=r"no place for what was said before; write"):
+    with pytest.raises(BackendSessionError, match=r"no place for earlier messages; write"):
         await ask("b", [{"role": "user", "content": "a"}])
     assert server.requests == []
 

@@ -1,8 +1,8 @@
-"""Imports Semantic Kernel without the parts of it that cost half of its start.
+"""Imports Semantic Kernel without the parts that take half of its import time.
 
-Its Handlebars support compiles a grammar on import, and its OpenAI connectors bring a WebRTC stack.
-Nothing here uses either. Stand-ins are there while Semantic Kernel loads; whoever wants the real
-things afterwards gets them, at their price.
+Its Handlebars support compiles a grammar on import, and its OpenAI connectors import a WebRTC
+stack. holodeck uses neither. Stubs replace them while Semantic Kernel loads; code that uses the
+real ones later loads them then.
 """
 
 import gc
@@ -22,14 +22,14 @@ REALTIME = {
 
 
 class PybarsError(Exception):
-    """A template that does not compile; what Semantic Kernel catches."""
+    """A template that does not compile; the error that Semantic Kernel catches."""
 
 
 class Compiler:
     """Compiles Handlebars templates with the real library."""
 
     def compile(self, source: str) -> Any:
-        """The template as a callable. Raises PybarsError."""
+        """Return the template as a callable. Raises PybarsError."""
         import pybars
 
         try:
@@ -39,20 +39,20 @@ class Compiler:
 
 
 def import_semantic_kernel() -> None:
-    """Load Semantic Kernel itself; nothing to do if it, or Handlebars, is loaded already."""
+    """Import Semantic Kernel, unless it or Handlebars is already imported."""
     if "pybars" in sys.modules or "semantic_kernel" in sys.modules:
         return
-    stand_in = {"pybars": {"Compiler": Compiler, "PybarsError": PybarsError}}
-    with _collector_paused(), _standing_in(stand_in):
+    stub = {"pybars": {"Compiler": Compiler, "PybarsError": PybarsError}}
+    with _collector_paused(), _stubs(stub):
         import semantic_kernel  # noqa: F401
 
 
 def import_openai_connectors() -> None:
-    """Load Semantic Kernel's OpenAI connectors; their realtime classes load when first used."""
+    """Import Semantic Kernel's OpenAI connectors; their realtime classes load at first use."""
     if OPENAI in sys.modules:
         return
-    stand_ins = {module: dict.fromkeys(names) for module, names in REALTIME.items()}
-    with _collector_paused(), _standing_in(stand_ins):
+    stubs = {module: dict.fromkeys(names) for module, names in REALTIME.items()}
+    with _collector_paused(), _stubs(stubs):
         package = import_module(OPENAI)
     homes = {name: module for module, names in REALTIME.items() for name in names}
     for name in homes:
@@ -71,8 +71,8 @@ def import_openai_connectors() -> None:
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Collect no garbage meanwhile: an import makes many objects, keeps them all, and the collector
-    would look at them again and again, for a fifth of the time."""
+    """Pause garbage collection: an import creates many objects and keeps them all, and examining
+    them again and again takes a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -83,8 +83,8 @@ def _collector_paused() -> Iterator[None]:
 
 
 @contextmanager
-def _standing_in(modules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Let imports of these modules find these attributes, for as long as the block lasts."""
+def _stubs(modules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Replace the modules by stubs with these attributes inside the block."""
     for name, attributes in modules.items():
         sys.modules[name] = ModuleType(name)
         sys.modules[name].__dict__.update(attributes)

@@ -1,4 +1,4 @@
-"""A model in the process, as Semantic Kernel's chat service."""
+"""Semantic Kernel's chat service for a local model, which runs in the process."""
 
 import json
 from collections.abc import Callable
@@ -38,19 +38,19 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class LocalWeights:
-    """Where the weights of local models come from."""
+    """Finds and downloads the weights of local models."""
 
     store: "ModelStore"
     base_dir: Path
     progress: Progress
 
     def path_of(self, name: str) -> Path:
-        """The weights of a model, fetched if they are not there yet. Raises ModelStoreError."""
+        """Return the weights of a model, downloaded if missing. Raises ModelStoreError."""
         return self.store.resolve(name, self.base_dir, self.progress)
 
 
 class LocalSettings(PromptExecutionSettings):
-    """What a request to a local model can say."""
+    """Settings of a request to a local model."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -60,7 +60,7 @@ class LocalSettings(PromptExecutionSettings):
 
 
 class LocalChatCompletion(ChatCompletionClientBase):
-    """Answers from a model in the process; tools are chosen through a grammar."""
+    """Returns responses of a model in the process; a grammar constrains its tool calls."""
 
     SUPPORTS_FUNCTION_CALLING: ClassVar[bool] = True
 
@@ -69,13 +69,13 @@ class LocalChatCompletion(ChatCompletionClientBase):
 
     @classmethod
     def of(cls, name: str, weights: LocalWeights) -> "LocalChatCompletion":
-        """The service of a known model or of a GGUF file; loads at first use."""
+        """Return the service of a known model or of a GGUF file, loaded at first use."""
         service = cls(ai_model_id=name, service_id="local")
         service._weights = weights
         return service
 
     async def load(self) -> "LocalModel":
-        """The model, its weights fetched and loaded. Raises ModelStoreError and MissingExtra."""
+        """Download and load the model. Raises ModelStoreError and MissingExtra."""
         if self._model is None:
             self._model = await run_in_thread(self._load, name="holodeck-model")
         return self._model
@@ -105,7 +105,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
         self, chat_history: "ChatHistory", settings: PromptExecutionSettings
     ) -> list[ChatMessageContent]:
         reply = await self._reply(chat_history, settings)
-        item = TextContent(text=reply.text) if reply.call is None else _wanted_call(reply)
+        item = TextContent(text=reply.text) if reply.call is None else _tool_call_of(reply)
         return [
             ChatMessageContent(
                 role=AuthorRole.ASSISTANT,
@@ -121,7 +121,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
         settings: PromptExecutionSettings,
         function_invoke_attempt: int = 0,
     ) -> "AsyncGenerator[list[StreamingChatMessageContent], Any]":
-        """The whole answer as one piece: what the grammar yields means nothing until it is done."""
+        """Yield the whole response as one piece, as the grammar's output cannot be split."""
         reply = await self._reply(chat_history, settings)
         text = StreamingTextContent(text=reply.text, choice_index=0)
         yield [
@@ -129,7 +129,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
                 role=AuthorRole.ASSISTANT,
                 choice_index=0,
                 ai_model_id=self.ai_model_id,
-                items=[text if reply.call is None else _wanted_call(reply)],
+                items=[text if reply.call is None else _tool_call_of(reply)],
                 metadata=_metadata(reply),
                 function_invoke_attempt=function_invoke_attempt,
             )
@@ -152,8 +152,8 @@ class LocalChatCompletion(ChatCompletionClientBase):
         return await reply_to(model, _as_openai(chat_history), settings.tools or (), wanted)
 
 
-def _wanted_call(reply: "Reply") -> FunctionCallContent:
-    assert reply.call is not None  # noqa: S101 - asked only where there is one
+def _tool_call_of(reply: "Reply") -> FunctionCallContent:
+    assert reply.call is not None  # noqa: S101 - checked by the callers
     arguments = json.dumps(reply.call.arguments)
     return FunctionCallContent(id=reply.call_id, name=reply.call.name, arguments=arguments)
 
