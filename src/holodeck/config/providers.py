@@ -1,32 +1,10 @@
 """What a provider's own variables give a model that does not say it: key, endpoint, version."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
 
-
-@dataclass(frozen=True)
-class ProviderVariables:
-    """The variables that stand in for keys of `model`; several names: the first that is set."""
-
-    api_key: tuple[str, ...] = ()
-    endpoint: tuple[str, ...] = ()
-    api_version: tuple[str, ...] = ()
-
-
-VARIABLES = {
-    ProviderEnum.OPENAI: ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
-    ProviderEnum.AZURE_OPENAI: ProviderVariables(
-        ("AZURE_OPENAI_API_KEY",),
-        ("AZURE_OPENAI_ENDPOINT",),
-        ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
-    ),
-    ProviderEnum.ANTHROPIC: ProviderVariables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
-    ProviderEnum.OLLAMA: ProviderVariables(endpoint=("OLLAMA_HOST",)),
-    ProviderEnum.LOCAL: ProviderVariables(),
-}
 OLLAMA_PORT = 11434
 
 
@@ -36,7 +14,7 @@ def resolve_api_key(
     """The key to use: the model's own, else the provider's variable; None if there is none."""
     if llm is not None and llm.api_key is not None:
         return llm.api_key.get_secret_value()
-    return _first_set(VARIABLES[provider].api_key, env)
+    return _first_set(PROVIDER_VARIABLES[provider].api_key, env)
 
 
 def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -45,7 +23,7 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
     provider = data.get("provider")
     if provider not in list(ProviderEnum):
         return data
-    variables = VARIABLES[ProviderEnum(str(provider))]
+    variables = PROVIDER_VARIABLES[ProviderEnum(str(provider))]
     _fill(data, "api_key", _first_set(variables.api_key, env))
     _fill(data, "endpoint", _url(provider, _first_set(variables.endpoint, env)))
     _fill(data, "api_version", _first_set(variables.api_version, env))
@@ -54,7 +32,7 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
 
 def missing_key_message(model: LLMProvider) -> str | None:
     """What to tell someone whose model needs a key and has none; None if all is well."""
-    names = VARIABLES[model.provider].api_key
+    names = PROVIDER_VARIABLES[model.provider].api_key
     needs_none = not names or (
         model.endpoint is not None and model.provider is not ProviderEnum.AZURE_OPENAI
     )

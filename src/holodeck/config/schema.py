@@ -10,10 +10,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from holodeck.config.flags import format_default
-from holodeck.config.providers import VARIABLES
 from holodeck.config.settings import OTHER_VARIABLES, setting_fields
 from holodeck.models.config import GlobalConfig
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
+from holodeck.models.llm import PROVIDER_VARIABLES
 from holodeck.models.metric import MetricSettings
 from holodeck.models.suite import AgentFile
 
@@ -312,7 +312,7 @@ def _other_variables() -> str:
 
 
 def _provider_rows() -> Iterator[str]:
-    for provider, names in VARIABLES.items():
+    for provider, names in PROVIDER_VARIABLES.items():
         cells = (names.api_key, names.endpoint, names.api_version)
         texts = [", ".join(f"`{name}`" for name in cell) for cell in cells]
         yield f"| `{provider}` | " + " | ".join(texts) + " |\n"

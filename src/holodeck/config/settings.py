@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr, TypeAdapter, ValidationError
 
 from holodeck.config.environment import PROCESS_LAYER, Environment
-from holodeck.config.providers import VARIABLES, with_provider_variables
+from holodeck.config.providers import with_provider_variables
 from holodeck.config.source import Source
 from holodeck.config.validation_errors import expected_value
 from holodeck.config.yaml_nodes import quote
@@ -16,7 +16,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting
-from holodeck.models.llm import LLMProvider
+from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider
 from holodeck.models.pass_bar import require_reachable_bar
 from holodeck.models.test_case import TestCaseModel
 
@@ -302,7 +302,7 @@ def effective_model_settings(
     model: LLMProvider, written: Source, shared: Sequence[ConfigFile], env: Mapping[str, str]
 ) -> Iterator[EffectiveSetting]:
     """Every key of an agent's `model`; `shared` holds the strongest configuration file first."""
-    variables = VARIABLES[model.provider]
+    variables = PROVIDER_VARIABLES[model.provider]
     for key in LLMProvider.model_fields:
         names = getattr(variables, key, ())
         variable = next((name for name in names if env.get(name, "").strip()), None)

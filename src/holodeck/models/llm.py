@@ -1,7 +1,7 @@
 """The model behind an agent: provider, name, sampling and how to reach it."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -18,6 +18,28 @@ class ProviderEnum(StrEnum):
     ANTHROPIC = "anthropic"
     OLLAMA = "ollama"
     LOCAL = "local"
+
+
+class ProviderVariables(NamedTuple):
+    """Environment variables of a provider; of several names, the first that is set wins."""
+
+    api_key: tuple[str, ...] = ()
+    endpoint: tuple[str, ...] = ()
+    api_version: tuple[str, ...] = ()
+
+
+PROVIDER_VARIABLES = {
+    ProviderEnum.OPENAI: ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
+    ProviderEnum.AZURE_OPENAI: ProviderVariables(
+        ("AZURE_OPENAI_API_KEY",),
+        ("AZURE_OPENAI_ENDPOINT",),
+        ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
+    ),
+    ProviderEnum.ANTHROPIC: ProviderVariables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
+    ProviderEnum.OLLAMA: ProviderVariables(endpoint=("OLLAMA_HOST",)),
+    ProviderEnum.LOCAL: ProviderVariables(),
+}
+"""Variables that stand in for missing keys of `model`."""
 
 
 class ProviderSettings(Model):

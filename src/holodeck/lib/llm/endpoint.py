@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.http_client import Server
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
 
 OPENAI_URL = "https://api.openai.com/v1"
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -43,9 +43,7 @@ class Endpoint:
 
 def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     base = (llm.endpoint or OPENAI_URL).rstrip("/")
-    return f"{base}/chat/completions", _bearer(
-        _api_key(llm, "OPENAI_API_KEY", required=llm.endpoint is None)
-    )
+    return f"{base}/chat/completions", _bearer(_api_key(llm, required=llm.endpoint is None))
 
 
 def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
@@ -55,18 +53,18 @@ def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     version = quote(llm.api_version or AZURE_VERSION)
     deployment = quote(llm.name, safe="")
     url = f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
-    return url, {"api-key": _api_key(llm, "AZURE_OPENAI_API_KEY", required=True)}
+    return url, {"api-key": _api_key(llm, required=True)}
 
 
 def _anthropic(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     base = (llm.endpoint or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
-    key = _api_key(llm, "ANTHROPIC_API_KEY", required=True)
+    key = _api_key(llm, required=True)
     return f"{base}/v1/messages", {"x-api-key": key, "anthropic-version": ANTHROPIC_VERSION}
 
 
 def _ollama(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     base = (llm.endpoint or OLLAMA_URL).rstrip("/").removesuffix("/v1")
-    return f"{base}/v1/chat/completions", _bearer(_api_key(llm, "", required=False))
+    return f"{base}/v1/chat/completions", _bearer(_api_key(llm, required=False))
 
 
 _PROVIDERS: dict[ProviderEnum, Callable[[LLMProvider], tuple[str, dict[str, str]]]] = {
@@ -82,13 +80,18 @@ def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _api_key(llm: LLMProvider, variable: str, *, required: bool) -> str:
+def _api_key(llm: LLMProvider, *, required: bool) -> str:
     key = "" if llm.api_key is None else llm.api_key.get_secret_value().strip()
     if required and not key:
-        raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+        raise missing_api_key(llm)
     if not (key.isascii() and key.isprintable()):
         raise ConfigError("model.api_key", "holds characters that no key has; copy it again")
     return key
+
+
+def missing_api_key(llm: LLMProvider) -> ConfigError:
+    variable = PROVIDER_VARIABLES[llm.provider].api_key[0]
+    return ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
 
 
 def _checked(url: str) -> str:

@@ -12,7 +12,7 @@ from holodeck.lib.test_runner.costs import calls_of, money, tokens_of
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.llm import ProviderEnum
+from holodeck.models.llm import PROVIDER_VARIABLES
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
 
@@ -41,11 +41,6 @@ _HTTP_PATHS: dict[Refusal, tuple[str, ...]] = {
     "model": ("backend", "url"),
     "request": ("backend",),
     "unreachable": ("backend", "url"),
-}
-_VARIABLES = {
-    ProviderEnum.OPENAI: "OPENAI_API_KEY",
-    ProviderEnum.AZURE_OPENAI: "AZURE_OPENAI_API_KEY",
-    ProviderEnum.ANTHROPIC: "ANTHROPIC_API_KEY",
 }
 
 
@@ -166,8 +161,8 @@ def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
         return ""
     hint = f"{_HINTS[refusal]} {_located(agent, *path)}"
     if path == ("model", "api_key") and agent.model is not None:
-        variable = _VARIABLES.get(agent.model.provider)
-        return f"{hint} or {variable}" if variable else hint
+        variables = PROVIDER_VARIABLES[agent.model.provider].api_key
+        return f"{hint} or {variables[0]}" if variables else hint
     if path == ("model", "name") and agent.model is not None and agent.model.endpoint:
         return f"{hint} and {_located(agent, 'model', 'endpoint')}"
     return hint

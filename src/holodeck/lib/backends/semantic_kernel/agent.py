@@ -24,7 +24,13 @@ from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat, client_options
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
-from holodeck.lib.llm.endpoint import AZURE_VERSION, drop_none, endpoint_key, sampling
+from holodeck.lib.llm.endpoint import (
+    AZURE_VERSION,
+    drop_none,
+    endpoint_key,
+    missing_api_key,
+    sampling,
+)
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.tools.base import Tool, run_tool
@@ -177,12 +183,12 @@ def service_factory(
     return factories[llm.provider]
 
 
-def _key(llm: LLMProvider, variable: str) -> str:
+def _key(llm: LLMProvider) -> str:
     if llm.api_key is not None:
         return llm.api_key.get_secret_value()
     if llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
         return NO_KEY
-    raise ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+    raise missing_api_key(llm)
 
 
 def _openai(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
@@ -193,7 +199,7 @@ def _openai(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     )
 
     client = AsyncOpenAI(
-        api_key=_key(llm, "OPENAI_API_KEY"),
+        api_key=_key(llm),
         base_url=llm.endpoint,
         max_retries=0,
         timeout=limits.attempt_timeout,
@@ -210,7 +216,7 @@ def _azure(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
 
     client = AsyncAzureOpenAI(
-        api_key=_key(llm, "AZURE_OPENAI_API_KEY"),
+        api_key=_key(llm),
         azure_endpoint=llm.endpoint or "",
         azure_deployment=llm.name,
         api_version=llm.api_version or AZURE_VERSION,
@@ -227,7 +233,7 @@ def _anthropic(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 
-    key = _key(llm, "ANTHROPIC_API_KEY")
+    key = _key(llm)
     client = AsyncAnthropic(
         api_key=key,
         base_url=llm.endpoint,
