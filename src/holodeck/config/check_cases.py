@@ -19,7 +19,7 @@ from holodeck.lib.evaluators.build import (
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compiled
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.lib.tools.names import is_whole_name
+from holodeck.lib.tools.names import matches_tool_name
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
 from holodeck.models.script import kind_of, unanswered, value_of
@@ -48,7 +48,7 @@ def check_forbidden_name(name: str, path: KeyPath, findings: Findings) -> bool:
 
 def warn_of_parts(name: str, tools: Sequence[str], path: KeyPath, findings: Findings) -> None:
     """Find tools whose calls meet an expectation that may be meant for another one."""
-    parts = [tool for tool in tools if not is_whole_name(name, tool)]
+    parts = [tool for tool in tools if not matches_tool_name(name, tool)]
     if parts:
         findings.warning(
             path,

@@ -6,13 +6,13 @@ from uuid import uuid4
 
 from pydantic import Field, PlainSerializer
 
-from holodeck.lib.tools.base import jsonable
+from holodeck.lib.tools.base import to_json_value
 from holodeck.models.base import Count, Ratio
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import Outcome
 from holodeck.suite.scenario import Noun, Scenario
 
-Anything = Annotated[Any, PlainSerializer(jsonable, when_used="json")]
+Anything = Annotated[Any, PlainSerializer(to_json_value, when_used="json")]
 """Whatever the agent gave; a report says as much of it as JSON can."""
 
 

@@ -15,7 +15,7 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
-from holodeck.lib.tools.base import MOST_AT_ONCE, Tool, run_tool
+from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, Tool, run_tool
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -200,7 +200,7 @@ class ChatLoop:
 
     async def _run_tools(self, calls: Sequence[RawToolCall], turn: ChatTurn) -> None:
         """Run the calls of one round concurrently; results keep the order of the calls."""
-        slots = asyncio.Semaphore(MOST_AT_ONCE)
+        slots = asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
 
         async def run(
             call: RawToolCall, arguments: dict[str, Any], error: str | None

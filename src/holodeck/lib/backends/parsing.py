@@ -11,7 +11,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, ToolCall, ToolResult
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.base import MOST_DEPTH, is_deep, jsonable
+from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
@@ -48,7 +48,7 @@ def parse_result(value: Any) -> ExecutionResult:
         )
     return ExecutionResult(
         response=as_text(text),
-        structured_output=None if isinstance(text, str) else jsonable(text),
+        structured_output=None if isinstance(text, str) else to_json_value(text),
         tool_calls=calls,
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
@@ -70,7 +70,7 @@ def _check_keys(result: Mapping[Any, Any]) -> None:
 
 def as_text(answer: Any) -> str:
     """Return a response as text; what is not text, as JSON."""
-    plain = jsonable(answer)
+    plain = to_json_value(answer)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
@@ -89,7 +89,7 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
         if result is not _MISSING:
             call.setdefault("call_id", f"call_{i}")
             results.append(
-                {"name": call["name"], "result": jsonable(result), "call_id": call["call_id"]}
+                {"name": call["name"], "result": to_json_value(result), "call_id": call["call_id"]}
             )
         tool_calls.append(call)
     return tool_calls, results
@@ -140,7 +140,7 @@ def _tool_call(item: Any, location: str) -> ToolCall:
 def _tool_result(item: Any, location: str) -> ToolResult:
     result: ToolResult = {
         "name": _tool_name(item, location),
-        "result": jsonable(first_present(item, ("result", "output", "content"), None)),
+        "result": to_json_value(first_present(item, ("result", "output", "content"), None)),
     }
     call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
     if call_id is not None:
@@ -162,7 +162,7 @@ def _returned_arguments(given: Any) -> tuple[dict[str, Any], str | None]:
     if given is None or given == "":
         return {}, None
     try:
-        arguments = jsonable(json.loads(given) if isinstance(given, str) else given)
+        arguments = to_json_value(json.loads(given) if isinstance(given, str) else given)
     except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, dict):
@@ -189,7 +189,7 @@ def _describe(value: Any) -> str:
 
 MAX_DIGITS = 4_000
 """Of a number in a model's arguments; the time to read one grows with the square of its digits."""
-_TOO_DEEP = f"arguments nested more than {MOST_DEPTH} levels deep, which are kept as text"
+_TOO_DEEP = f"arguments nested more than {MAX_DEPTH} levels deep, which are kept as text"
 
 
 class _InvalidArguments(Exception):
@@ -204,7 +204,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> tuple[dict[str
     try:
         if isinstance(arguments, str):
             return _load_arguments(arguments), None
-        plain = jsonable(arguments or {})
+        plain = to_json_value(arguments or {})
         if isinstance(plain, dict):
             return plain, None
         reason = _TOO_DEEP
@@ -214,7 +214,7 @@ def parse_arguments(arguments: str | Mapping[str, Any] | None) -> tuple[dict[str
         reason = str(error)
     except ValueError as error:
         reason = f"malformed arguments: {error}"
-    raw = arguments if isinstance(arguments, str) else jsonable(arguments)
+    raw = arguments if isinstance(arguments, str) else to_json_value(arguments)
     return {"raw": raw}, f"the model wrote {reason}"
 
 
@@ -228,7 +228,7 @@ def _load_arguments(text: str) -> dict[str, Any]:
         return {}
     if not isinstance(arguments, dict):
         raise _InvalidArguments("arguments that are not a JSON object")
-    if is_deep(arguments, text):
+    if is_too_deep(arguments, text):
         raise _InvalidArguments(_TOO_DEEP)
     return arguments
 

@@ -50,7 +50,7 @@ class Tensor:
     """Bytes."""
 
 
-def gguf_of(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator[bytes]:
+def convert_to_gguf(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator[bytes]:
     """The GGUF file, piece by piece; `weights` is read once, from its start to its end.
 
     `vocabulary` has a word piece a line; `heads` is how many heads attend in each layer.

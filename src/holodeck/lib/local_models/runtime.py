@@ -279,7 +279,7 @@ Vector = tuple[float, ...]
 PIECE = 1000
 """Characters of a text that are understood at once: some 200 tokens of English, of which the
 model was made for 256."""
-MOST_CHARACTERS = 20_000
+MAX_CHARACTERS = 20_000
 """Longest text: about four seconds on one core."""
 
 _SETTINGS = RuntimeSettings(context=512, batch=512, embeds=True)
@@ -347,13 +347,13 @@ class EmbeddingModel:
             self._turn.release()
 
     def _vector(self, text: str) -> Vector:
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise EvaluationError(
                 f"a text of {len(text)} characters is too long to compare by meaning;"
-                f" {MOST_CHARACTERS} is the most"
+                f" {MAX_CHARACTERS} is the most"
             )
         sayable = text.encode(errors="replace").decode()  # half of a pair is no character
-        return _mean([one for piece in pieces_of(sayable) for one in self._understood(piece)])
+        return _mean([one for piece in split_text(sayable) for one in self._understood(piece)])
 
     def _understood(self, piece: str) -> list[tuple[int, Vector]]:
         """Vectors with the lengths of what they stand for: several for what has many tokens."""
@@ -382,7 +382,7 @@ def cosine(one: Vector, other: Vector) -> float:
     return math.fsum(map(mul, one, other))
 
 
-def pieces_of(text: str, most: int = PIECE) -> Iterator[str]:
+def split_text(text: str, most: int = PIECE) -> Iterator[str]:
     """The text in pieces of at most `most` characters, cut at white space where there is some."""
     while len(text) > most:
         cut = max(text.rfind(space, 1, most) for space in (" ", "\n", "\t"))

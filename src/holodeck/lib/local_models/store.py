@@ -39,7 +39,7 @@ Source = Literal["auto", "hub", "index"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredModel:
     """A known model, and where it lies on this machine; `path` None means that it does not."""
 
     model: KnownModel
@@ -90,9 +90,9 @@ class ModelStore:
         logger.warning("%s is damaged or was altered, and is not used", path)
         return None
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[StoredModel]:
         """Every known model, whether it is here or not."""
-        return [Entry(model, self.path_of(name)) for name, model in self._catalog.items()]
+        return [StoredModel(model, self.path_of(name)) for name, model in self._catalog.items()]
 
     def pull(self, name: str, progress: Progress = silent, source: Source = "auto") -> Path:
         """The weights of a known model, read in full and compared; fetched if need be.

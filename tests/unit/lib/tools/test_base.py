@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holodeck.lib.tools.base import MOST_CHARACTERS, Tool, run_tool
+from holodeck.lib.tools.base import MAX_CHARACTERS, Tool, run_tool
 
 
 def tool_that(call, **fields):
@@ -96,7 +96,7 @@ async def test_any_result_is_made_readable(value, result, text):
 async def test_a_huge_result_is_cut_and_says_so(value):
     run = await run_tool(returning(value), {})
 
-    assert len(run.result_text) < MOST_CHARACTERS + 100
+    assert len(run.result_text) < MAX_CHARACTERS + 100
     assert run.result_text.endswith("characters, 1,000,000 shown]")
     assert run.result == run.result_text
 

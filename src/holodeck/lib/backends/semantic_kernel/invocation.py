@@ -25,7 +25,7 @@ from holodeck.lib.backends.base import Message, ToolCall, ToolResult
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.tools.base import MOST_AT_ONCE, ToolRun
+from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolOutcome
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -44,9 +44,11 @@ class KernelTurn(RequestStats):
 
     retry: RetryConfig = field(default_factory=RetryConfig)
     attempt_timeout: float | None = None
-    tool_runs: dict[str, ToolRun] = field(default_factory=dict)
+    tool_runs: dict[str, ToolOutcome] = field(default_factory=dict)
     """By the id of the tool call."""
-    tool_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_AT_ONCE))
+    tool_slots: asyncio.Semaphore = field(
+        default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
+    )
     """Semantic Kernel itself runs all tools of a round at once."""
     runs_every_tool: bool = False
     """Whether every tool is ours, so that a result without a run is a refused call."""
