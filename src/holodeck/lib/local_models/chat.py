@@ -1,4 +1,4 @@
-"""One reply of a local model in a conversation with tools."""
+"""Chat with local models: replies for agents, and the chat model of judges and users."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,17 +29,17 @@ DEFAULT = ChatSettings()
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model said; `call` None means that it answered with `text`."""
+    """A model's reply: `text`, or a tool call."""
 
     text: str
     call: ToolChoice | None
     call_id: str
-    """The id of the call: its number in the conversation, so that it is the same in every run."""
+    """The number of the call in the conversation, so that it is the same in every run."""
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
     queued_ms: float
-    """How long it waited for other requests."""
+    """Time spent waiting for other requests."""
 
 
 async def reply_to(
@@ -49,24 +49,29 @@ async def reply_to(
     settings: ChatSettings = DEFAULT,
     time_limit: float | None = None,
 ) -> Reply:
-    """The model's answer, or the one tool call that it wants, to OpenAI-shaped messages.
+    """Return the model's answer, or its one tool call, to messages in OpenAI's shape.
 
-    `time_limit` holds for each computation, of which there are at most two.
+    `time_limit` applies to each computation, of which there are at most two.
     """
     settings = replace(settings, small=settings.small or is_small(model.path))
-    reply = await _ask(model, messages, tools, settings, time_limit)
-    if reply.call is None or not _was_made(reply.call, messages):
+    reply = await _complete(model, messages, tools, settings, time_limit)
+    if reply.call is None:
         return reply
-    answered = await _ask(model, messages, (), settings, time_limit)
+    call = (reply.call.name, reply.call.arguments)
+    results = PromptConversation.of(messages).turns[-1].results
+    if not any((one.tool, one.arguments) == call for one in results):
+        return reply
+    # The call was made already: without tools, the model has to answer.
+    answer = await _complete(model, messages, (), settings, time_limit)
     return replace(
-        answered,
-        prompt_tokens=reply.prompt_tokens + answered.prompt_tokens,
-        completion_tokens=reply.completion_tokens + answered.completion_tokens,
-        queued_ms=reply.queued_ms + answered.queued_ms,
+        answer,
+        prompt_tokens=reply.prompt_tokens + answer.prompt_tokens,
+        completion_tokens=reply.completion_tokens + answer.completion_tokens,
+        queued_ms=reply.queued_ms + answer.queued_ms,
     )
 
 
-async def _ask(
+async def _complete(
     model: LocalModel,
     messages: Sequence[Mapping[str, Any]],
     tools: Sequence[Mapping[str, Any]],
@@ -75,37 +80,32 @@ async def _ask(
 ) -> Reply:
     request = chat_request(messages, tools, settings)
     completion = await model.acomplete(request, time_limit)
-    said = completion["choices"][0]
-    text = said["message"]["content"]
+    first = completion["choices"][0]
+    text = first["message"]["content"]
     choice = parse_choice(text) if offers_tools(request) else Answer(text)
     call = choice if isinstance(choice, ToolChoice) else None
     return Reply(
         text=choice.text if isinstance(choice, Answer) else "",
         call=call,
         call_id=f"call_{PromptConversation.of(messages).calls + 1}" if call else "",
-        finish_reason="tool_calls" if call else said["finish_reason"],
+        finish_reason="tool_calls" if call else first["finish_reason"],
         prompt_tokens=completion["usage"]["prompt_tokens"],
         completion_tokens=completion["usage"]["completion_tokens"],
         queued_ms=completion["timings"]["queued_ms"],
     )
 
 
-def _was_made(call: ToolChoice, messages: Sequence[Mapping[str, Any]]) -> bool:
-    facts = PromptConversation.of(messages).turns[-1].facts
-    return any((one.tool, one.arguments) == (call.name, call.arguments) for one in facts)
-
-
-MOST_CHARACTERS = 1000
-"""Of each text inside a JSON answer, so that a small model cannot run on for ever."""
-MOST_TOKENS = 1024
+_MAX_STRING = 1000
+"""Characters of each string in a JSON answer, so that a small model cannot go on forever."""
+_MAX_TOKENS = 1024
 
 
 class LocalChatModel:
-    """Answers through llama.cpp in the process, one question at a time.
+    """A chat model that llama.cpp computes in this process, one request at a time.
 
     Args:
-        llm: The model; its sampling settings hold for every question.
-        path_of: Name → the weights, fetched if they are not there yet.
+        llm: The model, with its sampling settings.
+        path_of: Returns the weights of a model by its name, and downloads them if necessary.
         time_limit: Seconds that computing one answer may take; None for no limit.
     """
 
@@ -115,7 +115,7 @@ class LocalChatModel:
         self._llm = llm
         self._path_of = path_of
         self._time_limit = time_limit
-        self._turns = Limiters(max_slots=1, initial_slots=1)
+        self._limiters = Limiters(max_slots=1, initial_slots=1)
 
     @property
     def name(self) -> str:
@@ -123,10 +123,12 @@ class LocalChatModel:
         return f"{self._llm.provider.value}/{self._llm.name}"
 
     async def answer(self, question: ChatRequest) -> ChatResponse:
-        """The model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
-        model = await run_in_thread(self._load, name="holodeck-model")
-        # The model answers one after the other; waiting for one's turn is nobody's slowness.
-        async with self._turns.of(self.name).slot() as slot:
+        """Return the model's answer. Raises BackendError, ModelStoreError and MissingExtra."""
+        model = await run_in_thread(
+            lambda: LocalModel.load(self._path_of(self._llm.name)), name="holodeck-model"
+        )
+        # The limiter stops the callers' clocks: waiting for other requests is not slowness.
+        async with self._limiters.of(self.name).slot() as slot:
             note_request()
             completion = await model.acomplete(self._request(question), self._time_limit)
         choice, usage = completion["choices"][0], completion["usage"]
@@ -139,22 +141,19 @@ class LocalChatModel:
         )
 
     async def close(self) -> None:
-        """Nothing to let go of: the model stays loaded for whoever asks next."""
-
-    def _load(self) -> LocalModel:
-        return LocalModel.load(self._path_of(self._llm.name))
+        """Do nothing: the model stays loaded for further requests."""
 
     def _request(self, question: ChatRequest) -> dict[str, Any]:
         request: dict[str, Any] = {
             "messages": [dict(one) for one in question.messages],
             "temperature": self._llm.temperature,
             "top_p": self._llm.top_p,
-            "max_tokens": question.max_tokens or self._llm.max_tokens or MOST_TOKENS,
+            "max_tokens": question.max_tokens or self._llm.max_tokens or _MAX_TOKENS,
         }
         if question.schema is not None:
-            schema = bound_schema(question.schema, MOST_CHARACTERS)
-            wanted = {"name": "answer", "schema": schema}
-            request["response_format"] = {"type": "json_schema", "json_schema": wanted}
+            schema = bound_schema(question.schema, _MAX_STRING)
+            json_schema = {"name": "answer", "schema": schema}
+            request["response_format"] = {"type": "json_schema", "json_schema": json_schema}
         elif question.is_json:
             request["response_format"] = {"type": "json_object"}
         if question.top_logprobs is not None:

@@ -1,15 +1,18 @@
-"""Tools for models without native tool calls: a grammar lets them say a call or an answer.
+"""Requests of conversations with tools for models that have no tool calls of their own.
 
-The rules, because a small model cannot stop by itself:
-- One call at a time.
+A grammar limits the answer to one tool call or one text. Small models need further rules, because
+they cannot stop by themselves:
+
 - A small model (see `is_small`) gets tools until the first result after a user's message; then it
-  can only answer, in one sentence. A larger one may call on.
-- A call that was already made since the user's last message is not made again; the model is asked
-  to answer from what it knows (`chat.reply_to`).
+  can only answer, in one sentence. A larger one may make further calls.
+- A model that repeats a call since the user's last message is asked to answer from what it knows
+  (`chat.reply_to`).
+- Tool calls are not shown as messages: a small model that sees its own call makes another one, and
+  so on. What the tools returned is part of the question instead.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,79 +21,55 @@ from holodeck.errors import BackendSessionError
 
 JsonObject = dict[str, Any]
 
-_MOST_ITEMS = 16
-_MOST_DEPTH = 12
+_MAX_ANSWER = 4000
+_MAX_ARGUMENT = 256
+_MAX_ITEMS = 16
+_MAX_DEPTH = 12
+_SMALL_BYTES = 256_000_000
 _UNENFORCED = frozenset({"$defs", "definitions", "$schema", "title", "default", "examples"})
+_WITH_TOOLS = "tool_or_answer"
+_WITHOUT_TOOLS = "answer"
 
 
-def bound_schema(schema: Mapping[str, Any], most_characters: int) -> JsonObject:
-    """A schema whose strings and arrays end, so that a small model cannot run on for ever.
+@dataclass(frozen=True)
+class ToolChoice:
+    """The model calls a tool."""
 
-    References are replaced by what they name; something that contains itself ends in any value
-    after some levels. Patterns that llama.cpp cannot hold are left out, as it would do itself but
-    not silently. Raises BackendSessionError for bounds that no value meets: llama.cpp would take
-    all memory to look for one.
-    """
-    return _Bounds(schema, most_characters).applied(schema, _MOST_DEPTH)
+    name: str
+    arguments: JsonObject
 
 
-class _Bounds:
-    def __init__(self, root: Mapping[str, Any], most_characters: int) -> None:
-        self._root = root
-        self._most_characters = most_characters
+@dataclass(frozen=True)
+class Answer:
+    """The model answers the user."""
 
-    def applied(self, schema: Any, depth: int) -> JsonObject:
-        if not isinstance(schema, Mapping) or depth == 0:
-            return {}
-        if "$ref" in schema:
-            return self.applied(self._referred(schema["$ref"]), depth - 1)
-        found = {key: value for key, value in schema.items() if key not in _UNENFORCED}
-        for key in ("anyOf", "oneOf", "prefixItems"):
-            if key in found:
-                found[key] = [self.applied(one, depth - 1) for one in found[key]]
-        for one in found.pop("allOf", []):
-            found = {**self.applied(one, depth - 1), **found}
-        if "items" in found:
-            found["items"] = self.applied(found["items"], depth - 1)
-        if "properties" in found:
-            properties = found["properties"].items()
-            found["properties"] = {key: self.applied(one, depth - 1) for key, one in properties}
-            found["additionalProperties"] = False
-        return self._limited(found)
-
-    def _limited(self, schema: JsonObject) -> JsonObject:
-        kinds = schema.get("type", [])
-        kinds = [kinds] if isinstance(kinds, str) else kinds
-        if not _holds_pattern(schema.get("pattern", "")):
-            del schema["pattern"]
-        if "string" in kinds and not {"enum", "const", "pattern", "format"} & set(schema):
-            _limit(schema, "minLength", "maxLength", self._most_characters)
-        if "array" in kinds:
-            _limit(schema, "minItems", "maxItems", _MOST_ITEMS)
-        return schema
-
-    def _referred(self, reference: str) -> Any:
-        found: Any = self._root
-        for part in reference.removeprefix("#").strip("/").split("/"):
-            found = found.get(part) if isinstance(found, Mapping) else None
-        return found
+    text: str
 
 
-def _limit(schema: JsonObject, low: str, high: str, most: int) -> None:
-    least = schema.get(low, 0)
-    if least > schema.get(high, least):
-        raise BackendSessionError(
-            f"a schema asks for {low} {least} and {high} {schema[high]}, which no value meets"
-        )
-    schema[high] = max(least, min(schema.get(high, most), most))
+@dataclass(frozen=True)
+class ChatSettings:
+    """Sampling settings and rules; None leaves a value to llama.cpp."""
+
+    temperature: float | None = 0.0
+    max_tokens: int | None = 1000
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    response_format: Mapping[str, Any] | None = None
+    """As in OpenAI's API: `json_schema`, `json_object` or `text`."""
+    small: bool = False
+    """Whether the model needs the rules for small ones."""
+
+    def sampling(self) -> JsonObject:
+        names = ("temperature", "max_tokens", "top_p", "seed")
+        chosen = {name: getattr(self, name) for name in names}
+        chosen["stop"] = list(self.stop) or None
+        return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _holds_pattern(pattern: str) -> bool:
-    if not pattern:
-        return True
-    inner = pattern[1:-1]
-    anchored = pattern.startswith("^") and pattern.endswith("$")
-    return anchored and not any(part in inner for part in ("\\", "^", "$", "(?"))
+def is_small(weights: Path) -> bool:
+    """Whether a model is so small that it can call at most one tool per user message."""
+    return weights.stat().st_size < _SMALL_BYTES
 
 
 @dataclass(frozen=True)
@@ -99,34 +78,47 @@ class ToolResult:
 
     tool: str
     arguments: JsonObject
-    result: str
+    text: str
 
 
 @dataclass
 class PromptTurn:
-    """What the user said, what the tools returned, and what the model answered."""
+    """A user message, what the tools returned, and the model's answers."""
 
-    question: str = ""
-    facts: list[ToolResult] = field(default_factory=list)
+    user_text: str = ""
+    results: list[ToolResult] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
     def messages(self, small: bool) -> list[JsonObject]:
-        asked = {"role": "user", "content": _asked(self, small)}
-        return [asked, *({"role": "assistant", "content": text} for text in self.answers)]
+        question = {"role": "user", "content": self._question(small)}
+        return [question, *({"role": "assistant", "content": text} for text in self.answers)]
+
+    def _question(self, small: bool) -> str:
+        if not self.results:
+            return self.user_text
+        if small:
+            # Of several wordings, this one makes a 135M model repeat the result most often.
+            results = "; ".join(one.text for one in self.results)
+            return (
+                f"{self.user_text}\n\nThe answer is: {results}\n\nSay this answer in one sentence."
+            )
+        lines = [f"{one.tool} {json.dumps(one.arguments)}: {one.text}" for one in self.results]
+        listed = lines[0] if len(lines) == 1 else "".join(f"\n- {line}" for line in lines)
+        return f"Read this: {listed}\n\nUse what you read to answer: {self.user_text}"
 
 
 @dataclass(frozen=True)
 class PromptConversation:
-    """The system's text and at least one turn; the last one waits for its answer."""
+    """The system message and at least one turn, the last of which awaits its answer."""
 
     instructions: str
     turns: list[PromptTurn]
     calls: int
-    """How many tool calls there were."""
+    """The number of tool calls."""
 
     @classmethod
     def of(cls, messages: Sequence[Mapping[str, Any]]) -> "PromptConversation":
-        """Read OpenAI-shaped messages; words beside a tool call are left out."""
+        """Read messages in OpenAI's shape; text beside a tool call is dropped."""
         instructions: list[str] = []
         turns = [PromptTurn()]
         calls: dict[str, tuple[str, JsonObject]] = {}
@@ -137,28 +129,17 @@ class PromptConversation:
             elif role == "user":
                 turns.append(PromptTurn(text))
             elif role == "tool":
-                turns[-1].facts.append(_fact(message, text, calls))
+                unknown: tuple[str, JsonObject] = (message.get("name") or "a tool", {})
+                name, arguments = calls.get(message.get("tool_call_id", ""), unknown)
+                turns[-1].results.append(ToolResult(name, arguments, text))
             elif message.get("tool_calls"):
-                calls |= _calls(message["tool_calls"])
+                for call in message["tool_calls"]:
+                    function = call["function"]
+                    calls[call["id"]] = (function["name"], _arguments(function["arguments"]))
             else:
                 turns[-1].answers.append(text)
-        said = [turn for turn in turns if turn != PromptTurn()] or turns
-        return cls("\n\n".join(instructions), said, len(calls))
-
-
-def _fact(
-    message: Mapping[str, Any], text: str, calls: Mapping[str, tuple[str, JsonObject]]
-) -> ToolResult:
-    name = message.get("name") or "a tool"
-    name, arguments = calls.get(message.get("tool_call_id", ""), (name, {}))
-    return ToolResult(name, arguments, text)
-
-
-def _calls(calls: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, JsonObject]]:
-    return {
-        call["id"]: (call["function"]["name"], _arguments(call["function"]["arguments"]))
-        for call in calls
-    }
+        filled = [turn for turn in turns if turn != PromptTurn()] or turns
+        return cls("\n\n".join(instructions), filled, len(calls))
 
 
 def _arguments(text: str | None) -> JsonObject:
@@ -175,73 +156,10 @@ def _text(content: Any) -> str:
     kinds = {part.get("type") for part in content} - {"text"}
     if kinds:
         raise BackendSessionError(
-            f"a local model reads text, and a message holds {', '.join(map(str, sorted(kinds)))}"
+            "a local model reads text only, and a message contains"
+            f" {', '.join(map(str, sorted(kinds)))}"
         )
     return "".join(part["text"] for part in content)
-
-
-def _asked(turn: PromptTurn, small: bool) -> str:
-    if not turn.facts:
-        return turn.question
-    return _asked_small(turn) if small else _asked_large(turn)
-
-
-def _asked_small(turn: PromptTurn) -> str:
-    """The wording of many that makes a 135M model repeat what a tool returned most often."""
-    results = "; ".join(fact.result for fact in turn.facts)
-    return f"{turn.question}\n\nThe answer is: {results}\n\nSay this answer in one sentence."
-
-
-def _asked_large(turn: PromptTurn) -> str:
-    facts = [f"{one.tool} {json.dumps(one.arguments)}: {one.result}" for one in turn.facts]
-    listed = facts[0] if len(facts) == 1 else "".join(f"\n- {fact}" for fact in facts)
-    return f"Read this: {listed}\n\nUse what you read to answer: {turn.question}"
-
-
-_MOST_ANSWER = 4000
-_MOST_ARGUMENT = 256
-_SMALL_BYTES = 256_000_000
-
-
-@dataclass(frozen=True)
-class ToolChoice:
-    """The model wants a tool called."""
-
-    name: str
-    arguments: JsonObject
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The model answers the user."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class ChatSettings:
-    """How to ask; None leaves a value to llama.cpp."""
-
-    temperature: float | None = 0.0
-    max_tokens: int | None = 1000
-    top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    response_format: Mapping[str, Any] | None = None
-    """As OpenAI takes it: `json_schema`, `json_object` or `text`."""
-    small: bool = False
-    """Whether the model needs the rules for small ones."""
-
-    def sampling(self) -> JsonObject:
-        names = ("temperature", "max_tokens", "top_p", "seed")
-        chosen = {name: getattr(self, name) for name in names}
-        chosen["stop"] = list(self.stop) or None
-        return {name: value for name, value in chosen.items() if value is not None}
-
-
-def is_small(weights: Path) -> bool:
-    """Whether a model is so small that it can call at most one tool per user message."""
-    return weights.stat().st_size < _SMALL_BYTES
 
 
 def chat_request(
@@ -249,21 +167,21 @@ def chat_request(
     tools: Sequence[Mapping[str, Any]],
     settings: ChatSettings = ChatSettings(),
 ) -> JsonObject:
-    """The request for a conversation in OpenAI's shape, with tool calls and results in it.
+    """Return the request for a conversation in OpenAI's shape, with tool calls and results.
 
-    What comes back is JSON for `parse_choice` if `offers_tools` says so, else the answer itself.
+    If `offers_tools`, the answer is JSON for `parse_choice`; otherwise it is the answer itself.
     """
     conversation = PromptConversation.of(messages)
     schema = _answer_schema(settings.response_format)
     instructions = [conversation.instructions] if conversation.instructions else []
-    if settings.small and conversation.turns[-1].facts:
+    if settings.small and conversation.turns[-1].results:
         tools = ()
     if tools:
         instructions.append(tools_prompt(tools))
         schema = tool_choice_schema(tools, schema)
     system = [{"role": "system", "content": "\n\n".join(instructions)}] if instructions else []
-    said = [one for turn in conversation.turns for one in turn.messages(settings.small)]
-    request: JsonObject = {"messages": [*system, *said], **settings.sampling()}
+    prompt = [one for turn in conversation.turns for one in turn.messages(settings.small)]
+    request: JsonObject = {"messages": [*system, *prompt], **settings.sampling()}
     if schema is not None:
         name = _WITH_TOOLS if tools else _WITHOUT_TOOLS
         json_schema = {"name": name, "schema": schema}
@@ -271,19 +189,20 @@ def chat_request(
     return request
 
 
-_WITH_TOOLS = "tool_or_answer"
-_WITHOUT_TOOLS = "answer"
-
-
 def offers_tools(request: Mapping[str, Any]) -> bool:
-    """Whether a request of `chat_request` lets the model choose a tool."""
+    """Whether a request of `chat_request` lets the model call a tool."""
     schema = request.get("response_format", {}).get("json_schema", {})
     return bool(schema.get("name") == _WITH_TOOLS)
 
 
 def tools_prompt(tools: Sequence[Mapping[str, Any]]) -> str:
-    """What the system's text has to say about tools."""
-    lines = [f"{_about(function)}: {_example(function)}" for function in map(_function, tools)]
+    """Return the instructions about tools for the system message."""
+    lines = []
+    for function in map(_function, tools):
+        about = " ".join((function.get("description") or function["name"]).split()).rstrip(".:")
+        properties = (function.get("parameters") or {}).get("properties", {})
+        example = {"tool": function["name"], "arguments": dict.fromkeys(properties, "...")}
+        lines.append(f"{about}: {json.dumps(example)}")
     return "\n".join(
         [
             "Reply with one line of JSON, one of:",
@@ -296,23 +215,54 @@ def tools_prompt(tools: Sequence[Mapping[str, Any]]) -> str:
 def tool_choice_schema(
     tools: Sequence[Mapping[str, Any]], answer: JsonObject | None = None
 ) -> JsonObject:
-    """The schema of one call of one of the tools, or of an answer.
+    """Return the schema of one call of one of the tools, or of an answer.
 
-    `answer` is the schema of the answer; None means a text.
+    `answer` is the schema of the answer; None stands for a text.
     """
-    text = {"type": "string", "maxLength": _MOST_ANSWER}
-    choices = [_call_schema(_function(tool)) for tool in tools]
+    choices = []
+    for function in map(_function, tools):
+        parameters = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
+        arguments = bound_schema(parameters, _MAX_ARGUMENT)
+        choices.append(_object(tool={"const": function["name"]}, arguments=arguments))
+    text = {"type": "string", "maxLength": _MAX_ANSWER}
     return {"anyOf": [*choices, _object(respond=text if answer is None else answer)]}
 
 
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the function of a definition, with or without OpenAI's wrapper."""
+    function: Mapping[str, Any] = tool.get("function", tool)
+    return function
+
+
+def _object(**properties: JsonObject) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _answer_schema(response_format: Mapping[str, Any] | None) -> JsonObject | None:
+    """Return the schema of the answer itself; None for any text."""
+    match response_format:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return bound_schema(schema, _MAX_ANSWER)
+        case {"type": "json_object"}:
+            return {"type": "object"}
+        case None | {"type": "text"}:
+            return None
+    raise BackendSessionError(f"unknown response format {response_format!r}")
+
+
 def parse_choice(text: str) -> ToolChoice | Answer:
-    """What the model chose. Raises BackendSessionError for anything but whole, valid JSON."""
+    """Parse the model's choice. Raises BackendSessionError for anything but complete JSON."""
     try:
         found = json.loads(text)
     except ValueError as error:
         raise BackendSessionError(
-            f"the local model's choice of a tool is broken off or no JSON ({error});"
-            f" raise max_tokens if it was cut; it said: {text[-200:]!r}"
+            f"the local model's choice of a tool is incomplete or not JSON ({error});"
+            f" raise max_tokens if it was cut off; it said: {text[-200:]!r}"
         ) from error
     match found:
         case {"tool": str(name), "arguments": dict(arguments)}:
@@ -326,45 +276,71 @@ def parse_choice(text: str) -> ToolChoice | Answer:
     )
 
 
-def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The function of a definition, be it wrapped as OpenAI wants it or bare."""
-    function: Mapping[str, Any] = tool.get("function", tool)
-    return function
+def bound_schema(schema: Mapping[str, Any], max_characters: int) -> JsonObject:
+    """Limit the strings and arrays of a schema, so that a small model cannot go on forever.
+
+    References are replaced by their definitions; a type inside itself becomes anything after some
+    levels. Patterns that llama.cpp cannot enforce are removed; it would do so itself, with a
+    message. Raises BackendSessionError for limits that no value can meet: llama.cpp would use up
+    the memory searching for one.
+    """
+    return _SchemaBounds(schema, max_characters).apply(schema, _MAX_DEPTH)
 
 
-def _call_schema(function: Mapping[str, Any]) -> JsonObject:
-    parameters = {"type": "object", "properties": {}, **(function.get("parameters") or {})}
-    return _object(
-        tool={"const": function["name"]}, arguments=bound_schema(parameters, _MOST_ARGUMENT)
-    )
+class _SchemaBounds:
+    def __init__(self, root: Mapping[str, Any], max_characters: int) -> None:
+        self._root = root
+        self._max_characters = max_characters
+
+    def apply(self, schema: Any, depth: int) -> JsonObject:
+        if not isinstance(schema, Mapping) or depth == 0:
+            return {}
+        if "$ref" in schema:
+            return self.apply(self._definition(schema["$ref"]), depth - 1)
+        found = {key: value for key, value in schema.items() if key not in _UNENFORCED}
+        for key in ("anyOf", "oneOf", "prefixItems"):
+            if key in found:
+                found[key] = [self.apply(one, depth - 1) for one in found[key]]
+        for one in found.pop("allOf", []):
+            found = {**self.apply(one, depth - 1), **found}
+        if "items" in found:
+            found["items"] = self.apply(found["items"], depth - 1)
+        if "properties" in found:
+            properties = found["properties"].items()
+            found["properties"] = {key: self.apply(one, depth - 1) for key, one in properties}
+            found["additionalProperties"] = False
+        return self._limit(found)
+
+    def _limit(self, schema: JsonObject) -> JsonObject:
+        types = schema.get("type", [])
+        types = [types] if isinstance(types, str) else types
+        if not _is_enforceable(schema.get("pattern", "")):
+            del schema["pattern"]
+        if "string" in types and not {"enum", "const", "pattern", "format"} & set(schema):
+            _set_maximum(schema, "minLength", "maxLength", self._max_characters)
+        if "array" in types:
+            _set_maximum(schema, "minItems", "maxItems", _MAX_ITEMS)
+        return schema
+
+    def _definition(self, reference: str) -> Any:
+        found: Any = self._root
+        for part in reference.removeprefix("#").strip("/").split("/"):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
 
 
-def _object(**properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
+def _set_maximum(schema: JsonObject, low: str, high: str, maximum: int) -> None:
+    least = schema.get(low, 0)
+    if least > schema.get(high, least):
+        raise BackendSessionError(
+            f"a schema has {low} {least} and {high} {schema[high]}, which no value can meet"
+        )
+    schema[high] = max(least, min(schema.get(high, maximum), maximum))
 
 
-def _about(function: Mapping[str, Any]) -> str:
-    text = " ".join((function.get("description") or function["name"]).split())
-    return text.rstrip(".:")
-
-
-def _example(function: Mapping[str, Any]) -> str:
-    properties = (function.get("parameters") or {}).get("properties", {})
-    return json.dumps({"tool": function["name"], "arguments": dict.fromkeys(properties, "...")})
-
-
-def _answer_schema(response_format: Mapping[str, Any] | None) -> JsonObject | None:
-    """The schema of the answer itself; None means any text."""
-    match response_format:
-        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
-            return bound_schema(schema, _MOST_ANSWER)
-        case {"type": "json_object"}:
-            return {"type": "object"}
-        case None | {"type": "text"}:
-            return None
-    raise BackendSessionError(f"the response format {response_format!r} is not known")
+def _is_enforceable(pattern: str) -> bool:
+    if not pattern:
+        return True
+    inner = pattern[1:-1]
+    is_anchored = pattern.startswith("^") and pattern.endswith("$")
+    return is_anchored and not any(part in inner for part in ("\\", "^", "$", "(?"))

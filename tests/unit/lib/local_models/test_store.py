@@ -148,10 +148,10 @@ def test_when_hub_and_index_fail_both_reasons_are_told(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"body": b"GGUF and something else"}, r"stopped after 23 of"),
+        ({"body": b"GGUF and something else"}, r"ended after 23 of"),
         ({"body": b"x" * 1_048_580}, r"is not the file that holodeck knows"),
         ({"body": b"x" * 2_000_000}, r"is larger than the 1048580 bytes expected"),
-        ({"body": b"GGUF" * 1000, "announced": 1_048_580}, r"stopped after 4000 of"),
+        ({"body": b"GGUF" * 1000, "announced": 1_048_580}, r"ended after 4000 of"),
         ({"status": 403}, r"answered 403"),
     ],
     ids=["short", "altered", "long", "cut", "forbidden"],
@@ -269,7 +269,7 @@ def test_too_little_room_is_told_before_downloading(cache, hub, hub_model):
     huge = replace(hub_model, size=10**18)
     store = ModelStore(cache, hub_url=hub.url, catalog={"tiny": huge})
 
-    with pytest.raises(ModelStoreError, match=r"MB free and fetching needs 1000000000000 MB"):
+    with pytest.raises(ModelStoreError, match=r"MB free and the download needs 1000000000000 MB"):
         store.pull("tiny")
     assert hub.paths == []
 

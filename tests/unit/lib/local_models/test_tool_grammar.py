@@ -128,7 +128,7 @@ def test_everything_in_a_schema_ends(schema, expected):
     ],
 )
 def test_bounds_that_no_value_meets_are_an_error(schema):
-    with pytest.raises(BackendSessionError, match="which no value meets"):
+    with pytest.raises(BackendSessionError, match="which no value can meet"):
         bound_schema({"type": "object", "properties": {"x": schema}}, 10)
 
 
@@ -147,8 +147,8 @@ def test_what_the_model_chose_is_understood(text, choice):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"respond": "I was going to s', r"broken off or no JSON .*raise max_tokens"),
-        ("", "broken off or no JSON"),
+        ('{"respond": "I was going to s', r"incomplete or not JSON .*raise max_tokens"),
+        ("", "incomplete or not JSON"),
         ("[1]", "neither a tool nor an answer"),
         ('{"tool": "add"}', "neither a tool nor an answer"),
     ],
