@@ -19,8 +19,7 @@ from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.result_listeners import notify_result_listeners
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.conversation_display import show_conversations
-from holodeck.lib.test_runner.events import scenario_result_of
+from holodeck.lib.test_runner.events import scenario_result_of, show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

@@ -23,7 +23,7 @@ SELDOM = (
     "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",
     "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",
-    "holodeck.lib.test_runner.conversation_display", "holodeck.lib.test_runner.events",
+    "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",
 )  # fmt: skip
 """Modules of ours that only some cases and flags need."""
 UNWRITTEN = (

@@ -15,9 +15,9 @@ from fakes import ScriptedBackend, clean_environment
 from holodeck.api import RunSettings
 from holodeck.errors import ExitCode
 from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.reports.formats import generate_json_report
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.reports import generate_json_report
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from support.agents import contains

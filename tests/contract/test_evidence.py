@@ -16,8 +16,8 @@ from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.rescore import rescore
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage

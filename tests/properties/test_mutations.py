@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from holodeck.config.check import check, raise_on_errors
 from holodeck.config.loader import load_agent_with_config
 from holodeck.errors import ExitCode, HoloDeckError
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.summary import exit_code
 
 METRICS = [
     {"metric": "contains", "value": "goodbye"},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.reports import FORMATS
+from holodeck.lib.reports.formats import FORMATS
 from holodeck.models.test_result import MetricResult, TestReport, ToolInvocation
 from support.results import a_report, a_result
 

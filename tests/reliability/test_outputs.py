@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from holodeck.errors import ReportError
-from holodeck.lib.test_runner.reports import write_report
+from holodeck.lib.reports.formats import write_report
 from support.checks import assert_plain
 from support.disks import disk
 from support.fleet import Fleet

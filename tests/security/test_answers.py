@@ -6,8 +6,8 @@ import json
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.lib.reports.formats import generate_json_report
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.reports import generate_json_report
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import TestReport
 from support.faults import agent_for, completion, run_cases, settings

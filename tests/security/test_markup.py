@@ -8,8 +8,8 @@ import cmarkgfm
 import pytest
 from cmarkgfm.cmark import Options
 
+from holodeck.lib.reports.formats import generate_json_report
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.reports import generate_json_report
 from holodeck.models.test_result import MetricResult, Outcome, TestReport, ToolInvocation
 from support.payloads import PAYLOADS
 from support.results import a_report, a_result

@@ -1,6 +1,6 @@
 """Results and reports made by hand, with every field that a test does not care about filled in."""
 
-from holodeck.lib.test_runner.summary import summarize
+from holodeck.lib.reports.summary import summarize
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
 SKIPPED = {"skipped_by": "skip", "skip_reason": "not today"}

@@ -133,7 +133,7 @@ def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
 
 def _check_writable(path: Path) -> None:
     from holodeck.errors import ConfigError
-    from holodeck.lib.test_runner.reports import check_writable
+    from holodeck.lib.reports.formats import check_writable
 
     try:
         check_writable(path)

@@ -106,7 +106,7 @@ class ReportTarget:
 
 def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[ReportTarget]:
     """Return the reports to write. Raises ConfigError for a file that cannot be written."""
-    from holodeck.lib.test_runner.reports import check_writable, format_for
+    from holodeck.lib.reports.formats import check_writable, format_for
 
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")
@@ -121,7 +121,7 @@ def write_reports(
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others."""
     from holodeck.errors import ReportError
-    from holodeck.lib.test_runner.reports import write_report
+    from holodeck.lib.reports.formats import write_report
     from holodeck.lib.ui.live import write_text
 
     failures = []

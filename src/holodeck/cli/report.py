@@ -39,8 +39,8 @@ def report(
     Nothing is run. The report of an interrupted run contains the results until then.
     """
     from holodeck.errors import ReportError
+    from holodeck.lib.reports.formats import FORMATS
     from holodeck.lib.test_runner.recorded import report_of
-    from holodeck.lib.test_runner.reports import FORMATS
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)

@@ -50,8 +50,8 @@ def score(
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.errors import ReportError
     from holodeck.lib.process_exit import process_exit_forbidden
+    from holodeck.lib.reports.summary import exit_code
     from holodeck.lib.test_runner.rescore import rescore
-    from holodeck.lib.test_runner.summary import exit_code
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format)

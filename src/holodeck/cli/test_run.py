@@ -201,7 +201,7 @@ class TestRun:
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
     ) -> None:
         """Pass the executor's results, without secrets, to the record and the display."""
-        from holodeck.lib.test_runner.progress import label_of
+        from holodeck.lib.test_runner.progress import case_label
 
         redactor, recorder = self.context.redactor, self.recorder
         read_tracker = self.context.read_tracker
@@ -210,7 +210,7 @@ class TestRun:
             if read_tracker is not None:
                 read_tracker.stop_tracking()
             name = case.name and redactor.redact(case.name)
-            progress.start_test(label_of(name, redactor.redact(case.said)))
+            progress.start_test(case_label(name, redactor.redact(case.said)))
 
         def on_result(index: int, result: "TestResult") -> None:
             shown = redactor.redact_report(result)
@@ -222,14 +222,14 @@ class TestRun:
                 live.write("\n".join([line, *progress.get_reason_lines()]))
 
         if self.debug or (progress.verbose and not progress.quiet):
-            from holodeck.lib.test_runner.conversation_display import show_conversations
+            from holodeck.lib.test_runner.events import show_conversations
 
             executor.on_conversation = show_conversations(redactor.redact, debug=self.debug)
         executor.on_test_start = on_test_start
         executor.on_result = on_result
 
     def _exit_code(self, report: "TestReport") -> ExitCode:
-        from holodeck.lib.test_runner.summary import exit_code
+        from holodeck.lib.reports.summary import exit_code
 
         code = exit_code(report)
         is_terminated = code is ExitCode.INTERRUPTED and self.is_terminated

@@ -401,7 +401,7 @@ class ReportSummary(Model):
 
 _RENDERERS = {
     "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
-    "json": "holodeck.lib.test_runner.reports:generate_json_report",
+    "json": "holodeck.lib.reports.formats:generate_json_report",
 }
 """Format → function from a report to its text; a name only, as models import nothing of lib."""
 

@@ -27,8 +27,7 @@ from holodeck.models.test_result import TestResult
 if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
     from holodeck.lib.test_runner.conversation import ConversationRunner
-    from holodeck.lib.test_runner.conversation_display import OnConversation
-    from holodeck.lib.test_runner.events import CaseEvents, StaticConversation
+    from holodeck.lib.test_runner.events import CaseEvents, OnConversation, StaticConversation
 
 logger = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.conversation_display import OnConversation
+    from holodeck.lib.test_runner.events import OnConversation
 
 logger = logging.getLogger(__name__)
 

@@ -26,6 +26,8 @@ from holodeck.lib.conversation.events import (
     new_id,
 )
 from holodeck.lib.conversation.messages import Message
+from holodeck.lib.conversation.script_run import ScriptRun
+from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor
@@ -279,3 +281,26 @@ class StaticConversation:
         event = MessageAdded(index=self._published, message=message, turn=self._turn, **self._ids)
         self._dispatcher.put(event)
         self._published += 1
+
+
+OnConversation = Callable[[ScriptRun | StaticConversation], None]
+"""Told of a conversation before it begins."""
+
+
+def show_conversations(
+    clean: Callable[[str], str] | None = None, *, debug: bool = False
+) -> OnConversation:
+    """Shows every conversation on stderr.
+
+    Args:
+        clean: What hides secrets; None for what knows none by name.
+        debug: Whether a person at the terminal may speak for a user whose turns are not written.
+    """
+    debugger = Debugger() if debug else None
+
+    def attend(talk: ScriptRun | StaticConversation) -> None:
+        talk.events.subscribe(ConversationPrinter(has_end=False, clean=clean, before=talk.before))
+        if isinstance(talk, ScriptRun):
+            talk.debugger = debugger
+
+    return attend

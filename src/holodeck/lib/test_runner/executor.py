@@ -27,15 +27,15 @@ from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
+from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
-from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.history import histories_of, require_history_support
 from holodeck.lib.test_runner.schedule import RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
-from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
@@ -47,8 +47,7 @@ from holodeck.models.test_result import TestReport, TestResult
 if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.test_runner.conversation import ConversationSetup
-    from holodeck.lib.test_runner.conversation_display import OnConversation
-    from holodeck.lib.test_runner.events import RunEvents
+    from holodeck.lib.test_runner.events import OnConversation, RunEvents
 
 __all__ = [
     "RAG_EVALUATOR_MAP",

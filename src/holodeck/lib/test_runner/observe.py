@@ -25,8 +25,7 @@ from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, Turn
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.conversation import ConversationRunner
-    from holodeck.lib.test_runner.conversation_display import OnConversation
-    from holodeck.lib.test_runner.events import StaticConversation
+    from holodeck.lib.test_runner.events import OnConversation, StaticConversation
 
 logger = logging.getLogger(__name__)
 

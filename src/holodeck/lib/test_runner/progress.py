@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from holodeck.lib.llm.retry import Wait
-from holodeck.lib.test_runner.costs import describe_cost
-from holodeck.lib.test_runner.summary import summarize, unmetered
+from holodeck.lib.reports.costs import describe_cost
+from holodeck.lib.reports.summary import summarize, unknown_usage_note
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
 from holodeck.lib.ui.terminal import width
@@ -56,7 +56,7 @@ _MARKS = {
 }
 
 
-def label_of(name: str | None, said: str) -> str:
+def case_label(name: str | None, said: str) -> str:
     """What a test is called: its name, else the beginning of its input in quotes."""
     return name or f"'{one_line(said, _INPUT_LIMIT)}'"
 
@@ -109,7 +109,7 @@ class ProgressIndicator(SpinnerMixin):
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
         if result.skip_reason is None:  # what was skipped did not run, or its run is over
-            self._forget(label_of(result.test_name, result.test_input))
+            self._forget(case_label(result.test_name, result.test_input))
 
     def _forget(self, name: str | None) -> None:
         # A test without a name runs under the caller's word for one: then the oldest goes.
@@ -256,7 +256,7 @@ class ProgressIndicator(SpinnerMixin):
                 spent.completion_tokens,
                 spent.total_tokens,
             )
-            extra = unmetered(found)
+            extra = unknown_usage_note(found)
             yield f"  Tokens: {total} ({asked} prompt, {answered} completion){extra}"
         if found.judge_calls:
             tokens = plural(found.judge_usage.total_tokens, "token")
@@ -362,7 +362,7 @@ def _short(reason: Reason, limit: int = _REASON_LIMIT) -> str:
 
 
 def _name(result: TestResult) -> str:
-    return _shown(label_of(result.test_name, result.test_input))
+    return _shown(case_label(result.test_name, result.test_input))
 
 
 def _shown(name: str | None) -> str:

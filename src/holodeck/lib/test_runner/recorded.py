@@ -10,8 +10,8 @@ from holodeck import __version__
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.history import histories_of, history_key
-from holodeck.lib.test_runner.summary import summarize
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
 from holodeck.models.record import CaseFinished, CaseSkipped

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator
 
-from holodeck.lib.test_runner.costs import describe_cost
-from holodeck.lib.test_runner.markdown import code, inline, table
-from holodeck.lib.test_runner.report_case import STATUS, anchor, case_section, display_name
-from holodeck.lib.test_runner.summary import unmetered
+from holodeck.lib.reports.case_section import STATUS, anchor, case_section, display_name
+from holodeck.lib.reports.costs import describe_cost
+from holodeck.lib.reports.markdown import code, inline, table
+from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import percent, plural
 from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
@@ -110,7 +110,7 @@ def _summary_table(summary: ReportSummary) -> list[str]:
     spent = summary.token_usage
     if spent.total_tokens:
         parts = f"{spent.prompt_tokens} prompt, {spent.completion_tokens} completion"
-        rows.append(("Tokens", f"{spent.total_tokens} ({parts}){unmetered(summary)}"))
+        rows.append(("Tokens", f"{spent.total_tokens} ({parts}){unknown_usage_note(summary)}"))
     if summary.judge_calls:
         rows.append(("Judges", _asked(summary.judge_calls, summary.judge_usage)))
     if summary.cost is not None:

@@ -7,10 +7,11 @@ from itertools import chain
 import holodeck
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run, find_cases
+from holodeck.lib.reports.costs import with_cost
+from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import with_earlier_tries
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, EvaluatorSet
-from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.grade import (
     ObservationBuilder,
     ending_errors,
@@ -26,7 +27,6 @@ from holodeck.lib.test_runner.recorded import (
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.stop_policy import skip_by_case
-from holodeck.lib.test_runner.summary import summarize
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection

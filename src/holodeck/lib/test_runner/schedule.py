@@ -8,8 +8,8 @@ from functools import partial
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
+from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.case_run import CaseRun, FinishedRun, run_with_retries
-from holodeck.lib.test_runner.costs import with_cost
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

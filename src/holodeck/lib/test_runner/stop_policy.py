@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from holodeck.errors import Refusal
-from holodeck.lib.test_runner.costs import calls_of, money, tokens_of
+from holodeck.lib.reports.costs import calls_of, money, tokens_of
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig

@@ -2,7 +2,7 @@
 
 import pytest
 
-from holodeck.lib.test_runner.costs import cost_of, describe_cost, total_cost
+from holodeck.lib.reports.costs import cost_of, describe_cost, total_cost
 from holodeck.models.price import Cost, Price, PriceTable
 from holodeck.models.test_result import MetricResult, Outcome, TurnResult
 from holodeck.models.token_usage import TokenUsage

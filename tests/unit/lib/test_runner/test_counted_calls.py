@@ -4,7 +4,7 @@ import pytest
 
 from fakes import ScriptedBackend
 from holodeck.lib.backends.base import ExecutionResult
-from holodeck.lib.test_runner.costs import calls_of, tokens_of
+from holodeck.lib.reports.costs import calls_of, tokens_of
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.backend import echo

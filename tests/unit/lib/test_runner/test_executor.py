@@ -9,8 +9,8 @@ from fakes import ScriptedBackend
 from holodeck.errors import BackendInitError, BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_result import Attempt, Outcome
 from support.agents import an_agent, contains, executor_of

@@ -6,7 +6,7 @@ import pytest
 
 from fakes import ScriptedBackend
 from holodeck.errors import ExitCode
-from holodeck.lib.test_runner.summary import exit_code
+from holodeck.lib.reports.summary import exit_code
 from holodeck.models.test_result import Outcome
 from support.played import USER, an_agent, report_of, says
 

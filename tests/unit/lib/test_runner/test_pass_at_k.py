@@ -4,7 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
+from holodeck.lib.reports.summary import estimate_passes, pass_all, pass_any
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome
@@ -24,15 +24,15 @@ def repeated(*outcomes, planned=None):
 def test_both_are_the_shares_of_all_ways_to_draw_k_runs(passed, k):
     draws = list(combinations([True] * passed + [False] * (5 - passed), k))
 
-    assert one_of_k(passed, 5, k) == pytest.approx(sum(map(any, draws)) / len(draws))
-    assert all_of_k(passed, 5, k) == pytest.approx(sum(map(all, draws)) / len(draws))
+    assert pass_any(passed, 5, k) == pytest.approx(sum(map(any, draws)) / len(draws))
+    assert pass_all(passed, 5, k) == pytest.approx(sum(map(all, draws)) / len(draws))
 
 
 def test_the_summary_takes_the_mean_over_the_repeated_cases():
     results = [repeated(PASS, PASS), repeated(PASS, FAIL), a_result(FAIL)]
 
-    assert estimates(results, one_of_k) == pytest.approx({1: 0.75, 2: 1.0})
-    assert estimates(results, all_of_k) == pytest.approx({1: 0.75, 2: 0.5})
+    assert estimate_passes(results, pass_any) == pytest.approx({1: 0.75, 2: 1.0})
+    assert estimate_passes(results, pass_all) == pytest.approx({1: 0.75, 2: 0.5})
 
 
 @pytest.mark.parametrize(
@@ -46,10 +46,10 @@ def test_the_summary_takes_the_mean_over_the_repeated_cases():
     ids=["nothing", "not-repeated", "cut-short", "broken"],
 )
 def test_there_is_no_estimate_from_runs_that_were_chosen(results):
-    assert estimates(results, one_of_k) == {}
+    assert estimate_passes(results, pass_any) == {}
 
 
 def test_k_goes_up_to_the_fewest_repetitions_of_a_case():
     results = [repeated(PASS, PASS, FAIL), repeated(PASS, FAIL)]
 
-    assert estimates(results, one_of_k) == pytest.approx({1: (2 / 3 + 1 / 2) / 2, 2: 1.0})
+    assert estimate_passes(results, pass_any) == pytest.approx({1: (2 / 3 + 1 / 2) / 2, 2: 1.0})

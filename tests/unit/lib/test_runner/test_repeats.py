@@ -10,9 +10,9 @@ from fakes import ScriptedBackend
 from holodeck.config.settings import SettingsLayer, resolve_settings, with_case_settings
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
 from holodeck.lib.test_runner.reporter import generate_markdown_report
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome

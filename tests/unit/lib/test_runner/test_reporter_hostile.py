@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from holodeck.lib.test_runner.markdown import BLOCK_LIMIT, code, fenced, inline
+from holodeck.lib.reports.markdown import BLOCK_LIMIT, code, fenced, inline
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.test_result import (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holodeck.errors import ConfigError, ReportError
-from holodeck.lib.test_runner.reports import (
+from holodeck.lib.reports.formats import (
     FORMATS,
     check_writable,
     format_for,

@@ -7,11 +7,11 @@ from fakes import ScriptedBackend
 from holodeck.config.check import check
 from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.lib.test_runner.script_steps import BEGINS
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.test_result import Outcome
 from support.played import JUDGE, USER, an_agent, recorded, report_of, says, words
 

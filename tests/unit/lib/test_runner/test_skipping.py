@@ -4,7 +4,7 @@ import json
 
 from fakes import ScriptedBackend
 from holodeck.errors import ExitCode
-from holodeck.lib.test_runner.summary import exit_code
+from holodeck.lib.reports.summary import exit_code
 from support.agents import an_agent, contains, executor_of
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from holodeck.errors import ExitCode
-from holodeck.lib.test_runner.summary import exit_code, summarize
+from holodeck.lib.reports.summary import exit_code, summarize
 from holodeck.models.test_result import MetricResult, Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.results import a_report, a_result

@@ -11,10 +11,10 @@ from holodeck.errors import BackendSessionError, ConfigError, ExitCode
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
-from holodeck.lib.test_runner.summary import exit_code
 from holodeck.models.agent import Agent
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage

@@ -11,7 +11,7 @@ from fakes import ScriptedBackend
 from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.terminal import Debugger
-from holodeck.lib.test_runner.conversation_display import show_conversations
+from holodeck.lib.test_runner.events import show_conversations
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig

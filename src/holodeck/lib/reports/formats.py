@@ -22,11 +22,11 @@ FORMATS: Registry[Renderer] = Registry(
     "report",
     {
         "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
-        "json": "holodeck.lib.test_runner.reports:generate_json_report",
+        "json": "holodeck.lib.reports.formats:generate_json_report",
     },
 )
 """Format → function from a report to its text."""
-PATIENCE_S = 1.0
+PIPE_TIMEOUT_S = 1.0
 """How long a pipe may be without anybody who reads from it."""
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
 
@@ -60,7 +60,7 @@ def check_writable(path: Path) -> None:
     """Raise ConfigError if a report at `path` would fail for a reason that is plain by now."""
     try:
         is_folder = path.is_dir()
-        _resolved(path)
+        _resolve_links(path)
     except OSError as error:
         reason = f"{str(path)!r} cannot be written: {error.strerror}"
         raise ConfigError("--output", reason) from error
@@ -72,10 +72,10 @@ def check_writable(path: Path) -> None:
     if path.exists() and not os.access(path, os.W_OK):
         raise ConfigError("--output", f"{str(path)!r} cannot be written: no right to write it")
     if path.is_file() or not path.exists():
-        _try_folder(path, path.resolve().parent if path.exists() else folder)
+        _check_folder(path, path.resolve().parent if path.exists() else folder)
 
 
-def _resolved(path: Path) -> Path:
+def _resolve_links(path: Path) -> Path:
     """Where the links of `path` lead. Raises OSError if they lead in a circle."""
     try:
         return path.resolve()
@@ -83,7 +83,7 @@ def _resolved(path: Path) -> Path:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
-def _try_folder(path: Path, folder: Path) -> None:
+def _check_folder(path: Path, folder: Path) -> None:
     """Raise ConfigError unless a file can be made there; rights alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
@@ -110,9 +110,9 @@ def write_report(
 
 
 def _write(data: bytes, path: Path) -> None:
-    target = _resolved(path)  # so that a link stays one
+    target = _resolve_links(path)  # so that a link stays one
     if target.exists() and not target.is_file():  # a pipe or a device
-        _write_through(data, target)
+        _write_special_file(data, target)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -130,9 +130,9 @@ def _write(data: bytes, path: Path) -> None:
         raise
 
 
-def _opened(target: Path) -> int:
+def _open_special_file(target: Path) -> int:
     """The descriptor of a pipe or device; who reads from a pipe may come a moment late."""
-    give_up_at = time.monotonic() + PATIENCE_S
+    give_up_at = time.monotonic() + PIPE_TIMEOUT_S
     while True:
         try:
             return os.open(target, os.O_WRONLY | os.O_NONBLOCK)
@@ -144,9 +144,9 @@ def _opened(target: Path) -> int:
         time.sleep(0.01)
 
 
-def _write_through(data: bytes, target: Path) -> None:
+def _write_special_file(data: bytes, target: Path) -> None:
     """Write to what is no file; a pipe that nobody reads is an error instead of a long wait."""
-    descriptor = _opened(target)
+    descriptor = _open_special_file(target)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
         file.write(data)

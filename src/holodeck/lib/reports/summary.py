@@ -1,15 +1,57 @@
 """From results to the numbers of a run, and from the report to the exit code."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from math import fsum, sqrt
+from collections.abc import Callable, Iterable, Sequence
+from math import comb, fsum, sqrt
+from statistics import fmean
 
 from holodeck.errors import ExitCode
-from holodeck.lib.test_runner.costs import total_cost
-from holodeck.lib.test_runner.pass_at_k import all_of_k, estimates, one_of_k
+from holodeck.lib.reports.costs import total_cost
 from holodeck.models.outcome import ModelCost
-from holodeck.models.test_result import MetricResult, Outcome, ReportSummary, TestReport, TestResult
+from holodeck.models.test_result import (
+    MetricResult,
+    Outcome,
+    Repeats,
+    ReportSummary,
+    TestReport,
+    TestResult,
+)
 from holodeck.models.token_usage import TokenUsage
+
+Estimator = Callable[[int, int, int], float]
+_DECIDED = {Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED, Outcome.UNCHECKED}
+
+
+def pass_any(passed: int, ran: int, k: int) -> float:
+    """Return the probability that at least one of k runs, drawn from all, passed."""
+    return 1 - comb(ran - passed, k) / comb(ran, k)
+
+
+def pass_all(passed: int, ran: int, k: int) -> float:
+    """Return the probability that all of k runs, drawn from all, passed."""
+    return comb(passed, k) / comb(ran, k)
+
+
+def estimate_passes(results: Iterable[TestResult], estimator: Estimator) -> dict[int, float]:
+    """Return the mean over the repeated cases for each k, up to the fewest repetitions of a case.
+
+    Empty if a repeated case has repetitions that were not run or are undecided: leaving them out
+    would bias the estimate.
+    """
+    repeats = [one.repeats for one in results if one.repeats is not None]
+    if not repeats or not all(map(_is_whole, repeats)):
+        return {}
+    fewest = min(one.planned for one in repeats)
+    return {k: _mean_estimate(repeats, k, estimator) for k in range(1, fewest + 1)}
+
+
+def _is_whole(repeats: Repeats) -> bool:
+    all_ran = len(repeats.runs) == repeats.planned
+    return all_ran and all(one.outcome in _DECIDED for one in repeats.runs)
+
+
+def _mean_estimate(repeats: Sequence[Repeats], k: int, estimator: Estimator) -> float:
+    return fmean(estimator(one.passed, one.planned, k) for one in repeats)
 
 
 def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary:
@@ -25,8 +67,8 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
     runs = [run for result in results for run in result.single_runs]
     judged = [row for run in runs for row in run.rows]
     scores = _scores_by_metric(rows)
-    judges = _together(run.judge_cost for run in runs)
-    simulators = _together(run.simulator_cost for run in runs)
+    judges = _add_costs(run.judge_cost for run in runs)
+    simulators = _add_costs(run.simulator_cost for run in runs)
     return ReportSummary(
         total_tests=len(results),
         passed=passed,
@@ -43,12 +85,12 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
         standard_errors={
             name: _standard_error(found) for name, found in scores.items() if found[1:]
         },
-        token_usage=_sum(run.token_usage for run in runs),
+        token_usage=_add_usages(run.token_usage for run in runs),
         unknown_token_usage=sum(_lacks_usage(result) for result in results),
-        pass_at_k=estimates(results, one_of_k),
-        pass_all_k=estimates(results, all_of_k),
+        pass_at_k=estimate_passes(results, pass_any),
+        pass_all_k=estimate_passes(results, pass_all),
         judge_calls=sum(row.judge_calls for row in judged) + judges.calls,
-        judge_usage=_sum(row.judge_tokens for row in judged) + judges.tokens,
+        judge_usage=_add_usages(row.judge_tokens for row in judged) + judges.tokens,
         cost=total_cost(results),
         simulator_calls=simulators.calls,
         simulator_usage=simulators.tokens,
@@ -62,7 +104,7 @@ def _lacks_usage(result: TestResult) -> bool:
     )
 
 
-def unmetered(summary: ReportSummary) -> str:
+def unknown_usage_note(summary: ReportSummary) -> str:
     """Return what to add to the tokens of a run in which some are unknown."""
     lacking = summary.unknown_token_usage
     return f", unknown for {lacking} of {summary.total_tests} tests" if lacking else ""
@@ -87,14 +129,14 @@ def _standard_error(scores: Sequence[float]) -> float:
     return sqrt(variance / len(scores))
 
 
-def _sum(usages: Iterable[TokenUsage | None]) -> TokenUsage:
+def _add_usages(usages: Iterable[TokenUsage | None]) -> TokenUsage:
     return sum((usage for usage in usages if usage is not None), TokenUsage())
 
 
-def _together(costs: Iterable[ModelCost | None]) -> ModelCost:
+def _add_costs(costs: Iterable[ModelCost | None]) -> ModelCost:
     known = [cost for cost in costs if cost is not None]
     return ModelCost(
-        calls=sum(cost.calls for cost in known), tokens=_sum(cost.tokens for cost in known)
+        calls=sum(cost.calls for cost in known), tokens=_add_usages(cost.tokens for cost in known)
     )
 
 

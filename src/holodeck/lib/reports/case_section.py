@@ -2,16 +2,11 @@
 
 from collections.abc import Iterator
 
-from holodeck.lib.test_runner.costs import describe_cost
-from holodeck.lib.test_runner.markdown import fenced, inline, json_text, table
-from holodeck.lib.test_runner.report_conversation import (
-    calls_in_words,
-    conclusion_section,
-    transcript_section,
-)
-from holodeck.lib.test_runner.report_history import history_section
+from holodeck.lib.conversation.messages import transcript_of
+from holodeck.lib.reports.costs import describe_cost
+from holodeck.lib.reports.markdown import fenced, inline, json_text, table
 from holodeck.lib.text import plural
-from holodeck.models.outcome import RaisedError
+from holodeck.models.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
     MetricResult,
@@ -24,6 +19,73 @@ from holodeck.models.test_result import (
     ToolInvocation,
     TurnResult,
 )
+
+_TEXT_LIMIT = 500
+
+
+def transcript_section(result: TestResult, mark: str) -> Iterator[str]:
+    """Everything that was said, where the turns do not tell all of it."""
+    if result.messages:
+        yield from (f"{mark} Transcript", "", *fenced(transcript_of(result.messages)), "")
+
+
+def conclusion_section(result: TestResult, mark: str) -> Iterator[str]:
+    """The ending, the verdicts on the criteria, and what they cost."""
+    if result.ending is not None:
+        words = result.ending.reasoning or result.ending.code.replace("_", " ")
+        yield from (f"**Ended:** {inline(words, _TEXT_LIMIT)}", "")
+    yield from _criteria(result.criteria, mark)
+    costs = (("Judge", result.judge_cost), ("Simulated user", result.simulator_cost))
+    lines = [_model_cost(who, cost) for who, cost in costs if cost is not None]
+    if lines:
+        yield from (*lines, "")
+
+
+def _criteria(rows: list[CriterionRow], mark: str) -> Iterator[str]:
+    if not rows:
+        return
+    yield from (f"{mark} Criteria", "")
+    cells = [(inline(row.criterion, _TEXT_LIMIT), _criterion_status(row)) for row in rows]
+    yield from (*table(("Criterion", "Status"), cells), "")
+    for row in rows:
+        if row.reasoning:
+            yield from (f"{mark}# {inline(row.criterion)}", "")
+            yield from ("Reasoning:", "", *fenced(row.reasoning), "")
+
+
+def _criterion_status(row: CriterionRow) -> str:
+    if row.status == "passed":
+        return "✅ pass"
+    words = "fail" if row.status == "failed" else row.status
+    return f"❌ {words}" if row.required else f"{words}, reported only"
+
+
+def _model_cost(who: str, cost: ModelCost) -> str:
+    tokens = plural(cost.tokens.total_tokens, "token")
+    kept = f", {plural(cost.kept, 'answer')} kept from an earlier run" if cost.kept else ""
+    calls = plural(cost.calls, "call")
+    calls += f" ({cost.failed} not answered)" if cost.failed else ""
+    return f"- **{who}:** {inline(cost.model or '–')}, {calls}{kept}, {tokens}"
+
+
+def format_calls(calls: int, failed: int) -> str:
+    """How many calls there were, and how many of them got no answer."""
+    return f"{calls} ({failed} not answered)" if failed else str(calls)
+
+
+def history_section(result: TestResult, mark: str) -> Iterator[str]:
+    """Yield the messages before the case, none of which is a response of this run."""
+    messages = []
+    tool_names: dict[str, str] = {}
+    for one in result.history:
+        message = one.model_dump(mode="json", exclude_none=True)
+        tool_names |= {call.id: call.function.name for call in one.tool_calls or ()}
+        if one.tool_call_id is not None:
+            message["name"] = tool_names[one.tool_call_id]
+        messages.append(message)
+    if messages:
+        yield from (f"{mark} Earlier Messages", "", *fenced(transcript_of(messages)), "")
+
 
 STATUS = {
     Outcome.PASSED: "✅ PASSED",
@@ -304,7 +366,7 @@ def _score(row: MetricResult) -> str:
 
 def _judge_cells(row: MetricResult) -> tuple[str, ...]:
     tokens = "–" if row.judge_tokens is None else str(row.judge_tokens.total_tokens)
-    calls = calls_in_words(row.judge_calls, row.judge_failed)
+    calls = format_calls(row.judge_calls, row.judge_failed)
     return calls, tokens, _milliseconds(row.judge_ms)
 
 
