@@ -1,9 +1,14 @@
 """Every example of the README and the guides runs.
 
-A comment before a block says what becomes of it: `file: NAME` writes it into the document's own
-folder, `run: exit N` runs its shell lines there, `run: output` is part of what the block before it
-printed, `run: python` runs it, `run: model` runs it on the embedded model. A block without a
-comment shows something that cannot be run here and is listed.
+The comment before a block says how it is tested. All blocks of a document share a folder.
+
+- `file: NAME` writes the block to a file.
+- `run: exit N` runs the shell lines and expects the exit code.
+- `run: output` expects the text in the output of the block before it.
+- `run: python` runs the block as a program.
+- `run: model` runs the shell lines in the tests of the embedded model.
+
+NOT_RUN counts the blocks without a comment, which cannot be run here.
 """
 
 import os
@@ -27,16 +32,16 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 FORKED = {"holodeck": NURSERY, "pytest": PYTESTS}
-"""Programs for which no new Python has to start."""
-PLAIN = re.compile(
+"""Programs that run in forked processes, which saves the start of Python."""
+SIMPLE_COMMAND = re.compile(
     r"(?P<call>(?:holodeck|pytest)\b(?!.*--watch)(?:[\w ./:,=+%-]|'[^']*'|\"[^\"$`]*\")*)"
-    r"(?:\|(?P<reader>[^|].*)|\s#.*)?"
+    r"(?:\|(?P<pipe>[^|].*)|\s#.*)?"
 )
-"""A line that calls one of them and asks nothing of the shell but to read what it says."""
-NEEDS_THE_REST = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
-"""A line that means something only with those around it."""
+"""A call of one of these programs, without shell syntax except a final pipe."""
+MULTILINE = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
+"""Shell syntax that connects a line with those around it."""
 NOT_RUN = {"README.md": 2, "docs/architecture.md": 1}
-"""Blocks without a comment: installing, and drawings."""
+"""Blocks without a comment: installation and diagrams."""
 
 
 @dataclass(frozen=True)
@@ -55,84 +60,88 @@ def name_of(document):
     return str(document.relative_to(ROOT))
 
 
-def play(document, folder, *, with_model):
-    """Write and run the blocks of a document in order; stop at those that are not wanted."""
-    printed = ""
+def run_document(document, folder, *, with_model):
+    """Write the files of a document, and run its examples that need a model, or the others."""
+    output = ""
     for block in blocks_of(document):
         if block.what == "file":
             (folder / block.how).parent.mkdir(parents=True, exist_ok=True)
             (folder / block.how).write_text(block.text)
         elif block.how == "output":
-            assert with_model or block.text in printed
+            assert with_model or block.text in output
         elif block.what == "run" and (block.how == "model") == with_model:
-            printed = run(block, folder)
+            output = run_block(block, folder)
 
 
-def run(block, folder):
-    """Run a block and return what its last command printed."""
+def run_block(block, folder):
+    """Run a block and return the output of its last command."""
     environment = clean_environment(folder)
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    # the code and the plugin of this checkout, whatever is installed
+    # use the code and the plugin of this checkout, whatever is installed
     environment["PYTHONPATH"] = str(ROOT / "src")
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     environment["PYTEST_ADDOPTS"] = "-p holodeck.pytest_plugin -p pytest_asyncio.plugin"
     expected = int(block.how.removeprefix("exit ")) if block.how.startswith("exit") else 0
     for command in commands_of(block):
-        code, said = done(command, folder, environment)
+        code, output = run_command(command, folder, environment)
         if code:
             break
-    assert code == expected, f"{command}\n{said}"
-    return said
+    assert code == expected, f"{command}\n{output}"
+    return output
 
 
 def commands_of(block):
-    """What is run one by one: lines that a shell need not see together, else all as one."""
+    """Return kind and text of each command: a line each, or the whole block if lines connect."""
     if block.how == "python":
         return [("python", block.text)]
-    if NEEDS_THE_REST.search(block.text):
+    if MULTILINE.search(block.text):
         return [("sh", block.text)]
     lines = [line for line in block.text.splitlines() if line.partition("#")[0].strip()]
-    return [("plain" if PLAIN.fullmatch(line) else "sh", line) for line in lines]
+    return [("simple" if SIMPLE_COMMAND.fullmatch(line) else "sh", line) for line in lines]
 
 
-def done(command, folder, environment):
-    """The exit code of a command and all that it wrote."""
-    how, text = command
-    if how == "plain":
-        return forked(PLAIN.fullmatch(text), folder, environment)
-    argv = [sys.executable, "-c", text] if how == "python" else ["sh", "-ec", text]
-    return ended(argv, folder, environment)
+def run_command(command, folder, environment):
+    """Return the exit code and the output of a command, stdout and stderr together."""
+    kind, text = command
+    if kind == "simple":
+        return run_forked(SIMPLE_COMMAND.fullmatch(text), folder, environment)
+    argv = [sys.executable, "-c", text] if kind == "python" else ["sh", "-ec", text]
+    return run_process(argv, folder, environment)
 
 
-def forked(line, folder, environment):
+def run_forked(line, folder, environment):
     program, *args = shlex.split(line["call"])
     code, *streams = FORKED[program].run(args, cwd=folder, env=environment, stdin=None, timeout=120)
-    said, complained = map(readable, streams)
-    if line["reader"]:
-        code, said = ended(["sh", "-ec", line["reader"]], folder, environment, said)
-    return code, f"{said}\n{complained}"
+    stdout, stderr = map(readable, streams)
+    if line["pipe"]:
+        code, stdout = run_process(["sh", "-ec", line["pipe"]], folder, environment, stdout)
+    return code, f"{stdout}\n{stderr}"
 
 
-def ended(argv, folder, environment, given=None):
-    ran = subprocess.run(
-        argv, cwd=folder, env=environment, input=given, capture_output=True, text=True, check=False
+def run_process(argv, folder, environment, stdin=None):
+    process = subprocess.run(
+        argv, cwd=folder, env=environment, input=stdin, capture_output=True, text=True, check=False
     )
-    return ran.returncode, f"{ran.stdout}\n{ran.stderr}"
+    return process.returncode, f"{process.stdout}\n{process.stderr}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_examples_of_a_document_do_what_it_says(document, tmp_path):
-    play(document, tmp_path, with_model=False)
+    run_document(document, tmp_path, with_model=False)
 
 
 @pytest.mark.model
 @pytest.mark.parametrize(
     "document",
-    [one for one in DOCUMENTS if any(block.how == "model" for block in blocks_of(one))],
+    [
+        document
+        for document in DOCUMENTS
+        if any(block.how == "model" for block in blocks_of(document))
+    ],
     ids=name_of,
 )
 def test_the_examples_on_the_embedded_model_do_what_the_document_says(document, tmp_path):
-    play(document, tmp_path, with_model=True)
+    run_document(document, tmp_path, with_model=True)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
@@ -143,8 +152,8 @@ def test_no_example_escapes_being_run(document):
 
 
 def test_the_commands_of_the_readme_work_as_written_in_a_new_shell(tmp_path):
-    """With stand-ins for what is installed; only the path is what it would be."""
-    home = tmp_path / ".venv" / "bin"
+    """Scripts and command are stand-ins that record their calls."""
+    bin_folder = tmp_path / ".venv" / "bin"
     scripts = {
         "scripts/install": "python3 -m venv --without-pip .venv && cp command .venv/bin/holodeck",
         "scripts/check": "exit 0",
@@ -160,9 +169,9 @@ def test_the_commands_of_the_readme_work_as_written_in_a_new_shell(tmp_path):
     python = Path(sys.executable).resolve().parent
     environment["PATH"] = f"{python}{os.pathsep}/usr/bin{os.pathsep}/bin"
 
-    code, said = ended(["sh", "-ec", lines], tmp_path, environment)
+    code, output = run_process(["sh", "-ec", lines], tmp_path, environment)
 
-    assert (code, home.is_dir()) == (0, True), said
+    assert (code, bin_folder.is_dir()) == (0, True), output
     assert (tmp_path / "called").read_text().splitlines() == [
         line.rpartition("&& ")[2] for line in lines.splitlines() if "holodeck " in line
     ]
