@@ -31,12 +31,12 @@ TWINS = "twins"
 
 
 class Instructions(Model):
-    """What the agent is told: a file or the text itself."""
+    """The system prompt, as a file or inline."""
 
     file: NonBlank | None = None
-    """Relative to the agent.yaml."""
+    """Path relative to `agent.yaml`."""
     inline: NonBlank | None = None
-    """The text, sent word for word."""
+    """The text, sent unchanged."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "Instructions":
@@ -46,36 +46,36 @@ class Instructions(Model):
 
 
 class HttpAnswerPaths(Model):
-    """Where the parts of the answer stand in the JSON that comes back, as `a.b[0].c`."""
+    """Paths to the parts of the JSON response, such as `a.b[0].c`."""
 
     text: NonBlank = "response"
-    """The reply."""
+    """The text of the response."""
     tool_calls: NonBlank | None = None
     """A list of {name, arguments, result?}."""
     prompt_tokens: NonBlank | None = None
-    """Tokens read."""
+    """Number of prompt tokens."""
     completion_tokens: NonBlank | None = None
-    """Tokens written."""
+    """Number of completion tokens."""
 
 
 _PARTS = frozenset(HttpAnswerPaths.model_fields)
 
 
 class HttpBackendConfig(Model):
-    """An agent behind a URL: POST per input."""
+    """An agent behind a URL, called with one POST request per input."""
 
     type: Literal["http"]
-    """How the agent is reached."""
+    """The kind of backend."""
     url: NonBlank
-    """Where each input is posted."""
+    """URL that receives each input."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request; their values are never shown."""
+    """Headers of each request; their values are never printed."""
     request: dict[str, Json] = {"input": "{input}"}
-    """The JSON body. In its strings `{input}` becomes the user's input and `{conversation_id}` an
-    id of the conversation; a string `{messages}` becomes the list of everything said so far,
-    and a string `{context}` the `context` of the case."""
+    """JSON body of the request. `{input}` is replaced by the user's input and `{conversation_id}`
+    by an ID of the conversation. The string `{messages}` becomes the list of all messages so
+    far, and the string `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
-    """Where the answer's parts are found."""
+    """Where to find the parts of the response."""
 
     @model_validator(mode="after")
     def _request_swallows_no_key(self) -> "HttpBackendConfig":
@@ -104,30 +104,30 @@ class Agent(Model):
     }
 
     name: NonBlank
-    """What reports call the agent."""
+    """Name of the agent in reports."""
     description: NonBlank | None = None
-    """For people; nothing else reads it."""
+    """A note for readers; holodeck ignores it."""
     author: NonBlank | None = None
-    """For people; nothing else reads it."""
+    """A note for readers; holodeck ignores it."""
     model: LLMProvider | None = None
-    """The model; needed unless a `backend` brings its own."""
+    """The model; required unless `backend` is Python code or a URL."""
     instructions: Instructions | None = None
-    """What the agent is told; needed unless a `backend` brings its own."""
+    """The system prompt; required unless `backend` is Python code or a URL."""
     backend: NonBlank | HttpBackendConfig | None = None
-    """How to reach the agent: nothing (Semantic Kernel), `chat` (the endpoint itself),
-    `module:attribute`, or an HTTP mapping."""
+    """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
+    `module:attribute` for Python code, or a mapping for a URL."""
     response_format: dict[str, Json] | NonBlank | None = None
-    """A JSON schema for the answer, or the path of a JSON file that holds one."""
+    """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
-    """What the agent may call."""
+    """Tools that the agent can call."""
     evaluations: EvaluationConfig | None = None
-    """Metrics of every case that has none of its own."""
+    """Metrics for every test case without its own `evaluations`."""
     test_cases: list[TestCaseModel] | None = None
-    """What is said to the agent, and what is expected of it."""
+    """The test cases."""
     execution: OnDemand[ExecutionConfig] | None = None
     """Settings of the run."""
     prices: OnDemand[PriceTable] | None = None
-    """What the models cost; completed by the `prices` of the configuration files."""
+    """Prices of the models, in addition to `prices` in the configuration files."""
     observability: OnDemand[ObservabilityConfig] | None = None
     """Traces of the run."""
 

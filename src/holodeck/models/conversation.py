@@ -8,28 +8,28 @@ MAX_TURNS = 10
 
 
 class Simulation(Model):
-    """A user played by a model."""
+    """A model that plays the user."""
 
     situation: NonBlank | None = None
-    """What the user is in and wants; else the `situation` of the case."""
+    """The user's situation and goal; by default the `situation` of the case."""
     persona: NonBlank | None = None
-    """How the user is and writes."""
+    """Character and writing style of the user."""
     facts: list[NonBlank] = []
-    """All that the user may state about themselves; empty for no such limit."""
+    """The only facts that the user may state about themselves; if empty, there is no limit."""
     opening: NonBlank | None = None
-    """The user's first message, word by word."""
+    """The user's first message."""
     agent_first: bool = False
     """Whether the agent speaks first; it is told that the conversation begins."""
     language: NonBlank | None = None
-    """The language that the user writes."""
+    """The user's language."""
     model: LLMProvider | None = None
-    """The model that plays the user; else the one of `evaluations`, else the agent's own."""
+    """The model that plays the user; by default the one of `evaluations`, else the agent's."""
 
 
 class CriterionSettings(Model):
-    """Something that the judge decides about the whole conversation."""
+    """A requirement for the whole conversation that the judge decides about."""
 
     text: NonBlank
-    """What must hold."""
+    """The requirement."""
     required: bool = True
-    """Whether the case fails where it does not hold; false only reports it."""
+    """Whether the case fails if the criterion does not hold; false only reports it."""

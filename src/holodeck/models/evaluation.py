@@ -85,7 +85,7 @@ class NLPMetric(ComparingMetric):
 
 
 class F1ScoreMetric(NLPMetric):
-    """Token overlap, as in SQuAD."""
+    """Token overlap as in SQuAD."""
 
     metric: Literal["f1_score"]
 

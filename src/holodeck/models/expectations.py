@@ -47,16 +47,16 @@ class ArgMatcher(Model):
 
 
 class ExpectedTool(Model):
-    """A strict expectation about one tool."""
+    """A strict expectation for one tool."""
 
     name: NonBlank
-    """The tool's name, or a part of it with `match: substring`."""
+    """Name of the tool, or part of it with `match: substring`."""
     args: dict[str, Json] = {}
-    """Argument name → literal or matcher; arguments not named here are not looked at."""
+    """Expected value or matcher for each argument; other arguments are not checked."""
     count: Annotated[int, Field(ge=1)] | None = None
-    """Exactly so many matching calls; absent means one or more."""
+    """Exact number of matching calls; by default at least one."""
     match: Literal["exact", "substring"] = "exact"
-    """How the tool's name is compared."""
+    """How the name is compared."""
 
     def matchers(self) -> dict[str, ArgMatcher]:
         """`args` with every literal made a matcher."""
@@ -85,25 +85,25 @@ def _as_matcher(value: Json) -> ArgMatcher:
 
 
 class Expectations(Model):
-    """What is expected of an answer."""
+    """Checks of a response."""
 
     expected_tools: list[OnDemand[NonBlank | ExpectedTool]] | None = None
-    """Tools that must be called; [] means that no tool may be called; absent: not looked at."""
+    """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
     forbidden_tools: list[NonBlank] | None = None
-    """Tools that must not be called (exact names)."""
+    """Exact names of tools that must not be called."""
     tool_order: bool = False
-    """Whether expected_tools must be called in the order written."""
+    """Whether `expected_tools` must be called in the given order."""
     only_expected_tools: bool = False
-    """Whether no tool may be called but those in expected_tools."""
+    """Whether calls of tools that `expected_tools` does not list fail the case."""
     ground_truth: NonBlank | None = None
-    """The right answer; text metrics compare with it."""
+    """The right answer, with which text metrics compare the response."""
     retrieval_context: list[str] | None = None
-    """Retrieved passages, given by hand instead of taken from tool results."""
+    """Retrieved passages; by default the results of retrieval tools."""
     evaluations: list[Metric] | None = None
-    """Metrics of this answer; they see the conversation until then."""
+    """Metrics of this response; they see the conversation up to this turn."""
     scorers: list[Scorer] | None = None
-    """Checks besides the metrics: `passfail`, `exact`, `regex`, `similarity`, `module:callable`, or
-    one of them with options, as `{regex: {pattern: …}}`."""
+    """Checks in addition to the metrics: `passfail`, `exact`, `regex`, `similarity` or
+    `module:callable`, optionally with settings: `{regex: {pattern: …}}`."""
 
     @property
     def looks_at_anything(self) -> bool:

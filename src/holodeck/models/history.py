@@ -17,7 +17,7 @@ class CalledFunction(Model):
     """The called tool and its arguments."""
 
     name: NonBlank
-    """The name of the tool."""
+    """Name of the tool."""
     arguments: dict[str, Json] | str = {}
     """The arguments, as a mapping or as JSON text."""
 
@@ -40,13 +40,13 @@ class EarlierCall(Model):
     id: NonBlank
     """The `tool_call_id` of the message with the result."""
     type: Literal["function"] = "function"
-    """The kind of tool."""
+    """Type of the tool."""
     function: CalledFunction
     """The tool and its arguments."""
 
 
 class TextPart(Model):
-    """A part of a message that is text."""
+    """A text part of a message."""
 
     type: Literal["text"]
     """The kind of part; only text is supported."""
@@ -72,9 +72,9 @@ class EarlierMessage(Model):
     content: Content | None = None
     """The text; a response that calls tools may have none."""
     tool_calls: Annotated[list[EarlierCall], Field(min_length=1)] | None = None
-    """The tools that the agent called."""
+    """Tool calls of the agent."""
     tool_call_id: NonBlank | None = None
-    """The call whose result this is."""
+    """ID of the tool call that returned this result."""
     name: NonBlank | None = None
     """Which of several users wrote it, or the name of the tool."""
 
@@ -166,8 +166,8 @@ class TranscriptFile(Model):
     """A file with earlier messages."""
 
     file: NonBlank
-    """A list of messages in JSON or YAML, or a message a line in JSON Lines; relative to the
-    agent.yaml, or to the file of the suite."""
+    """Path of a JSON or YAML file with a list of messages, or a JSON Lines file with one message
+    per line; relative to `agent.yaml` or to the suite file."""
     leave_out: list[Told] = []
     """Roles whose messages are omitted: `system`, `developer`."""
 

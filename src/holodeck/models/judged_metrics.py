@@ -162,7 +162,7 @@ class GEvalMetric(JudgedMetric):
     evaluator_modules = ("deepeval.geval",)
 
     type: Literal["geval"]
-    """Criteria in your own words."""
+    """Your own criteria."""
     name: NonBlank
     """The metric's name in reports."""
     criteria: NonBlank | None = None
@@ -177,7 +177,7 @@ class GEvalMetric(JudgedMetric):
     strict_mode: bool = False
     """Whether the judge scores only 0 or 1."""
     rubric: Rubric | None = None
-    """Bands of scores and what they mean; the first score becomes 0 and the last 1."""
+    """Score bands and their meaning; the first score becomes 0 and the last 1."""
 
     @property
     def evaluator_name(self) -> str:
@@ -222,7 +222,7 @@ class DeepEvalMetric(JudgedMetric):
     evaluator_modules = ("deepeval.answers", "deepeval.conversations")
 
     type: Literal["deepeval"]
-    """A further metric of DeepEval."""
+    """A metric of DeepEval."""
     metric: DeepEvalName
     """The metric."""
     include_reason: bool = True
@@ -240,9 +240,9 @@ class DeepEvalMetric(JudgedMetric):
     criteria: NonBlank | None = None
     """What makes a conversation good; for `conversational_geval`."""
     evaluation_steps: Annotated[list[NonBlank], Field(min_length=1)] | None = None
-    """The steps to judge by, instead of `criteria`; for `conversational_geval`."""
+    """Evaluation steps, instead of `criteria`; for `conversational_geval`."""
     rubric: Rubric | None = None
-    """Bands of scores and what they mean; for `conversational_geval`."""
+    """Score bands and their meaning; for `conversational_geval`."""
 
     @model_validator(mode="after")
     def _check_own_keys(self) -> "DeepEvalMetric":

@@ -48,28 +48,29 @@ class ProviderSettings(Model):
     not_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
 
     provider: ProviderEnum | None = None
-    """Who serves the model."""
+    """The provider of the model."""
     name: NonBlank = ""
-    """Model name; the deployment for Azure; for `local` a known model or a path to a GGUF file."""
+    """Name of the model; for Azure the deployment; for `local` a known model or the path of a GGUF
+    file."""
     temperature: Annotated[float, Field(ge=0, le=2)] | None = 0.3
-    """Sampling temperature, 0 to 2; null leaves it to the provider."""
+    """Sampling temperature; null uses the provider's default."""
     max_tokens: Annotated[int, Field(gt=0)] | None = 1000
-    """Most tokens of one answer; null leaves it to the provider."""
+    """Maximum tokens of one response; null uses the provider's default."""
     top_p: Ratio | None = None
-    """Nucleus sampling, 0 to 1."""
+    """Nucleus sampling."""
     endpoint: NonBlank | None = None
-    """Base URL; required for Azure. Any OpenAI-compatible server works with `provider: openai`."""
+    """Base URL; required for Azure. With `provider: openai`, any OpenAI-compatible server works."""
     api_key: SecretStr | None = None
-    """The key; else the provider's own variable (OPENAI_API_KEY, …) is used."""
+    """API key; by default the provider's environment variable (OPENAI_API_KEY, …)."""
     api_version: NonBlank | None = None
     """Azure API version."""
 
 
 class LLMProvider(ProviderSettings):
-    """One model and the way to it."""
+    """A model and how to reach it."""
 
     provider: ProviderEnum
-    """Who serves the model."""
+    """The provider of the model."""
 
     @model_validator(mode="before")
     @classmethod

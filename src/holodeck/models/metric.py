@@ -25,7 +25,7 @@ class MetricSettings(Model):
     threshold: Ratio | None = None
     """Score to reach, 0 to 1. Without one, the metric's own verdict counts, if it has a verdict."""
     enabled: bool = True
-    """Whether the metric is computed at all."""
+    """Whether the metric is computed."""
     required: bool = True
     """Whether the case fails if the metric does not pass; `false` only reports the metric."""
     fail_on_error: bool = False

@@ -8,22 +8,22 @@ from holodeck.models.base import Milliseconds, Model, NonBlank, Ratio
 
 
 class TracingConfig(Model):
-    """Which spans are kept and what they may say."""
+    """Which spans are created, and what they contain."""
 
     enabled: bool = True
-    """Whether spans are made."""
+    """Whether spans are created."""
     sample_rate: Ratio = 1.0
-    """Share of runs that are traced."""
+    """Share of traced runs."""
     capture_content: bool = False
-    """Whether inputs, answers, tool arguments and results are written into spans."""
+    """Whether spans contain inputs, responses, tool arguments and results."""
     redaction_patterns: list[NonBlank] = []
-    """Regular expressions; what they match in captured content becomes ***."""
+    """Regular expressions; their matches in captured content are replaced by ***."""
     max_queue_size: Annotated[int, Field(gt=0)] = 2048
-    """Most spans that wait to be sent."""
+    """Maximum number of spans that wait to be exported."""
     max_export_batch_size: Annotated[int, Field(gt=0)] = 512
-    """Most spans sent at once."""
+    """Maximum number of spans in one export."""
     schedule_delay_millis: Annotated[int, Field(ge=100)] = 2000
-    """Milliseconds between two sendings."""
+    """Milliseconds between two exports."""
 
     @model_validator(mode="after")
     def _batches_fit_the_queue(self) -> "TracingConfig":
@@ -36,41 +36,41 @@ class ConsoleExporterConfig(Model):
     """Spans as JSON on stderr."""
 
     enabled: bool = True
-    """Whether it is used."""
+    """Whether the exporter is used."""
     pretty_print: bool = True
-    """Indented JSON instead of a line a span."""
+    """Indented JSON instead of one line per span."""
     include_timestamps: bool = True
-    """Whether start and end are shown."""
+    """Whether start and end times are included."""
 
 
 class OTLPExporterConfig(Model):
-    """Spans to a collector over HTTP."""
+    """Spans sent to a collector over HTTP."""
 
     not_yet: ClassVar = {"insecure": "it belongs to gRPC"}
 
     enabled: bool = True
-    """Whether it is used."""
+    """Whether the exporter is used."""
     endpoint: NonBlank = "http://localhost:4318"
-    """Base URL of the collector; `/v1/traces` is added where it is missing."""
+    """Base URL of the collector; `/v1/traces` is added if missing."""
     protocol: Literal["http"] = "http"
-    """How spans travel."""
+    """Transport protocol."""
     headers: dict[str, SecretStr] = {}
-    """Headers of each request; their values are never shown."""
+    """Headers of each request; their values are never printed."""
     timeout_ms: Milliseconds = 30_000
-    """Milliseconds one sending may take."""
+    """Maximum milliseconds of one export."""
     compression: Literal["gzip"] | None = None
-    """How the body is compressed."""
+    """Compression of the body."""
 
 
 class ExportersConfig(Model):
-    """Where spans are sent; none named means the console."""
+    """Destinations of the spans; by default the console."""
 
     not_yet: ClassVar = {"prometheus": "metrics", "azure_monitor": "Azure Monitor"}
 
     console: ConsoleExporterConfig | None = None
     """Spans on stderr."""
     otlp: OTLPExporterConfig | None = None
-    """Spans to a collector."""
+    """Spans sent to a collector."""
 
 
 class ObservabilityConfig(Model):
@@ -79,12 +79,12 @@ class ObservabilityConfig(Model):
     not_yet: ClassVar = {"metrics": "OpenTelemetry metrics", "logs": "OpenTelemetry logs"}
 
     enabled: bool = False
-    """Whether spans are sent anywhere."""
+    """Whether spans are exported."""
     service_name: NonBlank | None = None
-    """`holodeck-<agent name>` if not given."""
+    """Name of the service (default: `holodeck-<agent name>`)."""
     traces: TracingConfig = TracingConfig()
-    """Which spans are made."""
+    """Settings of the spans."""
     exporters: ExportersConfig = ExportersConfig()
-    """Where spans are sent."""
+    """Destinations of the spans."""
     resource_attributes: dict[str, str] = {}
-    """Attributes of every span's resource."""
+    """Resource attributes of every span."""

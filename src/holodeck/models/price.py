@@ -16,20 +16,20 @@ class Price(Model):
     """The price of a model."""
 
     input: Amount
-    """For a million tokens read."""
+    """Price of a million prompt tokens."""
     output: Amount
-    """For a million tokens written."""
+    """Price of a million completion tokens."""
 
 
 class PriceTable(Model):
-    """What models cost. Those of `provider: local` cost nothing unless it says otherwise."""
+    """Prices of models. Models of `provider: local` cost nothing unless listed."""
 
     currency: NonBlank | None = None
-    """Any text; USD if nothing says otherwise. All prices are in it."""
+    """Currency of all prices, any text (default: USD)."""
     models: dict[NonBlank, Price] = {}
-    """`provider/model`, `model` or a pattern such as `openai/gpt-*` → its price. An exact name wins
-    over a pattern, a longer pattern over a shorter one. An agent behind a `backend` of its own
-    that names no `model` is called `agent`."""
+    """Price for each `provider/model`, `model` or pattern such as `openai/gpt-*`. An exact name
+    wins over a pattern, a longer pattern over a shorter one. The name of an agent in Python code
+    or behind a URL without a `model` is `agent`."""
 
     @property
     def unit(self) -> str:

@@ -13,45 +13,45 @@ Word = Literal["user", "agent", "judge", "proceed", "succeed", "fail"]
 
 
 class ScriptMessage(Model):
-    """A message that joins the conversation."""
+    """A message that is added to the conversation."""
 
     role: Literal["user", "assistant", "system"]
-    """Who says it."""
+    """Role of the sender."""
     content: NonBlank
-    """What is said."""
+    """Text of the message."""
 
 
 class Proceed(Model):
-    """Turns of a simulated user and the agent, the judge after each."""
+    """Turns of the simulated user and the agent; the judge is asked after each."""
 
     turns: Annotated[int, Field(ge=1)] | None = None
-    """How many; else until judge, user or `max_turns` end the conversation. The turn under way
-    counts."""
+    """Number of turns, including the current one; by default until the judge, the user or
+    `max_turns` ends the conversation."""
 
 
 class StepModel(Model):
-    """One step of a script; a mapping with exactly one key."""
+    """One step of a script: a mapping with exactly one key."""
 
     user: NonBlank | None = None
-    """The user says this; `user` alone lets the simulated user speak."""
+    """The user's message; `user` alone lets the simulated user write it."""
     agent: NonBlank | None = None
-    """Stands in for an answer of the agent; `agent` alone asks the agent."""
+    """A message in place of the agent's response; `agent` alone calls the agent."""
     message: ScriptMessage | None = None
-    """A message of anybody; one of the user or the agent takes their turn."""
+    """A message of any role; a message of the user or the agent takes their turn."""
     judge: Annotated[list[NonBlank], Field(min_length=1)] | None = None
-    """A checkpoint: the script goes on if all of these criteria hold; `judge` alone is the final
+    """A checkpoint: the script continues if all of these criteria hold. `judge` alone is the final
     verdict on `criteria`."""
     proceed: Proceed | None = None
-    """Lets the simulated user and the agent talk."""
+    """Lets the simulated user and the agent continue by themselves."""
     call: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")] | None = None
-    """`module:callable` beside the agent.yaml, called with the state; a failed assertion fails the
+    """`module:callable` beside `agent.yaml`, called with the state; a failed assertion fails the
     case."""
     check: Expectations | None = None
-    """Checks of the last answer; the script ends where one fails."""
+    """Checks of the last response; the script ends if one fails."""
     succeed: NonBlank | None = None
-    """Ends the script: the conversation went well, for this reason."""
+    """Ends the script successfully, for this reason."""
     fail: NonBlank | None = None
-    """Ends the script: the case fails, for this reason."""
+    """Ends the script and fails the case, for this reason."""
 
     @model_validator(mode="after")
     def _is_one_step(self) -> "StepModel":

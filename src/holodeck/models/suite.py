@@ -14,46 +14,48 @@ Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
 
 
 class WrittenCase(TestCaseModel):
-    """A test case as it is written: with `parameters` it is several."""
+    """A test case. With `parameters` it stands for several."""
 
     parameters: Parameters | None = None
-    """Name → values, of which every combination is a case; or a list of mappings, each of which is
-    one. `{{name}}` stands for the value wherever the case holds text."""
+    """Values for placeholders: a mapping of name to values, every combination of which is a case,
+    or a list of mappings with one case each. `{{name}}` in any text of the case is replaced by
+    the value."""
 
 
 class DataFile(Model):
     """A file of test cases."""
 
     file: NonBlank
-    """A path that ends in .yaml, .yml, .csv, .jsonl or .json."""
+    """Path of a .yaml, .yml, .csv, .jsonl or .json file."""
     columns: dict[NonBlank, NonBlank] = {}
-    """Key of a case → the column or key of the file that holds it, where the two differ."""
+    """For each key of a test case, the column or key of the file that contains it, if the names
+    differ."""
     ignore: list[NonBlank] = []
-    """Columns or keys of the file that are not read."""
+    """Columns or keys of the file to ignore."""
 
 
 class SuiteConfig(Model):
-    """How the cases of a suite are run that do not say it themselves; 0 and false count."""
+    """Settings for cases of a suite that do not set them themselves; 0 and false are values."""
 
     timeout: Seconds | None = None
-    """Seconds that one call of the agent may take, retries of requests included."""
+    """Maximum seconds of one agent call, including retries of requests."""
     default_timeout: Seconds | None = None
-    """Another name of `timeout`."""
+    """Alias of `timeout`."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
-    """How often a case whose agent broke is run again."""
+    """How often a case is retried if its agent fails."""
     retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
-    """What a case is run again after."""
+    """Results after which a case is retried."""
     fail_fast: bool | None = None
-    """Whether no further case of the suite begins once one did not pass; false: nor does the run
-    end, whatever `execution` says."""
+    """If true, the remaining cases of the suite are skipped after one that does not pass. If false,
+    the run does not end either, even if `execution` has `fail_fast`."""
     repeat: Repetitions | None = None
-    """How often a case is run."""
+    """How often a case runs."""
     min_pass: PassesNeeded | None = None
-    """How many repetitions must pass; unset: all."""
+    """How many repetitions must pass (default: all)."""
     min_pass_rate: RateNeeded | None = None
-    """The share of repetitions that must pass, instead of `min_pass`."""
+    """The share of repetitions that must pass; an alternative to `min_pass`."""
     default_scorers: list[WrittenScorer] | None = None
-    """Scorers of the cases that name none."""
+    """Scorers of cases that name none."""
 
     @model_validator(mode="after")
     def _has_one_bar(self) -> "SuiteConfig":
@@ -71,26 +73,26 @@ class SuiteHeader(Model):
     """What the cases of a suite share."""
 
     name: NonBlank | None = None
-    """What reports and `--suite` call it; of a file that says nothing, the file's name."""
+    """Name of the suite for reports and `--suite`; by default the name of its file."""
     description: NonBlank | None = None
-    """For people; nothing else reads it."""
+    """A note for readers; holodeck ignores it."""
     tags: list[NonBlank] = []
-    """Tags that every case has besides its own."""
+    """Tags of every case, in addition to its own."""
     config: SuiteConfig = Field(default_factory=SuiteConfig)
-    """How its cases are run."""
+    """Settings for the cases of the suite."""
     context: dict[NonBlank, Json] = {}
-    """What the agent is told in each of its cases; a case's own keys win."""
+    """`context` of each case; keys of a case win."""
 
 
 class SuiteEntry(SuiteHeader):
-    """One suite with its cases, or the files that hold suites."""
+    """A suite with its test cases, or the files that contain suites."""
 
     file: NonBlank | None = None
-    """Path or pattern (`suites/*.yaml`, `**` for folders in folders) of files with a suite each."""
+    """Path or pattern (`suites/*.yaml`; `**` matches nested folders) of suite files."""
     test_cases: list[WrittenCase] | None = None
-    """Its cases."""
+    """The test cases of the suite."""
     test_cases_file: NonBlank | DataFile | None = None
-    """A file with more of its cases."""
+    """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
     def _is_one_of_both(self) -> "SuiteEntry":
@@ -138,9 +140,9 @@ class SuiteFile(Model):
     scenarios: Annotated[list[WrittenScenario], Field(min_length=1)] | None = None
     """Its cases in the words of AgenticAssure, whose files are read as they are."""
     test_cases: list[WrittenCase] | None = None
-    """Its cases."""
+    """The test cases of the suite."""
     test_cases_file: NonBlank | DataFile | None = None
-    """A file with more of its cases."""
+    """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
     def _is_in_one_language(self) -> "SuiteFile":
@@ -150,11 +152,11 @@ class SuiteFile(Model):
 
 
 class AgentFile(Agent):
-    """An agent.yaml as it is written: the cases of its suites and files not yet gathered."""
+    """The content of an `agent.yaml`, before holodeck reads the suites and files that it names."""
 
     test_cases: list[WrittenCase] | None = None  # type: ignore[assignment]
-    """What is said to the agent, and what is expected of it."""
+    """The test cases."""
     test_cases_file: NonBlank | DataFile | None = None
-    """A file with more cases: a path, or a mapping that says what its columns mean."""
+    """A file with further test cases: its path, or a mapping that also describes its columns."""
     suites: Annotated[list[SuiteEntry], Field(min_length=1)] | None = None
-    """Cases that belong together, written here or in files of their own."""
+    """Suites of test cases, written here or in separate files."""

@@ -54,7 +54,7 @@ FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
 
 
 class FileInput(Model):
-    """A file whose text goes to the agent before the input."""
+    """A file whose text is sent to the agent before the input."""
 
     not_yet: ClassVar = {
         "url": "remote files",
@@ -65,11 +65,11 @@ class FileInput(Model):
     }
 
     path: NonBlank
-    """Relative to the agent.yaml."""
+    """Path relative to `agent.yaml`."""
     type: FileType
-    """What the file holds."""
+    """Type of the file."""
     description: str | None = None
-    """Said to the agent above the file's text."""
+    """Description that precedes the text of the file."""
 
     @model_validator(mode="before")
     @classmethod
@@ -80,24 +80,24 @@ class FileInput(Model):
 
 
 class UserMessageModel(Model):
-    """What the user says."""
+    """The user's message."""
 
     input: NonBlank
-    """What the user says."""
+    """The user's message."""
 
 
 class TurnModel(Expectations, UserMessageModel):
-    """What the user says in one turn of a conversation, and what is expected of the answer."""
+    """One turn: the user's message and the checks of the response."""
 
     files: Annotated[list[OnDemand[FileInput]], Field(max_length=10)] | None = None
-    """Files whose text goes to the agent before the input."""
+    """Files whose text is sent to the agent before the input."""
 
 
 class NamedModel(Model):
     """What has a name of its own."""
 
     name: NonBlank | None = None
-    """Unique within its suite; the cases without a suite are one."""
+    """Name of the case, unique within its suite."""
 
 
 FORMS = ("input", "turns", "script", "simulate")
@@ -131,61 +131,62 @@ class TestCaseModel(TurnModel, NamedModel):
     )
 
     id: NonBlank | None = None
-    """Names the case for good, whatever it is called later; no other case has it."""
+    """Permanent ID of the case, unique within the agent."""
     tags: list[NonBlank] = []
-    """Words by which cases are chosen; those of its suite are added."""
+    """Tags for `--tag`, in addition to those of the suite."""
     suite: NonBlank | None = None
-    """The suite that the case belongs to."""
+    """The suite of the case."""
     description: NonBlank | None = None
-    """For people; nothing else reads it."""
+    """A note for readers; holodeck ignores it."""
     timeout: Seconds | None = None
-    """Seconds that one call of the agent may take in this case, instead of what the run says."""
+    """Maximum seconds of one agent call in this case; overrides the setting of the run."""
     repeat: Repetitions | None = None
-    """How often the case is run, each time on its own, instead of what the run says."""
+    """How often the case runs; overrides the setting of the run."""
     min_pass: PassesNeeded | None = None
-    """How many repetitions must pass; unset: all. The case is flaky if others do not."""
+    """How many repetitions must pass (default: all). If others fail, the case is flaky."""
     min_pass_rate: RateNeeded | None = None
-    """The share of repetitions that must pass, instead of `min_pass`."""
+    """The share of repetitions that must pass; an alternative to `min_pass`."""
     stop_early: bool | None = None
-    """Whether no repetition begins once the verdict is known; unset: it does not."""
+    """Whether repetitions stop when the outcome is known (default: true)."""
     context: dict[NonBlank, Json] | None = None
-    """What the agent is told besides the input (a user's id, say); each try gets a copy."""
+    """A mapping that the agent receives beside the input, for example a user ID; each attempt gets
+    a copy."""
     skip: SkipReason | None = None
-    """Why the case is not run; it is listed as skipped."""
+    """Skips the case for this reason."""
     retries: Annotated[int, Field(ge=0, le=20)] | None = None
-    """How often the case is run again after what `retry_on` names, instead of what the run says."""
+    """How often the case is retried after a result in `retry_on`; overrides `execution`."""
     fail_fast: bool | None = None
-    """Whether no further case of its suite begins if this one does not pass; false: nor does the
-    run end, whatever `execution` says. `-x` and `--no-fail-fast` overrule it."""
+    """If true and the case does not pass, the remaining cases of its suite are skipped. If false,
+    the run does not end either, even if `execution` has `fail_fast`. `-x` and `--no-fail-fast`
+    override it."""
     retry_on: Annotated[list[RetryKind], Field(min_length=1)] | None = None
-    """What the case is run again after; unset: `[error, timeout]`. A case that failed and passed
-    later is flaky."""
+    """Results after which the case is retried (default: `[error, timeout]`). A case that failed
+    first and passed later is flaky."""
     cache_key: NonBlank | None = None
-    """What answers of the judge of criteria and of the simulated user are kept under."""
+    """Key under which responses of the judge of `criteria` and of the simulated user are cached."""
     input: NonBlank = ""
-    """What the user says; a case has this, `turns`, `script` or `simulate`."""
+    """The user's message. A case has `input`, `turns`, `script` or `simulate`."""
     history: OnDemand[History] | None = None
-    """What was said before: the case goes on from there, and no earlier answer is graded as one of
-    this run."""
+    """Earlier messages from which the case continues; they are not graded."""
     evaluations: list[Metric] | None = None
-    """Metrics of this case, instead of (not besides) the global ones."""
+    """Metrics of this case; they replace the global ones."""
     turns: Annotated[list[OnDemand[TurnModel]], Field(min_length=1)] | None = None
-    """What the user says turn by turn, in one conversation; the case's own expectations and metrics
-    are about the last answer and the whole conversation."""
+    """The user's messages, turn by turn, in one conversation. Checks of the case apply to the last
+    response and the whole conversation."""
     script: Annotated[list[OnDemand[Word | StepModel]], Field(min_length=1)] | None = None
-    """Steps of a conversation; where nothing concludes it, `criteria` or the other checks do."""
+    """Steps of a conversation. Without a final step, `criteria` or the other checks decide."""
     simulate: OnDemand[Simulation] | None = None
-    """A user played by a model, until the judge or the user ends the conversation."""
+    """A simulated user who talks to the agent until the judge or the user ends the conversation."""
     situation: NonBlank | None = None
-    """What the conversation is about, for the judge and the simulated user; it demands nothing."""
+    """Background of the conversation for the judge and the simulated user; not a requirement."""
     criteria: (
         Annotated[list[OnDemand[NonBlank | CriterionSettings]], Field(min_length=1)] | None
     ) = None
-    """What a judge decides about the whole conversation, tool calls and results included."""
+    """Requirements for the whole conversation, tool calls included, that a judge checks."""
     min_turns: Annotated[int, Field(ge=1)] | None = None
-    """Turns of a simulated conversation before the judge may end it."""
+    """Minimum turns of a simulated conversation before the judge may end it."""
     max_turns: Annotated[int, Field(ge=1)] | None = None
-    """Most turns of a simulated conversation; 10 if not given. Then the judge must decide; without
+    """Maximum turns of a simulated conversation (default: 10). Then the judge must decide; without
     `criteria` the case fails."""
 
     @property

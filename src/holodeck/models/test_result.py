@@ -109,7 +109,7 @@ class TurnResult(Model):
     """One turn of a conversation."""
 
     input: str
-    """What the user said."""
+    """The user's message."""
     outcome: Outcome | None = None
     """None if the conversation ended before the turn was graded."""
     processed_files: list[OnDemand[ProcessedFileInput]] = []

@@ -11,26 +11,26 @@ TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "prompt", "hierarchical_document")
 
 
 class FunctionTool(Model):
-    """A Python function beside the agent.yaml."""
+    """A Python function in a file beside `agent.yaml`."""
 
     not_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
 
     type: Literal["function"]
-    """The kind of tool."""
+    """Type of the tool."""
     name: ToolName
-    """What the model calls it; letters, digits and underscores."""
+    """Name of the tool for the model: letters, digits and underscores."""
     file: NonBlank
-    """Path of the Python file, relative to the agent.yaml."""
+    """Path of the Python file, relative to `agent.yaml`."""
     function: NonBlank
-    """Name of the function in the file; it may be async."""
+    """Name of the function in the file; it can be async."""
     description: NonBlank | None = None
-    """What the model is told; else the first paragraph of the docstring."""
+    """Description for the model; by default the first paragraph of the docstring."""
     parameters: dict[str, dict[str, Json]] | None = None
-    """JSON Schema by parameter name; else derived from the signature and docstring."""
+    """JSON schema of each parameter; by default derived from signature and docstring."""
     is_retrieval: bool = False
-    """Whether the results are retrieved passages, which metrics get as `retrieval_context`."""
+    """Whether the results are retrieved passages, which metrics receive as `retrieval_context`."""
     timeout: Seconds | None = None
-    """Seconds one call may take; null leaves it to the agent's own time limit."""
+    """Maximum seconds of one call; null applies only the agent's time limit."""
 
     @model_validator(mode="before")
     @classmethod
