@@ -7,7 +7,7 @@ import asyncio
 import sys
 import time
 
-from holodeck.lib.judging.check_report import SHIPPED, as_table, read_labels
+from holodeck.lib.judging.check_report import SHIPPED, read_labels, render_table
 from holodeck.lib.test_runner.judge_check import subject_named
 
 MODEL = "qwen2.5-coder-1.5b-instruct"
@@ -18,7 +18,7 @@ def main(model: str = MODEL) -> int:
     subject = subject_named(f"local/{model}", None, lambda _: None)
     started = time.perf_counter()
     check = asyncio.run(subject.check(read_labels(SHIPPED), repeats=3, on_progress=tell))
-    print(as_table(check))
+    print(render_table(check))
     print(f"{time.perf_counter() - started:.0f} s in all, loading the model included")
     return 0 if check.agreement.accuracy.value == 1 and not check.errors else 1
 

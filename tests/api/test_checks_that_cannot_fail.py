@@ -618,7 +618,7 @@ IGNORED_IN_A_SCHEMA = {
     "a condition without if": (
         "if: {}, then: {required: [name]}",
         "then: {required: [name]}",
-        "'then' means nothing without 'if'",
+        "'then' has no effect without 'if'",
     ),
 }
 

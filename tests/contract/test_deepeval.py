@@ -15,7 +15,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator
-from holodeck.lib.judging.judge import Judge, Judges, JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import Metric
@@ -95,13 +95,13 @@ def best_name(name: str) -> str:
 
 @pytest.mark.parametrize("name", CASES)
 async def test_the_judge_sees_the_case_and_each_call_is_counted(name, judge, server):
-    with count_judge_usage(JudgeUsage()) as spent:
+    with count_judge_usage() as spent:
         await graded(name, judge, server, CASES[name].good, CASES[name].seen)
 
     prompts = "\n".join(request.prompt for request in server.requests)
     assert [text for text in CASES[name].sees if text not in prompts] == []
-    assert spent.calls == len(server.requests) == CASES[name].calls
-    assert spent.usage.total_tokens == 15 * spent.calls
+    assert spent.requests == len(server.requests) == CASES[name].calls
+    assert spent.usage.total_tokens == 15 * spent.requests
     assert all("response_format" in request.body for request in server.requests)
 
 

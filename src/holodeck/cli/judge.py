@@ -86,14 +86,19 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     holodeck. Exit code 4 means that some responses could not be judged.
     """
     from holodeck.errors import ExitCode
-    from holodeck.lib.judging.check_report import SHIPPED, as_table, read_labels, refuse_too_few
+    from holodeck.lib.judging.check_report import (
+        SHIPPED,
+        read_labels,
+        render_table,
+        require_enough_labels,
+    )
     from holodeck.lib.test_runner.judge_check import subject_in, subject_named
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
     selected = _select(read_labels(labels or SHIPPED), criteria)
     if min_kappa is not None:
-        refuse_too_few(selected, str(labels or "the labels that come with holodeck"))
+        require_enough_labels(selected, str(labels or "the labels that come with holodeck"))
     if json_file is not None:
         _check_writable(json_file)
     if model is None and endpoint is not None:
@@ -105,7 +110,7 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     else:
         subject = subject_named(model, endpoint, cli_context.protect)
     found = asyncio.run(_check(subject, selected, None if quick else repeats))
-    write_text(sys.stdout, cli_context.clean(as_table(found)))
+    write_text(sys.stdout, cli_context.clean(render_table(found)))
     if json_file is not None:
         _write_json(json_file, found, cli_context)
     if found.errors:
@@ -170,9 +175,9 @@ class _Progress:
 
 def _write_json(path: Path, found: "JudgeCheck", context: CliContext) -> None:
     from holodeck.errors import ReportError
-    from holodeck.lib.judging.check_report import as_document
+    from holodeck.lib.judging.check_report import to_json
 
-    text = json.dumps(as_document(found), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(context.redactor.redact(text), "utf-8", "backslashreplace")

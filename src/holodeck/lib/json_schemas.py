@@ -1,4 +1,4 @@
-"""JSON Schemas as people write them: a keyword that would be ignored is refused."""
+"""Validates the keywords of JSON Schemas: one that would be ignored is an error."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
@@ -25,8 +25,8 @@ _NOTES = (
     "$schema", "$id", "$ref", "$anchor", "$dynamicRef", "$dynamicAnchor", "$vocabulary", "$comment",
 )  # fmt: skip
 DRAFT_2020_12 = (*_NAMED, *_SINGLE, *_SEVERAL, *_VALUES, *_NOTES)
-"""The keywords that are checked, or that say nothing about what is valid."""
-_INSTEAD = {
+"""The keywords that are validated, and the annotations."""
+_ALTERNATIVES = {
     "dependencies": "write 'dependentRequired' or 'dependentSchemas'",
     "additionalItems": "write 'prefixItems' and 'items'",
     "nullable": "write 'type: [string, \"null\"]', say",
@@ -34,43 +34,45 @@ _INSTEAD = {
     "contentMediaType": "write a 'pattern'",
     "contentSchema": "write a 'pattern'",
 }
-"""Keywords of other drafts and of OpenAPI, and those that nothing checks."""
-_NEEDS = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
-"""A keyword → the one without which it means nothing."""
+"""Keywords of other drafts and of OpenAPI, or without validation, and what to write instead."""
+_REQUIRES = {"then": "if", "else": "if", "minContains": "contains", "maxContains": "contains"}
+"""Keywords that require another keyword."""
 _KEYWORDS_AS_NAMES = frozenset(f"properties.{keyword}" for keyword in _SINGLE)
 
 
 def check_keywords(
     schema: Any,
-    where: str,
+    location: str,
     known: Collection[str] = DRAFT_2020_12,
     formats: Collection[str] | None = None,
     depth: int = 0,
 ) -> None:
-    """Raise ConfigError for what would be ignored in a schema and the schemas in it.
+    """Raise ConfigError for parts of a schema and its subschemas that would be ignored.
 
-    That is a keyword that is not `known`, and a format that is not one of `formats`.
+    These are keywords that are not in `known` and formats that are not in `formats`.
     """
     if not isinstance(schema, Mapping):
         return
     if depth > MAX_DEPTH:
-        raise ConfigError(where, f"nested more than {MAX_DEPTH} levels deep")
+        raise ConfigError(location, f"nested more than {MAX_DEPTH} levels deep")
     for keyword in map(str, schema):
         is_note = keyword.startswith("x-") and known is DRAFT_2020_12
         if keyword not in known and not is_note:
-            raise ConfigError(where, _unknown(keyword, known, schema))
-        needed = _NEEDS.get(keyword)
-        if needed is not None and needed not in schema:
-            raise ConfigError(where, f"{keyword!r} means nothing without {needed!r}")
-    _check_format(schema, where, formats)
+            raise ConfigError(location, _unknown(keyword, known, schema))
+        required = _REQUIRES.get(keyword)
+        if required is not None and required not in schema:
+            raise ConfigError(location, f"{keyword!r} has no effect without {required!r}")
+    _check_format(schema, location, formats)
     for name, below in schemas_in(schema):
         if isinstance(below, bool) and name in _KEYWORDS_AS_NAMES:
-            raise ConfigError(f"{where}.{name}", "is the name of a property here; indent it less")
-        check_keywords(below, f"{where}.{name}", known, formats, depth + 1)
+            raise ConfigError(
+                f"{location}.{name}", "is the name of a property here; indent it less"
+            )
+        check_keywords(below, f"{location}.{name}", known, formats, depth + 1)
 
 
 def schemas_in(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas directly in a schema, with their paths."""
+    """Return the direct subschemas of a schema, with their paths."""
     for keyword, value in schema.items():
         if keyword in _NAMED and isinstance(value, Mapping):
             yield from ((f"{keyword}.{name}", one) for name, one in value.items())
@@ -80,12 +82,14 @@ def schemas_in(schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{keyword}[{index}]", one) for index, one in enumerate(value))
 
 
-def _check_format(schema: Mapping[str, Any], where: str, formats: Collection[str] | None) -> None:
-    wanted = schema.get("format")
-    if formats is not None and isinstance(wanted, str) and wanted not in formats:
+def _check_format(
+    schema: Mapping[str, Any], location: str, formats: Collection[str] | None
+) -> None:
+    name = schema.get("format")
+    if formats is not None and isinstance(name, str) and name not in formats:
         raise ConfigError(
-            f"{where}.format",
-            f"the format {wanted!r} is not checked; write a 'pattern', or one of"
+            f"{location}.format",
+            f"the format {name!r} is not checked; write a 'pattern', or one of"
             f" {', '.join(sorted(formats))}",
         )
 
@@ -96,7 +100,7 @@ def _unknown(keyword: str, known: Collection[str], schema: Mapping[str, Any]) ->
         return (
             f"{keyword!r} belongs to a model's API, not to the schema; write what {inner!r} holds"
         )
-    if keyword in _INSTEAD:
-        return f"the keyword {keyword!r} is not supported; {_INSTEAD[keyword]}"
+    if keyword in _ALTERNATIVES:
+        return f"the keyword {keyword!r} is not supported; {_ALTERNATIVES[keyword]}"
     hint = did_you_mean(keyword, known, ";")
     return f"the keyword {keyword!r} is not supported{hint} supported: {', '.join(known)}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult, rows_of
-from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.models.token_usage import TokenUsage, UsageMeter
 
 
@@ -20,14 +20,14 @@ class CallUsage:
 
     meter: UsageMeter = field(default_factory=UsageMeter)
     """Requests to models without those of judges, and cached responses."""
-    judge: JudgeUsage = field(default_factory=JudgeUsage)
+    judge: UsageMeter = field(default_factory=UsageMeter)
 
     def total(self) -> UsageMeter:
         """Return the usage of all models."""
         total = UsageMeter(
-            requests=self.judge.calls,
+            requests=self.judge.requests,
             failed=self.judge.failed,
-            by_model={self.judge.judge or "": self.judge.usage},
+            by_model=dict(self.judge.by_model),
         )
         total.merge(self.meter)
         return total
@@ -53,13 +53,13 @@ def record_cache_hit() -> None:
 @contextmanager
 def count_usage() -> Iterator[CallUsage]:
     """Count what participants and judges use inside the block."""
-    used = CallUsage()
-    token = _current.set(used.meter)
-    try:
-        with count_judge_usage(used.judge):
+    with count_judge_usage() as judge_meter:
+        used = CallUsage(judge=judge_meter)
+        token = _current.set(used.meter)
+        try:
             yield used
-    finally:
-        _current.reset(token)
+        finally:
+            _current.reset(token)
 
 
 class RunUsage:

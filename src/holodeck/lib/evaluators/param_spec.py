@@ -1,11 +1,11 @@
-"""Which inputs a metric takes, said in data so that they can be gathered for it."""
+"""Declares the inputs that an evaluator takes."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class EvalParam(StrEnum):
-    """The inputs of metrics; two families of names for the same things."""
+    """The inputs of evaluators. DeepEval's evaluators have other names for some of them."""
 
     RESPONSE = "response"
     QUERY = "query"
@@ -24,7 +24,7 @@ _DEEPEVAL = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.EXPEC
 
 
 class ParamSpec(NamedTuple):
-    """The inputs that a metric must have and those it can make use of."""
+    """The inputs that an evaluator requires and those that it can use."""
 
     required: frozenset[EvalParam]
     optional: frozenset[EvalParam] = frozenset()
@@ -32,5 +32,5 @@ class ParamSpec(NamedTuple):
     uses_retrieval_context: bool = False
 
     def uses_deepeval_params(self) -> bool:
-        """Whether the metric speaks of `actual_output` where others say `response`."""
+        """Whether the evaluator uses DeepEval's names, such as `actual_output` for `response`."""
         return not _DEEPEVAL.isdisjoint(self.required | self.optional)

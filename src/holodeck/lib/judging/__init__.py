@@ -1,1 +1,1 @@
-"""Models that judge: how they are reached, asked, believed and paid."""
+"""Judge models, and how well a judge agrees with people."""

@@ -1,4 +1,4 @@
-"""How well a judge agrees with people: the usual figures, each with how sure it is."""
+"""Statistics of how well a judge agrees with people, with their uncertainty."""
 
 import math
 from collections.abc import Sequence
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 Z95 = 1.959964
-"""So many standard errors hold 95 %."""
+"""The number of standard errors of a 95 % interval."""
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """So many of so many, with the interval that holds the true share in 95 of 100 cases."""
+    """A proportion with its 95 % confidence interval."""
 
     count: int
     of: int
 
     @property
     def value(self) -> float | None:
-        """None where there was nothing to count."""
+        """The proportion; None if nothing was counted."""
         return self.count / self.of if self.of else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """By Wilson, which holds for few and for 0 or all of them, too."""
+        """The Wilson interval, which also holds for small numbers and for none or all."""
         if not self.of:
             return None
         rate, spread = self.count / self.of, Z95**2 / self.of
@@ -35,7 +35,7 @@ class Proportion:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Verdicts of a judge beside those of people."""
+    """The verdicts of a judge compared with those of people."""
 
     true_positives: int
     false_positives: int
@@ -44,7 +44,7 @@ class Agreement:
 
     @classmethod
     def of(cls, verdicts: Sequence[tuple[bool, bool]]) -> "Agreement":
-        """Of (what people say, what the judge says)."""
+        """Count pairs of (verdict of people, verdict of the judge)."""
         return cls(*(verdicts.count(one) for one in _CELLS))
 
     @property
@@ -59,31 +59,31 @@ class Agreement:
 
     @property
     def true_positive_rate(self) -> Proportion:
-        """Of the good answers, how many the judge passes."""
+        """The share of good responses that the judge passes."""
         return Proportion(self.true_positives, self.true_positives + self.false_negatives)
 
     @property
     def true_negative_rate(self) -> Proportion:
-        """Of the bad answers, how many the judge fails."""
+        """The share of bad responses that the judge fails."""
         return Proportion(self.true_negatives, self.true_negatives + self.false_positives)
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's: agreement beyond chance, 1 for all; None where chance would agree fully."""
-        expected = self._by_chance()
+        """Cohen's kappa: agreement beyond chance, 1 at most; None if chance alone would agree."""
+        expected = self._expected_accuracy()
         if not self.total or expected == 1:
             return None
         return (self.accuracy.count / self.total - expected) / (1 - expected)
 
     @property
     def kappa_error(self) -> float | None:
-        """Its standard error."""
+        """The standard error of kappa."""
         if self.kappa is None:
             return None
-        rate, expected = self.accuracy.count / self.total, self._by_chance()
+        rate, expected = self.accuracy.count / self.total, self._expected_accuracy()
         return math.sqrt(rate * (1 - rate) / self.total) / (1 - expected)
 
-    def _by_chance(self) -> float:
+    def _expected_accuracy(self) -> float:
         if not self.total:
             return 1.0
         good = (self.true_positives + self.false_negatives) / self.total
@@ -95,7 +95,7 @@ _CELLS = ((True, True), (False, True), (False, False), (True, False))
 
 
 def area_under_curve(scores: Sequence[tuple[bool, float]]) -> float | None:
-    """How often a good answer scores higher than a bad one; None without both kinds."""
+    """Return how often a good response scores higher than a bad one; None without both kinds."""
     good = [score for is_good, score in scores if is_good]
     bad = [score for is_good, score in scores if not is_good]
     if not good or not bad:
@@ -105,9 +105,9 @@ def area_under_curve(scores: Sequence[tuple[bool, float]]) -> float | None:
 
 
 def best_threshold(scores: Sequence[tuple[bool, float]]) -> float | None:
-    """The threshold that would agree most often with people; None without both kinds.
+    """Return the threshold that agrees with people most often; None without both kinds.
 
-    Of several, the one in the widest gap between two scores.
+    If several do, it is the one in the widest gap between two scores.
     """
     if len({is_good for is_good, _ in scores}) < 2:
         return None

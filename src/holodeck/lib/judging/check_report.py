@@ -1,4 +1,4 @@
-"""What a check of a judge has found, as numbers, as a table and as a document."""
+"""Checking a judge against people: labels to read, results, and their table and JSON."""
 
 import json
 import re
@@ -12,28 +12,28 @@ from pydantic import ValidationError
 from holodeck import errors
 from holodeck.errors import ConfigError
 from holodeck.lib.judging.agreement import Agreement, Proportion, area_under_curve, best_threshold
-from holodeck.lib.judging.judge import JudgeUsage
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line, plural
 from holodeck.models.base import Model, NonBlank
+from holodeck.models.token_usage import UsageMeter
 
 SHIPPED = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
-"""Forty answers that come with holodeck."""
+"""The forty labels that come with holodeck."""
 
 
 class Label(Model):
-    """An answer, and what a person said about it."""
+    """A response and the verdict of a person."""
 
     input: NonBlank
-    """What the user said."""
+    """The user's input."""
     response: str
-    """What was answered."""
+    """The response."""
     criterion: NonBlank
-    """The question about the answer, put so that yes is good."""
+    """A question about the response, phrased so that yes is good."""
     label: Literal["pass", "fail"]
-    """What a person answered: yes (pass) or no (fail)."""
+    """The person's answer: yes (pass) or no (fail)."""
     ground_truth: NonBlank | None = None
-    """The right answer, shown to the judge if it is there."""
+    """The right answer; the judge sees it if it is given."""
 
     @property
     def is_good(self) -> bool:
@@ -41,7 +41,7 @@ class Label(Model):
 
 
 def read_labels(path: Path) -> list[Label]:
-    """The labels of a file, in its order. Raises ConfigError with file and line."""
+    """Read the labels of a file, in its order. Raises ConfigError with file and line."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -50,27 +50,29 @@ def read_labels(path: Path) -> list[Label]:
         raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
     lines = text.split("\n")
     labels = [
-        _label(line, f"{path}:{number}") for number, line in enumerate(lines, 1) if line.strip()
+        _parse_label(line, f"{path}:{number}")
+        for number, line in enumerate(lines, 1)
+        if line.strip()
     ]
     if not labels:
-        raise ConfigError(str(path), "is empty; write one JSON object a line: " + _EXAMPLE)
+        raise ConfigError(str(path), "is empty; write one JSON object per line: " + _EXAMPLE)
     return labels
 
 
 _EXAMPLE = '{"input": …, "response": …, "criterion": …, "label": "pass" or "fail"}'
 
 
-def _label(line: str, where: str) -> Label:
+def _parse_label(line: str, location: str) -> Label:
     try:
         data = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(where, f"is not JSON: {error}") from error
+        raise ConfigError(location, f"is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise ConfigError(where, f"is no object; write {_EXAMPLE}")
+        raise ConfigError(location, f"is not a JSON object; write {_EXAMPLE}")
     try:
         return Label.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(where, _describe_error(error)) from error
+        raise ConfigError(location, _describe_error(error)) from error
 
 
 def _describe_error(error: ValidationError) -> str:
@@ -79,68 +81,68 @@ def _describe_error(error: ValidationError) -> str:
     if first["type"] == "missing":
         return f"{key!r} is missing"
     if first["type"] == "extra_forbidden":
-        return f"{key!r} is not known{did_you_mean_or_list(key, Label.model_fields)}"
+        return f"unknown key {key!r}{did_you_mean_or_list(key, Label.model_fields)}"
     if key == "label":
         return f"the label is {first['input']!r}; write 'pass' or 'fail'"
-    return f"{key!r} is {first['input']!r}; write text that is not empty"
+    return f"{key!r} is {first['input']!r}; write a text that is not empty"
 
 
-LEAST_LABELS = 20
-"""A gate on agreement needs so many different labels; with fewer, luck passes it."""
-LEAST_OF_EACH = 5
-"""So many of them have to be good answers, and as many bad ones."""
+MIN_LABELS = 20
+"""How many different labels `--min-kappa` needs; with fewer, luck decides."""
+MIN_OF_EACH = 5
+"""How many good and how many bad responses there must be among them."""
 
 
-def refuse_too_few(labels: Sequence[Label], where: str) -> None:
-    """Raise ConfigError for labels that are too few to decide about a judge by its agreement."""
+def require_enough_labels(labels: Sequence[Label], location: str) -> None:
+    """Raise ConfigError if there are too few labels to decide by a judge's agreement."""
     different = {(one.input, one.response, one.criterion, one.ground_truth): one for one in labels}
     good = sum(one.is_good for one in different.values())
     bad = len(different) - good
-    if len(different) >= LEAST_LABELS and min(good, bad) >= LEAST_OF_EACH:
+    if len(different) >= MIN_LABELS and min(good, bad) >= MIN_OF_EACH:
         return
     missing = [
-        f"{LEAST_OF_EACH - count} more with label {kind!r}"
+        f"{MIN_OF_EACH - count} more with label {kind!r}"
         for kind, count in (("pass", good), ("fail", bad))
-        if count < LEAST_OF_EACH
+        if count < MIN_OF_EACH
     ]
-    if len(different) < LEAST_LABELS:
-        missing.append(f"{LEAST_LABELS - len(different)} more in all")
+    if len(different) < MIN_LABELS:
+        missing.append(f"{MIN_LABELS - len(different)} more in all")
     raise ConfigError(
-        where,
-        f"--min-kappa needs {LEAST_LABELS} different labels or more, at least {LEAST_OF_EACH} of"
+        location,
+        f"--min-kappa needs {MIN_LABELS} different labels or more, at least {MIN_OF_EACH} of"
         f" each kind; found {len(different)} labels ({good} pass, {bad} fail);"
         f" add {' and '.join(missing)}",
     )
 
 
 def pairs_of(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
-    """A good and a bad answer to the same input by the same criterion, in the file's order."""
+    """Pair good and bad responses to the same input by the same criterion, in the file's order."""
     bad: dict[tuple[str, str], list[Label]] = {}
     for one in labels:
         if not one.is_good:
             bad.setdefault((one.input, one.criterion), []).append(one)
     pairs = []
     for one in labels:
-        left = bad.get((one.input, one.criterion))
-        if one.is_good and left:
-            pairs.append((one, left.pop(0)))
+        unpaired = bad.get((one.input, one.criterion))
+        if one.is_good and unpaired:
+            pairs.append((one, unpaired.pop(0)))
     return pairs
 
 
 _WIDTH = 28
-_MOST_SHOWN = 20
-_NAMES = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}")
-"""Names of requests and the like, in which errors differ that are the same."""
+_MAX_SHOWN = 20
+_IDENTIFIERS = re.compile(r"\b(?=[\w-]*\d)[\w-]{8,}")
+"""Request ids and the like: errors that differ only in these count as the same."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What the judge said about one answer; without a score there is an error."""
+    """The judge's verdict on one response; without a score there is an error."""
 
     label: Label
     score: float | None = None
     passed: bool | None = None
-    """None where it came to no verdict."""
+    """None if the verdict is inconclusive or there is an error."""
     reason: str = ""
     error: str | None = None
 
@@ -151,58 +153,58 @@ class Judgement:
 
 @dataclass(frozen=True)
 class OrderEffect:
-    """Pairs of a good and a bad answer, each shown in both orders."""
+    """The choices between a good and a bad response, each pair shown in both orders."""
 
     pairs: int
     same_choice: Proportion
-    """Pairs in which the order did not matter."""
+    """Pairs for which the order did not matter."""
     right_both_times: Proportion
     first_chosen: Proportion
-    """Of all choices; a half is fair."""
+    """The share of choices for the first response; 0.5 is fair."""
 
 
 @dataclass(frozen=True)
 class LengthEffect:
-    """Every answer once more, with sentences at its end that say nothing."""
+    """The effect of meaningless sentences appended to every response."""
 
     changed: Proportion
-    """Verdicts that became others."""
+    """The share of verdicts that changed."""
     shift_of_good: float | None
     shift_of_bad: float | None
 
 
 @dataclass(frozen=True)
 class JudgeCheck:
-    """How far a judge can be trusted."""
+    """The result of checking a judge."""
 
     judge: str
     threshold: float
     judgements: Sequence[Judgement]
     errors: Sequence[str]
-    """Of everything that was asked."""
-    spent: JudgeUsage
+    """The errors of all requests."""
+    usage: UsageMeter
     repeats: int = 1
     same_each_time: Proportion | None = None
-    """Answers with one verdict however they were asked about; None without repeats."""
+    """Responses with the same verdict for every wording; None without repeats."""
     order: OrderEffect | None = None
-    """None without pairs, and where only agreement was asked for."""
+    """None without pairs, and for a quick check."""
     length: LengthEffect | None = None
-    """None where only agreement was asked for."""
+    """None for a quick check."""
 
     @property
     def agreement(self) -> Agreement:
-        """With people, where the judge came to a verdict."""
-        found = [(one.label.is_good, one.passed) for one in self.judgements]
-        return Agreement.of([(good, said) for good, said in found if said is not None])
+        """The agreement on responses with a conclusive verdict."""
+        verdicts = [(one.label.is_good, one.passed) for one in self.judgements]
+        return Agreement.of([(good, passed) for good, passed in verdicts if passed is not None])
 
     @property
     def strict_agreement(self) -> Agreement:
-        """With people, where an inconclusive answer counts as the wrong verdict."""
-        answered = [one for one in self.judgements if one.error is None]
+        """The agreement if an inconclusive verdict counts as wrong."""
+        judged = [one for one in self.judgements if one.error is None]
         return Agreement.of(
             [
                 (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
-                for one in answered
+                for one in judged
             ]
         )
 
@@ -215,8 +217,8 @@ class JudgeCheck:
         return sum(one.passed is None and one.error is None for one in self.judgements)
 
 
-def as_document(check: JudgeCheck) -> dict[str, Any]:
-    """The check as JSON holds it."""
+def to_json(check: JudgeCheck) -> dict[str, Any]:
+    """Return the result as JSON data."""
     found = check.agreement
     return {
         "schema_version": 1,
@@ -237,10 +239,10 @@ def as_document(check: JudgeCheck) -> dict[str, Any]:
         "same_each_time": _share(check.same_each_time),
         "order": _shares(check.order),
         "length": _shares(check.length),
-        "calls": check.spent.calls,
-        "prompt_tokens": check.spent.usage.prompt_tokens,
-        "completion_tokens": check.spent.usage.completion_tokens,
-        "seconds": round(check.spent.seconds, 3),
+        "calls": check.usage.requests,
+        "prompt_tokens": check.usage.usage.prompt_tokens,
+        "completion_tokens": check.usage.usage.completion_tokens,
+        "seconds": round(check.usage.seconds, 3),
         "judgements": [
             {
                 **one.label.model_dump(exclude_none=True),
@@ -273,8 +275,8 @@ def _share(share: Proportion | None) -> dict[str, Any] | None:
     }
 
 
-def as_table(check: JudgeCheck) -> str:
-    """The check for people: one figure a line, then the answers on which it differs from them."""
+def render_table(check: JudgeCheck) -> str:
+    """Render one figure per line, then the responses on which judge and people disagree."""
     found = check.agreement
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
     rows = [
@@ -288,7 +290,7 @@ def as_table(check: JudgeCheck) -> str:
         ("inconclusive", str(check.inconclusive)),
         ("errors", str(len(check.errors))),
         *_effects(check),
-        ("cost", _cost(check.spent)),
+        ("cost", _cost(check.usage)),
     ]
     lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
     return "\n".join([*lines, *_differences(check), *_errors(check)]) + "\n"
@@ -297,8 +299,8 @@ def as_table(check: JudgeCheck) -> str:
 def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
     rows = []
     if check.same_each_time is not None:
-        asked = plural(check.repeats, "time")
-        text = f"{_format_share(check.same_each_time)}, asked {asked} in other words"
+        times = plural(check.repeats, "time")
+        text = f"{_format_share(check.same_each_time)}, asked {times}, worded differently"
         rows.append(("same verdict each time", text))
     if check.order is not None:
         rows += [
@@ -326,10 +328,10 @@ def _number(value: float | None, *, sign: bool = False) -> str:
     return f"{value:+.2f}" if sign else f"{value:.2f}"
 
 
-def _cost(spent: JudgeUsage) -> str:
-    tokens = plural(spent.usage.total_tokens, "token")
-    each = f", {spent.seconds / spent.calls:.2f} s each" if spent.calls else ""
-    return f"{plural(spent.calls, 'call')}, {tokens}{each}"
+def _cost(usage: UsageMeter) -> str:
+    tokens = plural(usage.usage.total_tokens, "token")
+    each = f", {usage.seconds / usage.requests:.2f} s each" if usage.requests else ""
+    return f"{plural(usage.requests, 'call')}, {tokens}{each}"
 
 
 def _differences(check: JudgeCheck) -> list[str]:
@@ -337,17 +339,21 @@ def _differences(check: JudgeCheck) -> list[str]:
     lines = [
         f"  people say {one.label.label}, the judge {_number(one.score)}:"
         f" {one_line(one.label.criterion, 60)} {one_line(one.label.response, 60)}"
-        for one in others[:_MOST_SHOWN]
+        for one in others[:_MAX_SHOWN]
     ]
-    return ["", f"It differs on {len(others)}:", *lines, *_more(len(others))] if others else []
+    return (
+        ["", f"Judge and people disagree on {len(others)}:", *lines, *_more(len(others))]
+        if others
+        else []
+    )
 
 
 def _errors(check: JudgeCheck) -> list[str]:
     alike: dict[str, list[str]] = {}
     for error in check.errors:
-        alike.setdefault(_NAMES.sub("", error), []).append(one_line(error, 200))
+        alike.setdefault(_IDENTIFIERS.sub("", error), []).append(one_line(error, 200))
     lines = [f"  {_times(len(texts))}{texts[0]}" for texts in alike.values()]
-    return ["", "Errors:", *lines[:_MOST_SHOWN], *_more(len(lines))] if lines else []
+    return ["", "Errors:", *lines[:_MAX_SHOWN], *_more(len(lines))] if lines else []
 
 
 def _times(count: int) -> str:
@@ -355,4 +361,4 @@ def _times(count: int) -> str:
 
 
 def _more(number: int) -> list[str]:
-    return [f"  and {number - _MOST_SHOWN} more"] if number > _MOST_SHOWN else []
+    return [f"  and {number - _MAX_SHOWN} more"] if number > _MAX_SHOWN else []

@@ -1,4 +1,4 @@
-"""Find the judge that `holodeck judge check` measures: one of an agent.yaml, or a named model."""
+"""Checks how well a judge agrees with people, and which judge that is."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -25,114 +25,117 @@ from holodeck.lib.judging.check_report import (
     OrderEffect,
     pairs_of,
 )
-from holodeck.lib.judging.judge import Judge, Judges, JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.models.agent import Agent
 from holodeck.models.judged_metrics import Criterion, JudgeMetric, Shown
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
-MOST_AT_ONCE = 20
+MAX_CONCURRENCY = 20
 PADDING = (
     "\n\nThis is one of several texts. It was written on a weekday. Other texts are longer, and"
     " others are shorter. What follows after this sentence is the end of the text."
 )
-"""Says nothing about anything."""
+"""Meaningless text that makes a response longer."""
 
 T = TypeVar("T")
 EvaluatorFor = Callable[[Label, int], JudgeEvaluator]
-"""From a label and the first wording to who judges it."""
-Told = Callable[[int, int], None]
-"""Hears how many of how many questions are answered."""
+"""Returns the evaluator of a label, given the number of the first wording."""
+ProgressCallback = Callable[[int, int], None]
+"""Gets the numbers of answered and of planned questions."""
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What the judge chose of a good and a bad answer; None where it did not answer."""
+    """The judge's choices between a good and a bad response; None for an error."""
 
     good_first: bool | None
-    """Whether it chose the good one when that came first."""
+    """Whether it chose the good response when that came first."""
     good_last: bool | None
 
 
 class Check:
-    """One check: asks everything, at most so many things at once, and counts.
+    """One check of a judge.
 
     Args:
-        judge: Who is checked.
-        evaluator_for: Makes the metric as it would be used.
-        on_progress: Told after each question.
+        judge: The judge.
+        evaluator_for: Returns the evaluator that the metric would use.
+        on_progress: Called after each question.
     """
 
-    def __init__(self, judge: Judge, evaluator_for: EvaluatorFor, on_progress: Told) -> None:
+    def __init__(
+        self, judge: Judge, evaluator_for: EvaluatorFor, on_progress: ProgressCallback
+    ) -> None:
         self._judge = judge
         self._evaluator_for = evaluator_for
         self._on_progress = on_progress
-        self._slots = asyncio.Semaphore(MOST_AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
         self._done = 0
         self._planned = 0
         self._errors: list[str] = []
 
     async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheck:
-        """How far the judge agrees with people, and nothing else."""
+        """Measure only how well the judge agrees with people."""
         self._planned = len(labels)
-        with count_judge_usage(JudgeUsage()) as spent:
-            judged = await self._judged(labels, 0)
+        with count_judge_usage() as usage:
+            judgements = await self._judge_all(labels, 0)
         return JudgeCheck(
             judge=self._judge.name,
             threshold=threshold,
-            judgements=judged,
+            judgements=judgements,
             errors=self._errors,
-            spent=spent,
+            usage=usage,
         )
 
     async def run(self, labels: Sequence[Label], repeats: int, threshold: float) -> JudgeCheck:
-        """What is found when every label is judged `repeats` times, at least once."""
+        """Judge every label `repeats` times, and measure the effects of order and length."""
         pairs = pairs_of(labels)
         self._planned = len(labels) * (repeats + 1) + 2 * len(pairs)
-        with count_judge_usage(JudgeUsage()) as spent:
-            rounds = [await self._judged(labels, wording) for wording in range(repeats)]
-            padded = await self._judged(labels, 0, PADDING)
-            chosen = await gather_all(self._pair(good, bad) for good, bad in pairs)
+        with count_judge_usage() as usage:
+            rounds = [await self._judge_all(labels, wording) for wording in range(repeats)]
+            padded = await self._judge_all(labels, 0, PADDING)
+            choices = await gather_all(self._compare(good, bad) for good, bad in pairs)
         return JudgeCheck(
             judge=self._judge.name,
             threshold=threshold,
             judgements=rounds[0],
-            same_each_time=_same(rounds) if repeats > 1 else None,
-            order=_order(chosen) if pairs else None,
-            length=_length(rounds[0], padded),
+            same_each_time=_consistency(rounds) if repeats > 1 else None,
+            order=_order_effect(choices) if pairs else None,
+            length=_length_effect(rounds[0], padded),
             repeats=repeats,
             errors=self._errors,
-            spent=spent,
+            usage=usage,
         )
 
-    async def _judged(
+    async def _judge_all(
         self, labels: Sequence[Label], wording: int, padding: str = ""
     ) -> list[Judgement]:
-        return await gather_all(self._one(label, wording, padding) for label in labels)
+        return await gather_all(self._judge_label(label, wording, padding) for label in labels)
 
-    async def _one(self, label: Label, wording: int, padding: str) -> Judgement:
+    async def _judge_label(self, label: Label, wording: int, padding: str) -> Judgement:
         evaluator = self._evaluator_for(label, wording)
         evaluated = evaluator.evaluate(
             query=label.input, response=label.response + padding, ground_truth=label.ground_truth
         )
-        found = await self._asked(evaluated)
-        if isinstance(found, EvaluationError):
-            return Judgement(label, error=str(found))
-        passed = None if found["inconclusive"] else found["passed"]
-        return Judgement(label, found["score"], passed, found["reasoning"])
+        result = await self._limited(evaluated)
+        if isinstance(result, EvaluationError):
+            return Judgement(label, error=str(result))
+        passed = None if result["inconclusive"] else result["passed"]
+        return Judgement(label, result["score"], passed, result["reasoning"])
 
-    async def _pair(self, good: Label, bad: Label) -> Pair:
-        first = await self._chosen(good, bad)
-        last = await self._chosen(bad, good)
+    async def _compare(self, good: Label, bad: Label) -> Pair:
+        first = await self._choose(good, bad)
+        last = await self._choose(bad, good)
         return Pair(None if first is None else first == "A", None if last is None else last == "B")
 
-    async def _chosen(self, one: Label, other: Label) -> str | None:
-        found = await self._asked(self._judge.ask(_which(one, other), _CHOICE))
+    async def _choose(self, first: Label, second: Label) -> str | None:
+        found = await self._limited(self._judge.ask(_choice_prompt(first, second), _CHOICE))
         return None if isinstance(found, EvaluationError) else str(found["answer"])
 
-    async def _asked(self, asking: Coroutine[Any, Any, T]) -> T | EvaluationError:
+    async def _limited(self, coroutine: Coroutine[Any, Any, T]) -> T | EvaluationError:
+        """Await the coroutine when a slot is free; return and record its error, if any."""
         try:
             async with self._slots:
-                return await asking
+                return await coroutine
         except EvaluationError as error:
             self._errors.append(str(error))
             return error
@@ -149,7 +152,7 @@ _CHOICE = {
 }
 
 
-def _which(first: Label, second: Label) -> list[dict[str, str]]:
+def _choice_prompt(first: Label, second: Label) -> list[dict[str, str]]:
     texts = {"question": first.input, "reference": first.ground_truth or ""}
     texts |= {"A": first.response, "B": second.response}
     mark = fence({"response": "\n".join(texts.values())})
@@ -165,14 +168,14 @@ def _which(first: Label, second: Label) -> list[dict[str, str]]:
     ]
 
 
-def _same(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
-    """Answers with one verdict in all rounds; those without one in some round do not count."""
-    verdicts = [[one.passed for one in asked] for asked in zip(*rounds, strict=True)]
-    complete = [asked for asked in verdicts if None not in asked]
-    return Proportion(sum(len(set(asked)) == 1 for asked in complete), len(complete))
+def _consistency(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
+    """Count responses with the same verdict in all rounds, of those with a verdict in each."""
+    verdicts = [[one.passed for one in judged] for judged in zip(*rounds, strict=True)]
+    complete = [one for one in verdicts if None not in one]
+    return Proportion(sum(len(set(one)) == 1 for one in complete), len(complete))
 
 
-def _order(pairs: Sequence[Pair]) -> OrderEffect:
+def _order_effect(pairs: Sequence[Pair]) -> OrderEffect:
     both = [
         (one.good_first, one.good_last)
         for one in pairs
@@ -187,7 +190,7 @@ def _order(pairs: Sequence[Pair]) -> OrderEffect:
     )
 
 
-def _length(plain: Sequence[Judgement], padded: Sequence[Judgement]) -> LengthEffect:
+def _length_effect(plain: Sequence[Judgement], padded: Sequence[Judgement]) -> LengthEffect:
     both = list(zip(plain, padded, strict=True))
     decided = [(a, b) for a, b in both if a.passed is not None and b.passed is not None]
     changed = sum(before.passed is not after.passed for before, after in decided)
@@ -204,59 +207,63 @@ def _shift(both: Sequence[tuple[Judgement, Judgement]], is_good: bool) -> float 
 
 
 Protect = Callable[[Iterable[str]], None]
-"""Called with secrets that must not be shown."""
+"""Gets the secrets that must not be printed."""
 
 
 @dataclass
 class Subject:
-    """A judge to be measured, and the settings that it is asked with."""
+    """A judge to check, and the metric whose settings it uses."""
 
     judge: Judge
     metric: JudgeMetric | None = None
-    """The metric whose settings apply; None for the defaults."""
+    """None for the default settings."""
     _evaluators: dict[tuple[str, bool, int], JudgeEvaluator] = field(default_factory=dict)
 
-    async def check(self, labels: list[Label], repeats: int, on_progress: Told) -> JudgeCheck:
-        """Measure the judge with labelled answers."""
-        return await self._check(on_progress).run(labels, repeats, self._threshold)
+    async def check(
+        self, labels: list[Label], repeats: int, on_progress: ProgressCallback
+    ) -> JudgeCheck:
+        """Run the whole check."""
+        return await Check(self.judge, self._evaluator_for, on_progress).run(
+            labels, repeats, self._threshold
+        )
 
-    async def quick_check(self, labels: list[Label], on_progress: Told) -> JudgeCheck:
-        """Measure how far the judge agrees with the labels, in one call for each."""
-        return await self._check(on_progress).quick(labels, self._threshold)
-
-    def _check(self, on_progress: Told) -> Check:
-        return Check(self.judge, self._evaluator_for, on_progress)
+    async def quick_check(self, labels: list[Label], on_progress: ProgressCallback) -> JudgeCheck:
+        """Measure only the agreement, with one call per label."""
+        return await Check(self.judge, self._evaluator_for, on_progress).quick(
+            labels, self._threshold
+        )
 
     @property
     def _threshold(self) -> float:
         return self.metric.threshold if self.metric else DEFAULT_THRESHOLD
 
     def _evaluator_for(self, label: Label, wording: int) -> JudgeEvaluator:
-        """Return one evaluator for each criterion, which remembers what its endpoint supports."""
+        """Return one evaluator per criterion, so that it remembers what the endpoint supports."""
         key = (label.criterion, label.ground_truth is not None, wording)
         if key not in self._evaluators:
-            shown: list[Shown] = ["input", "response"]
+            inputs: list[Shown] = ["input", "response"]
             if label.ground_truth is not None:
-                shown.append("ground_truth")
-            options = {**self._options(label.criterion), "inputs": shown}
+                inputs.append("ground_truth")
+            options = {**self._options(label.criterion), "inputs": inputs}
             self._evaluators[key] = JudgeEvaluator(
                 **options, first_wording=wording, judge=self.judge, timeout=None
             )
         return self._evaluators[key]
 
     def _options(self, criterion: str) -> dict[str, Any]:
-        """Return the options of the metric, without its other questions."""
+        """Return the metric's options except those about its own questions."""
         if self.metric is None:
             return {"criteria": [criterion]}
         options = {**self.metric.options(), "threshold": self.metric.threshold}
-        own = [one for one in self.metric.questions if one.question == criterion]
-        number = self.metric.questions.index(own[0]) if own else None
-        examples = [
-            one.model_copy(update={"answers": [one.answers[number]]})
-            for one in (self.metric.examples if number is not None else [])
-            if number is not None
-        ]
-        criteria = own[:1] or [Criterion(question=criterion)]
+        criteria, examples = [Criterion(question=criterion)], []
+        for number, question in enumerate(self.metric.questions):
+            if question.question == criterion:
+                criteria = [question]
+                examples = [
+                    one.model_copy(update={"answers": [one.answers[number]]})
+                    for one in self.metric.examples
+                ]
+                break
         return {**options, "criteria": criteria, "examples": examples, "include_reason": False}
 
 
@@ -269,13 +276,13 @@ def subject_in(agent_config: str, metric_name: str | None, protect: Protect) -> 
     llm = judge_of(agent, metric) if metric else shared or agent.model
     if llm is None:
         raise ConfigError(agent_config, "names no model that judges; write 'evaluations.model'")
-    _refuse_without_key(llm)
+    _require_key(llm)
     judges = Judges(execution, agent.base_dir)
     return Subject(judges.of(llm, is_agents_own=llm is agent.model), metric)
 
 
 def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
-    """Return the judge called PROVIDER/NAME. Raises ConfigError."""
+    """Return the judge named PROVIDER/NAME. Raises ConfigError."""
     provider, _, model = name.partition("/")
     if provider not in list(ProviderEnum) or not model:
         known = ", ".join(ProviderEnum)
@@ -290,7 +297,7 @@ def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
     except ValidationError as error:
         raise ConfigError("--model", str(error.errors()[0]["msg"])) from None
     protect(collect(llm, env))
-    _refuse_without_key(llm)
+    _require_key(llm)
     return Subject(Judges().of(llm))
 
 
@@ -304,11 +311,11 @@ def _metric(agent: Agent, name: str) -> JudgeMetric:
     found = next((one for one in known if one.name == name), None)
     if found is None:
         names = ", ".join(one.name for one in known) or "none"
-        raise ConfigError("--metric", f"no 'type: judge' metric is called {name!r}; known: {names}")
+        raise ConfigError("--metric", f"no 'type: judge' metric is named {name!r}; known: {names}")
     return found
 
 
-def _refuse_without_key(llm: LLMProvider) -> None:
+def _require_key(llm: LLMProvider) -> None:
     missing = missing_key_message(llm)
     if missing is not None:
         raise ConfigError("model", missing)

@@ -11,12 +11,13 @@ from typing import Any
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import BaseEvaluator, Observation
 from holodeck.lib.exceptions import describe, raised_by
-from holodeck.lib.judging.judge import JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.test_result import MetricResult
+from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ async def _compute_metric(
 ) -> None:
     """Set the row of a check, also if it is cancelled."""
     started = time.perf_counter()
-    with span(names.check(check.name)) as current, count_judge_usage(JudgeUsage()) as usage:
+    with span(names.check(check.name)) as current, count_judge_usage() as usage:
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
@@ -72,13 +73,13 @@ def _unfinished_row(check: Check) -> MetricResult:
     return _error_row(check, EvaluationError(NOT_DONE), time.perf_counter())
 
 
-def _with_usage(row: MetricResult, usage: JudgeUsage) -> MetricResult:
+def _with_usage(row: MetricResult, usage: UsageMeter) -> MetricResult:
     """Return the row with what its judge cost."""
-    if not usage.calls:
+    if not usage.requests:
         return row
     costs = {
-        "model_used": usage.judge,
-        "judge_calls": usage.calls,
+        "model_used": next(iter(usage.by_model)),
+        "judge_calls": usage.requests,
         "judge_failed": usage.failed,
         "judge_tokens": usage.usage,
         "judge_ms": round(usage.seconds * 1000),

@@ -43,9 +43,9 @@ def without(key):
     ("line", "said"),
     [
         ("{", "is not JSON"),
-        ("[1]", "is no object"),
+        ("[1]", "is not a JSON object"),
         (without("criterion"), "'criterion' is missing"),
-        (ROW | {"grounds": "x"}, "'grounds' is not known"),
+        (ROW | {"grounds": "x"}, "unknown key 'grounds'"),
         (ROW | {"respons": "x"}, "did you mean 'response'?"),
         (ROW | {"label": "good"}, "the label is 'good'; write 'pass' or 'fail'"),
         (ROW | {"input": " "}, "'input' is ' '"),

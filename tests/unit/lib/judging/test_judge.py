@@ -6,7 +6,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.judging.judge import Judges, JudgeUsage, count_judge_usage
+from holodeck.lib.judging.judge import Judges, count_judge_usage
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -194,20 +194,22 @@ async def test_a_part_that_the_endpoint_refuses_is_left_out_from_then_on(judge, 
 
 async def test_calls_tokens_and_seconds_are_counted_where_they_are_spent(judge, server):
     server.otherwise("nonsense").when("once more", "nonsense")
-    spent, other = JudgeUsage(), JudgeUsage()
 
     async def asking():
-        with count_judge_usage(spent), pytest.raises(EvaluationError):
+        with count_judge_usage() as meter, pytest.raises(EvaluationError):
             await judge.ask(ASKED, SCHEMA)
+        return meter
 
     async def saying():
-        with count_judge_usage(other):
+        with count_judge_usage() as meter:
             await judge.say(ASKED)
+        return meter
 
-    await asyncio.gather(asking(), saying())
+    spent, other = await asyncio.gather(asking(), saying())
 
-    assert (spent.calls, spent.usage.total_tokens, spent.judge) == (2, 30, "openai/wise")
-    assert (other.calls, other.usage.total_tokens) == (1, 15)
+    assert (spent.requests, spent.usage.total_tokens) == (2, 30)
+    assert list(spent.by_model) == ["openai/wise"]
+    assert (other.requests, other.usage.total_tokens) == (1, 15)
     assert spent.seconds > 0
 
 
