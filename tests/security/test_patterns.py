@@ -10,7 +10,7 @@ from fakes import case
 from holodeck.config.yaml_nodes import decode_text
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
-from holodeck.lib.observability.content import TOO_SLOW, Content
+from holodeck.lib.observability.tracing import TOO_SLOW, Content
 from holodeck.lib.patterns import MAX_LENGTH, compiled, find
 from holodeck.lib.redact import Redactor
 from holodeck.lib.test_runner.tool_checks import check_tools

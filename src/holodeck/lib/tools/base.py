@@ -12,7 +12,7 @@ import pydantic_core
 
 from holodeck.lib.exceptions import message_of, raised_by
 from holodeck.lib.observability import names
-from holodeck.lib.observability.spans import set_content, span
+from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.outcome import RaisedError
 

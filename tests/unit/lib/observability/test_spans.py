@@ -5,8 +5,7 @@ import sys
 import pytest
 
 from holodeck.lib.observability import get_tracer, names, record_error, set_content, span
-from holodeck.lib.observability.content import Content
-from holodeck.lib.observability.spans import Tracing, activate, deactivate
+from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
 
 
 @pytest.fixture

@@ -5,20 +5,70 @@ no more than a `with`.
 """
 
 import asyncio
+import json
+import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
-from holodeck.lib.observability.content import Content
+from holodeck.lib.patterns import compiled, replace
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
+
+    from holodeck.models.observability import ObservabilityConfig
+
+
+MOST_CHARACTERS = 20_000
+MASK = "***"
+MASK_SECONDS = 0.2
+TOO_SLOW = f"{MASK} (not shown: a redaction pattern takes too long)"
+
+
+class Content:
+    """Text for spans: masked where a pattern matches, and cut where it is too long."""
+
+    def __init__(
+        self, redaction_patterns: Sequence[str] = (), clean: Callable[[str], str] = str
+    ) -> None:
+        self._clean = clean
+        self._patterns = [_compiled(i, text) for i, text in enumerate(redaction_patterns)]
+
+    def shown(self, value: Any) -> str:
+        """The value as text; whatever is not text as JSON."""
+        text = value if isinstance(value, str) else json.dumps(value, default=repr)
+        return self.masked(text)
+
+    def masked(self, text: str) -> str:
+        """The text as a span may hold it."""
+        # Cut before masking, so that a pattern's time is bounded; the margin keeps a secret that
+        # lies across the cut whole, and hence masked.
+        text = self._clean(text[: 2 * MOST_CHARACTERS])
+        try:
+            for pattern in self._patterns:
+                text = replace(pattern, MASK, text, MASK_SECONDS)
+        except TimeoutError:
+            return TOO_SLOW
+        if len(text) <= MOST_CHARACTERS:
+            return text
+        return f"{text[:MOST_CHARACTERS]}… (cut)"
+
+
+def _compiled(index: int, pattern: str) -> Any:
+    try:
+        return compiled(pattern)
+    except ConfigError as error:
+        field = f"observability.traces.redaction_patterns[{index}]"
+        raise ConfigError(field, error.message) from error
+
 
 Attribute = str | bool | int | float | Sequence[str] | None
 """What a span can hold; None is left out."""
@@ -178,3 +228,55 @@ def _api() -> Any:
     import opentelemetry.trace  # noqa: PLC0415 - see above
 
     return opentelemetry.trace
+
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ObservabilityContext:
+    """The traces of one run."""
+
+    tracing: Tracing | None = None
+    """None: the run is not traced."""
+    flush: Callable[[], None] = lambda: None
+    """Sends what was not sent yet, and ends; blocks."""
+    give_up: Callable[[], None] = lambda: None
+    """Makes a `flush` that is under way end soon."""
+
+
+def initialize_observability(
+    config: "ObservabilityConfig", agent_name: str, clean: Callable[[str], str] = str
+) -> ObservabilityContext:
+    """Send the spans from now on to the exporters of `config`, all their text through `clean`.
+
+    Without `enabled` nothing happens. Raises ConfigError.
+    """
+    if not (config.enabled and config.traces.enabled):
+        return ObservabilityContext()
+    from holodeck.lib.observability.sdk import start_pipeline  # noqa: PLC0415 - few runs are traced
+
+    content = Content(config.traces.redaction_patterns, clean)
+    pipeline = start_pipeline(config, _resource(config, agent_name))
+    tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None, clean)
+    activate(tracing)
+    return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)
+
+
+def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) -> None:
+    """Send what was not sent yet, within `timeout` seconds; may be called twice."""
+    if context.tracing is None:
+        return
+    deactivate(context.tracing)
+    flushing = threading.Thread(target=context.flush, name="holodeck-traces", daemon=True)
+    flushing.start()
+    flushing.join(timeout)
+    if flushing.is_alive():
+        logger.warning("traces could not be delivered within %g s; the rest is dropped", timeout)
+        context.give_up()
+
+
+def _resource(config: "ObservabilityConfig", agent_name: str) -> dict[str, str]:
+    """What every span says about where it comes from."""
+    described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
+    return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})
