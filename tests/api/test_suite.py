@@ -1031,7 +1031,7 @@ def test_a_file_loads_unchanged(scenarios):
     assert suite.config.retries == 1
     assert (first.tags, second.timeout_seconds) == (["smoke", "api"], 5)
     assert second.expected_tool_args == {"get_order": {"order_id": "ORD-1"}}
-    assert not suite.config.says("fail_fast")
+    assert not suite.config.is_given("fail_fast")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Suites of scenarios, in Python: `from holodeck.suite import Runner`. Names load on first use."""
+"""Suites of scenarios in Python: `from holodeck.suite import Runner`. Names load on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holodeck.suite.scenario import Scenario, Suite, SuiteConfig
     from holodeck.suite.scorers import Scorer, get_scorer, list_scorers, register_scorer
 
-_HOMES = {
+_NAMES = {
     "adapters": ["AgentAdapter"],
     "loader": ["load_scenarios", "load_scenarios_from_dir"],
     "results": [
@@ -33,7 +33,8 @@ _HOMES = {
     "scenario": ["Scenario", "Suite", "SuiteConfig"],
     "scorers": ["Scorer", "get_scorer", "list_scorers", "register_scorer"],
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+"""Module → its public names."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "AgentAdapter",
@@ -57,8 +58,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name in _HOMES:
+    if name in _NAMES:
         return import_module(f"{__name__}.{name}")
-    if name not in _HOME_OF:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -1,5 +1,6 @@
-"""Suites from YAML files: `suite:` with the shared settings, `scenarios:` with the work."""
+"""Suites from YAML files: `suite:` holds the shared settings, `scenarios:` the scenarios."""
 
+import builtins
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -21,8 +22,7 @@ from holodeck.config.validation_errors import config_error
 from holodeck.config.yaml_nodes import compose, decode_text
 from holodeck.errors import ConfigError, NothingSelected
 from holodeck.lib.suggestions import nearest_word
-from holodeck.suite.faults import BadScenarioFile, NoSuchFile, NotAFolder
-from holodeck.suite.scenario import Noun, Scenario, Suite, SuiteConfig
+from holodeck.suite.scenario import Scenario, Suite, SuiteConfig, SuiteModel
 
 logger = logging.getLogger(__name__)
 
@@ -30,8 +30,23 @@ SUFFIXES = (".yaml", ".yml")
 _KEYS = ("suite", "scenarios")
 
 
-class Header(Noun):
-    """What a file says of the suite."""
+# These are also the built-in errors that code written for AgenticAssure catches.
+
+
+class ScenarioFileNotFound(errors.FileNotFoundError, builtins.FileNotFoundError):
+    """A scenario file does not exist."""
+
+
+class NotAFolder(errors.FileNotFoundError, NotADirectoryError):
+    """A folder of scenario files is not a folder."""
+
+
+class InvalidScenarioFile(ConfigError, ValueError):
+    """The content of a scenario file is wrong."""
+
+
+class SuiteHeader(SuiteModel):
+    """The key `suite` of a file."""
 
     name: Annotated[str, Field(pattern=r"\S")]
     description: str | None = None
@@ -39,32 +54,32 @@ class Header(Noun):
     config: SuiteConfig = Field(default_factory=SuiteConfig)
 
 
-class SuiteFile(Noun):
-    """A file as it is written."""
+class SuiteFile(SuiteModel):
+    """A whole file."""
 
-    suite: Header | None = None
+    suite: SuiteHeader | None = None
     scenarios: Annotated[list[Scenario], Field(min_length=1)]
 
 
 def load_scenarios(path: str | Path) -> Suite:
-    """The suite in a YAML file; one without a name is called like the file.
+    """Return the suite in a YAML file; without a name it is called like the file.
 
-    Raises FileNotFoundError if it is not there and ValueError, with the lines, if it is wrong; both
-    are ConfigErrors too.
+    Raises FileNotFoundError if the file does not exist and ValueError, with the lines, if its
+    content is wrong; both are also ConfigErrors.
     """
-    return _suite(Path(path), _source(Path(path)))
+    return _to_suite(Path(path), _read_source(Path(path)))
 
 
 def load_scenarios_from_dir(directory: str | Path) -> list[Suite]:
-    """The suites in the YAML files of a folder and the folders in it, in the order of their paths.
+    """Return the suites in the YAML files of a folder and its subfolders, sorted by path.
 
-    Other YAML files are left out and named in the log, as are folders whose names begin with a dot.
+    Other YAML files are left out with a warning, and so are folders whose names begin with a dot.
     Raises like `load_scenarios`, NotADirectoryError, and NothingSelected if there is no suite.
     """
     folder = Path(directory)
     if not folder.is_dir():
         raise NotAFolder(str(folder), "is not a folder")
-    suites = [_suite(path, source) for path, source in _suite_files(folder)]
+    suites = [_to_suite(path, source) for path, source in _suite_files(folder)]
     if not suites:
         raise NothingSelected(f"{folder}: no YAML file with 'scenarios:' in it")
     return suites
@@ -72,77 +87,66 @@ def load_scenarios_from_dir(directory: str | Path) -> list[Suite]:
 
 def _suite_files(folder: Path) -> Iterator[tuple[Path, Source]]:
     for path in sorted(folder.rglob("*.y*ml")):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if hidden or path.suffix not in SUFFIXES or path.is_dir():
+        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if is_hidden or path.suffix not in SUFFIXES or path.is_dir():
             continue
-        source = _found(path)
+        source = _read_if_suite(path)
         if source is None:
             logger.warning("%s: left out, there is no 'scenarios:' in it", path)
         else:
             yield path, source
 
 
-def _found(path: Path) -> Source | None:
-    """A file that holds a suite, be its keys misspelt; None if it holds something else."""
+def _read_if_suite(path: Path) -> Source | None:
+    """Return a file that holds a suite, even with misspelled keys; None for any other file."""
     try:
-        source = _source(path)
+        source = _read_source(path)
     except ConfigError:
         if path.is_file() and not may_be_suite(path.read_bytes()):
             return None
         raise
-    is_one = any(nearest_word(str(key), _KEYS) for key in source.data())
-    return source if is_one else None
+    is_suite = any(nearest_word(str(key), _KEYS) is not None for key in source.data())
+    return source if is_suite else None
 
 
-def _source(path: Path) -> Source:
+def _read_source(path: Path) -> Source:
     name = str(path)
     if path.suffix not in SUFFIXES:
-        raise BadScenarioFile(name, "wanted a file that ends in .yaml or .yml")
+        raise InvalidScenarioFile(name, "wanted a file that ends in .yaml or .yml")
     try:
         root = compose(decode_text(read_bytes(path, name), name), name)
     except errors.FileNotFoundError as error:
-        raise NoSuchFile(name, error.message) from error
+        raise ScenarioFileNotFound(name, error.message) from error
     except ConfigError as error:
-        raise BadScenarioFile(error.field, error.message) from error
+        raise InvalidScenarioFile(error.field, error.message) from error
     if not isinstance(root.value, dict):
         found = "an empty file" if root.value is None else "no mapping"
         place = f"{name}:{root.line}:{root.column}"
-        raise BadScenarioFile(place, f"found {found}; write 'scenarios:' and a list of them")
+        raise InvalidScenarioFile(place, f"found {found}; write 'scenarios:' and a list of them")
     return Source(name, root)
 
 
-def _suite(path: Path, source: Source) -> Suite:
+def _to_suite(path: Path, source: Source) -> Suite:
     try:
         written = SuiteFile.model_validate(source.data(), strict=True)
     except ValidationError as error:
         wrong = config_error(error, Locations(source), SuiteFile)
-        raise BadScenarioFile(wrong.field, wrong.message) from error
+        raise InvalidScenarioFile(wrong.field, wrong.message) from error
     try:
-        raise_on_lost_checks(_lost(written), Locations(source))
+        raise_on_lost_checks(_lost_checks(written), Locations(source))
     except ConfigError as error:
-        raise BadScenarioFile(error.field, error.message) from None
-    _check_ids(written.scenarios, source)
-    header = written.suite or Header(name=path.stem)
-    return Suite.from_folder(
-        path.parent,
-        name=header.name,
-        description=header.description,
-        tags=header.tags,
-        config=header.config,
-        scenarios=written.scenarios,
-    )
+        raise InvalidScenarioFile(error.field, error.message) from None
+    ids = Counter(one.id for one in written.scenarios)
+    for index, one in enumerate(written.scenarios):
+        if ids[one.id] > 1:
+            place = source.place(("scenarios", index, "id"))
+            raise InvalidScenarioFile(place, f"more than one scenario has the id {one.id!r}")
+    header = written.suite or SuiteHeader(name=path.stem)
+    return Suite.from_folder(path.parent, **dict(header), scenarios=written.scenarios)
 
 
-def _lost(written: SuiteFile) -> Iterator[LostCheck]:
-    """Checks that would be lost, being without a value or in `metadata`."""
+def _lost_checks(written: SuiteFile) -> Iterator[LostCheck]:
+    """Yield checks that would be lost: keys without a value, and keys inside `metadata`."""
     yield from keys_without_value(written, ())
     for index, one in enumerate(written.scenarios):
         yield from misplaced_keys(one.metadata, ("scenarios", index, "metadata"))
-
-
-def _check_ids(scenarios: list[Scenario], source: Source) -> None:
-    ids = Counter(one.id for one in scenarios)
-    for index, one in enumerate(scenarios):
-        if ids[one.id] > 1:
-            place = source.place(("scenarios", index, "id"))
-            raise BadScenarioFile(place, f"more than one scenario has the id {one.id!r}")

@@ -1,4 +1,4 @@
-"""What is seen and decided: an agent's answer, scores, results of scenarios and of a run."""
+"""Results: an agent's answer, its scores, the result of a scenario and of a run."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -10,13 +10,13 @@ from holodeck.lib.tools.base import to_json_value
 from holodeck.models.base import Count, Ratio
 from holodeck.models.outcome import RaisedError
 from holodeck.models.test_result import Outcome
-from holodeck.suite.scenario import Noun, Scenario
+from holodeck.suite.scenario import Scenario, SuiteModel
 
 Anything = Annotated[Any, PlainSerializer(to_json_value, when_used="json")]
-"""Whatever the agent gave; a report says as much of it as JSON can."""
+"""Any value of the agent; JSON holds as much of it as it can."""
 
 
-class ToolCall(Noun):
+class ToolCall(SuiteModel):
     """A tool call that the agent made."""
 
     name: str
@@ -24,8 +24,8 @@ class ToolCall(Noun):
     result: Anything | None = None
 
 
-class TokenUsage(Noun):
-    """Tokens read and written."""
+class TokenUsage(SuiteModel):
+    """Prompt and completion tokens."""
 
     prompt_tokens: Count = 0
     completion_tokens: Count = 0
@@ -35,7 +35,7 @@ class TokenUsage(Noun):
         return self.prompt_tokens + self.completion_tokens
 
 
-class AgentResult(Noun):
+class AgentResult(SuiteModel):
     """What the agent answered and did."""
 
     output: str
@@ -47,12 +47,12 @@ class AgentResult(Noun):
 
     @property
     def knows_tool_calls(self) -> bool:
-        """Whether the adapter reported tool calls, be it an empty list; else they are unknown."""
+        """Whether the adapter reported tool calls, perhaps an empty list; else they are unknown."""
         return bool(self.tool_calls) or "tool_calls" in self.model_fields_set
 
 
-class ScoreResult(Noun):
-    """What one scorer says of one answer."""
+class ScoreResult(SuiteModel):
+    """What one scorer yields for one answer."""
 
     scenario_id: str
     scorer_name: str
@@ -61,53 +61,53 @@ class ScoreResult(Noun):
     explanation: str = ""
     details: dict[str, Anything] | None = None
     error: str | None = None
-    """What kept the scorer from deciding, as `Type: message`; such a row never passes."""
+    """Why the scorer could not decide, as `Type: message`; such a row never passes."""
     raised: RaisedError | None = None
     """Where the scorer raised the error, with file and line."""
 
 
-class ScenarioRunResult(Noun):
-    """How one scenario went."""
+class ScenarioRunResult(SuiteModel):
+    """The result of one scenario."""
 
     scenario: Scenario
     agent_result: AgentResult
-    """Empty output if the agent never answered."""
+    """Its output is empty if the agent never answered."""
     scores: list[ScoreResult] = Field(default_factory=list)
     passed: bool = False
     duration_ms: float = 0.0
-    """How long the agent took in the attempt that counts."""
+    """Time of the agent in the last attempt."""
     error: str | None = None
-    """What kept the scenario from a verdict, as `Type: message`; None if there is a verdict."""
+    """Why there is no verdict, as `Type: message`; None if there is one."""
     raised: RaisedError | None = None
     """Where the adapter raised the error, with file and line."""
     retry_count: int = 0
-    """Index of the attempt that counts, from 0."""
+    """Index of the last attempt, from 0."""
     outcome: Outcome = Outcome.FAILED
-    """Whether it was decided, and if not, whose fault that is."""
+    """The verdict, or what made it impossible."""
 
 
-class RunResult(Noun):
-    """How a suite went."""
+class RunResult(SuiteModel):
+    """The result of a suite."""
 
     run_id: str = Field(default_factory=lambda: str(uuid4()))
     timestamp: datetime = Field(default_factory=lambda: datetime.now(UTC))
     suite_name: str
     scenario_results: list[ScenarioRunResult] = Field(default_factory=list)
-    """Of the scenarios that were run, in the suite's order."""
+    """Of the scenarios that ran, in the suite's order."""
     aggregate_score: float = 0.0
     """Mean over the scenarios of the mean of their scores; errors count 0."""
     pass_rate: float = 0.0
-    """Share of the scenarios run that passed, 0 to 1."""
+    """Share of the scenarios that passed, 0 to 1."""
     total_duration_ms: float = 0.0
-    """By the clock, from the first scenario to the last."""
+    """Wall-clock time of the run."""
     sum_duration_ms: float = 0.0
-    """All `duration_ms` together."""
+    """Sum of all `duration_ms`."""
     model_info: dict[str, Any] | None = None
     not_reached: list[str] = Field(default_factory=list)
     """Names of the scenarios that `fail_fast` left out."""
 
     def compute_aggregates(self) -> None:
-        """Work out rate, score and sum from the results; may be called again."""
+        """Compute rate, score and sum from the results; may be called again."""
         results = self.scenario_results
         count = len(results) or 1
         self.pass_rate = sum(one.passed for one in results) / count

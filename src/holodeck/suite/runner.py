@@ -1,23 +1,42 @@
-"""Runs scenarios: asks the agent, lets the scorers judge, tries again after errors."""
+"""Runs suites: calls the agent, retries after errors, and applies the scorers."""
 
+import inspect
+import logging
+import math
 import time
+import traceback
+from collections import Counter
 from collections.abc import Sequence
 from copy import deepcopy
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any
 
-from holodeck.errors import BackendError, ConfigError
+from holodeck.errors import BackendError, ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.background_loop import BackgroundLoop
-from holodeck.lib.exceptions import raised_by
+from holodeck.lib.exceptions import describe, raised_by, with_place
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
-from holodeck.lib.observability import names, span
+from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.process_exit import process_exit_forbidden
+from holodeck.lib.threads import call_user_function
 from holodeck.models.test_result import Outcome
-from holodeck.suite.adapters import Agent, Context, in_words
-from holodeck.suite.attempts import Attempts, ms_since
-from holodeck.suite.plan import Defaults, Plan, Planned, plan_scenario, plan_suite
-from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult
+from holodeck.suite.adapters import Agent, Context, describe_failure
+from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
-from holodeck.suite.scoring import score, verdict
+from holodeck.suite.scorers import QUICK, Scorer, get_scorer
+
+logger = logging.getLogger(__name__)
+
+UNCHECKED = "Unchecked: the scenario has no scorers, so nothing was decided; name at least one"
+
+
+@dataclass(frozen=True)
+class PlannedScenario:
+    """One scenario with its scorers and its time limit."""
+
+    scenario: Scenario
+    scorers: tuple[Scorer, ...]
+    timeout: float
 
 
 class Runner:
@@ -27,10 +46,10 @@ class Runner:
         adapter: The agent: an object with `run(input, context)`, sync or async; a function of the
             input, or an AgentBackend.
         default_timeout: Seconds that a call of the agent may take, unless suite or scenario say.
-        retries: How often an agent that raised or ran out of time is asked again, unless the suite
-            says. Verdicts are never asked for again.
+        retries: How often to call an agent again that raised an error or ran out of time, unless
+            the suite says. A verdict is never retried.
         fail_fast: Whether the first failure ends the run, unless the suite says.
-        strict_scorers: Whether what a scorer raises is raised, instead of made a row.
+        strict_scorers: Whether to raise what a scorer raises instead of recording it.
         retry_delay: The longest wait before the second attempt, in seconds; then it doubles.
     """
 
@@ -49,15 +68,15 @@ class Runner:
         self.retries = retries
         self.fail_fast = fail_fast
         self.strict_scorers = strict_scorers
-        self._waits = RetryConfig(base_delay=retry_delay)
+        self._backoff = RetryConfig(base_delay=retry_delay)
         self._loop = BackgroundLoop()
-        self._defaults()
+        self._check_settings()
         Agent(adapter)
 
     def run_suite(
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
     ) -> RunResult:
-        """The results of a suite's scenarios, or of those with at least one of the tags.
+        """Run the scenarios of a suite, or those with at least one of the tags.
 
         Every attempt gets a copy of the context. Raises ConfigError before the agent is called, and
         NothingSelected.
@@ -65,83 +84,208 @@ class Runner:
         return self._loop.run(partial(self.arun_suite, suite, tags, context))
 
     def run_scenario(self, scenario: Scenario, context: Context | None = None) -> ScenarioRunResult:
-        """The result of one scenario. Raises ConfigError before the agent is called."""
+        """Run one scenario. Raises ConfigError before the agent is called."""
         return self._loop.run(partial(self.arun_scenario, scenario, context))
 
     async def arun_suite(
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
     ) -> RunResult:
-        """`run_suite` on the caller's event loop."""
-        return await self._run(plan_suite(suite, tags, self._defaults()), suite.name, context)
+        """Do what `run_suite` does on the caller's event loop."""
+        ids = Counter(one.id for one in suite.scenarios)
+        duplicates = [one for one, count in ids.items() if count > 1]
+        if duplicates:
+            raise ConfigError(
+                f"suite {suite.name!r}", f"more than one scenario has the id {duplicates[0]!r}"
+            )
+        return await self._run(_with_tags(suite, tags), suite, context)
 
     async def arun_scenario(
         self, scenario: Scenario, context: Context | None = None
     ) -> ScenarioRunResult:
-        """`run_scenario` on the caller's event loop."""
-        run = await self._run(plan_scenario(scenario, self._defaults()), scenario.name, context)
+        """Do what `run_scenario` does on the caller's event loop."""
+        run = await self._run([scenario], Suite(name=scenario.name), context)
         return run.scenario_results[0]
 
-    def _defaults(self) -> Defaults:
-        """The settings as they are now; they may have been assigned to. Raises ConfigError."""
-        return Defaults(self.default_timeout, self.retries, self.fail_fast)
+    def _check_settings(self) -> None:
+        """Raise ConfigError for wrong settings; they may have been assigned to."""
+        timeout, retries = self.default_timeout, self.retries
+        is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
+        if not (is_number and math.isfinite(timeout) and timeout > 0):
+            wanted = "a number of seconds above 0"
+            raise ConfigError("default_timeout", f"found {timeout!r}; wanted {wanted}")
+        if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+            raise ConfigError("retries", f"found {retries!r}; wanted a whole number of 0 or more")
+        if not isinstance(self.fail_fast, bool):
+            raise ConfigError("fail_fast", f"found {self.fail_fast!r}; wanted True or False")
 
-    async def _run(self, plan: Plan, name: str, context: Context | None) -> RunResult:
+    async def _run(
+        self, scenarios: Sequence[Scenario], suite: Suite, context: Context | None
+    ) -> RunResult:
+        self._check_settings()
+        config = suite.config
+        retries = config.retries if config.is_given("retries") else self.retries
+        fail_fast = config.fail_fast if config.is_given("fail_fast") else self.fail_fast
+        planned = self._plan(scenarios, suite)
         agent = Agent(self.adapter)
         agent.check_context(context)
-        context = _copied(context)
-        run = RunResult(suite_name=name)
+        context = _copy_of(context)
+        run = RunResult(suite_name=suite.name)
         started = time.perf_counter()
         try:
             with process_exit_forbidden():
-                for planned in plan.scenarios:
-                    result = await self._run_one(agent, planned, plan.retries, context)
+                for one in planned:
+                    result = await self._run_scenario(agent, one, retries, context)
                     run.scenario_results.append(result)
-                    if plan.fail_fast and not result.passed:
+                    if fail_fast and not result.passed:
                         break
         finally:
             await agent.close()
-        left = plan.scenarios[len(run.scenario_results) :]
-        run.not_reached = [planned.scenario.name for planned in left]
-        run.total_duration_ms = ms_since(started)
+        run.not_reached = [one.scenario.name for one in planned[len(run.scenario_results) :]]
+        run.total_duration_ms = _ms_since(started)
         run.compute_aggregates()
         return run
 
-    async def _run_one(
-        self, agent: Agent, planned: Planned, retries: int, context: Context | None
+    def _plan(self, scenarios: Sequence[Scenario], suite: Suite) -> list[PlannedScenario]:
+        """Return the scenarios with their settings. Raises ConfigError for unknown scorers."""
+        config = suite.config
+        timeout = self.default_timeout
+        if config.is_given("default_timeout"):
+            timeout = config.default_timeout
+        find_scorer = cache(partial(get_scorer, folder=suite.folder))
+        planned = []
+        for one in scenarios:
+            scorers = one.scorers if one.is_given("scorers") else config.default_scorers
+            own_timeout = one.timeout_seconds if one.is_given("timeout_seconds") else timeout
+            planned.append(PlannedScenario(one, tuple(map(find_scorer, scorers)), own_timeout))
+        return planned
+
+    async def _run_scenario(
+        self, agent: Agent, planned: PlannedScenario, retries: int, context: Context | None
     ) -> ScenarioRunResult:
         with span(names.CASE, {names.CASE_NAME: planned.scenario.name}) as current:
-            result = await self._result(Attempts(agent, planned, context), retries)
+            call = _AgentCall(agent, planned, context)
+            verdict: dict[str, Any]
+            try:
+                answer = await retry(
+                    call.attempt,
+                    attempts=retries + 1,
+                    is_transient=lambda error: (
+                        isinstance(error, BackendError) and not error.permanent
+                    ),
+                    delay_for=lambda _, attempt: backoff_delay(attempt, self._backoff),
+                )
+            except BackendError as error:
+                answer = AgentResult(output="")
+                verdict = {"error": describe_failure(error), "raised": raised_by(error)}
+                verdict["outcome"] = Outcome.AGENT_ERROR
+            else:
+                rows = await self._score(planned, answer)
+                outcome, why = decide_outcome(rows)
+                verdict = {"scores": rows, "outcome": outcome, "error": why}
+                verdict["passed"] = outcome is Outcome.PASSED
+            result = ScenarioRunResult(
+                scenario=planned.scenario,
+                agent_result=answer,
+                duration_ms=call.last_ms,
+                retry_count=call.attempts - 1,
+                **verdict,
+            )
             current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
         return result
 
-    async def _result(self, tried: Attempts, retries: int) -> ScenarioRunResult:
-        try:
-            answer = await retry(
-                tried.answer,
-                attempts=retries + 1,
-                is_transient=_may_pass,
-                delay_for=lambda _, attempt: backoff_delay(attempt, self._waits),
-            )
-        except BackendError as error:
-            return tried.result(
-                AgentResult(output=""),
-                error=in_words(error),
-                raised=raised_by(error),
-                outcome=Outcome.AGENT_ERROR,
-            )
-        rows = await score(tried.planned, answer, is_strict=self.strict_scorers)
-        outcome, why = verdict(rows)
-        return tried.result(
-            answer, scores=rows, error=why, outcome=outcome, passed=outcome is Outcome.PASSED
+    async def _score(self, planned: PlannedScenario, answer: AgentResult) -> list[ScoreResult]:
+        """Return a row for each scorer; one that raises gets a row with its error."""
+        rows: list[ScoreResult] = []
+        for scorer in planned.scorers:
+            try:
+                rows.append(await _apply(scorer, planned.scenario, answer))
+            except Exception as error:
+                if self.strict_scorers:
+                    raise
+                logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
+                row = ScoreResult(
+                    scenario_id=planned.scenario.id,
+                    scorer_name=scorer.name,
+                    score=0.0,
+                    passed=False,
+                    explanation=f"could not be scored: {with_place(error)}",
+                    error=describe(error),
+                    raised=raised_by(error),
+                )
+                rows.append(row)
+        return rows
+
+
+class _AgentCall:
+    """The attempts to get an answer for one scenario."""
+
+    def __init__(self, agent: Agent, planned: PlannedScenario, context: Context | None) -> None:
+        self.attempts = 0
+        self.last_ms = 0.0
+        self._agent = agent
+        self._planned = planned
+        self._context = context
+
+    async def attempt(self) -> AgentResult:
+        """Call the agent with its own copy of the context. Raises BackendError."""
+        self.attempts += 1
+        message, limit_s = self._planned.scenario.input, self._planned.timeout
+        started = time.perf_counter()
+        operation = {names.OPERATION: names.INVOKE_AGENT}
+        with span(names.INVOKE_AGENT, operation, kind="client") as current:
+            set_content(current, names.INPUT_MESSAGES, message)
+            try:
+                answer = await self._agent.answer(message, deepcopy(self._context), limit_s)
+            except BackendError as error:
+                current.fail(type(error).__name__, str(error))
+                raise
+            finally:
+                self.last_ms = _ms_since(started)
+            set_content(current, names.OUTPUT_MESSAGES, answer.output)
+        return answer
+
+
+def decide_outcome(rows: Sequence[ScoreResult]) -> tuple[Outcome, str | None]:
+    """Return the outcome of a scenario with these scores, and why it is not decided."""
+    if not rows:
+        return Outcome.UNCHECKED, UNCHECKED
+    errors = [f"scorer {row.scorer_name!r}: {row.error}" for row in rows if row.error]
+    if errors:
+        return Outcome.METRIC_ERROR, "; ".join(errors)
+    return (Outcome.PASSED if all(row.passed for row in rows) else Outcome.FAILED), None
+
+
+async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> ScoreResult:
+    call = partial(scorer.score, scenario, answer)
+    row = call() if type(scorer) in QUICK else await call_user_function(call, scorer.score)
+    if inspect.isawaitable(row):
+        row = await row
+    if not isinstance(row, ScoreResult):
+        raise EvaluationError(f"returned {row!r}; wanted a ScoreResult")
+    return row
+
+
+def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
+    """Return the scenarios with one of the tags; the suite's tags are those of all."""
+    if not suite.scenarios:
+        raise NothingSelected(f"suite {suite.name!r} has no scenarios")
+    if tags is None:
+        return suite.scenarios
+    if isinstance(tags, str):
+        raise ConfigError("tags", f"found {tags!r}; wanted a list: [{tags!r}]")
+    wanted = set(tags)
+    found = [one for one in suite.scenarios if wanted & {*one.tags, *suite.tags}]
+    if not found:
+        known = sorted({tag for one in suite.scenarios for tag in one.tags} | set(suite.tags))
+        raise NothingSelected(
+            f"no scenario of suite {suite.name!r} has a tag of {sorted(wanted)};"
+            f" its tags: {', '.join(known) or 'none'}"
         )
+    return found
 
 
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, BackendError) and not error.permanent
-
-
-def _copied(context: Context | None) -> Context | None:
-    """The context as it is now, so that nobody changes what the next scenario gets."""
+def _copy_of(context: Context | None) -> Context | None:
+    """Return a copy, so that no scenario changes what the next one gets. Raises ConfigError."""
     for key, value in (context or {}).items():
         try:
             deepcopy(value)
@@ -152,3 +296,8 @@ def _copied(context: Context | None) -> Context | None:
                 " make it in the adapter, or give its class a __deepcopy__",
             ) from error
     return deepcopy(context)
+
+
+def _ms_since(started: float) -> float:
+    """Return milliseconds since a moment of `time.perf_counter`."""
+    return (time.perf_counter() - started) * 1000
