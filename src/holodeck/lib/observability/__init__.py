@@ -1,4 +1,4 @@
-"""Traces of a run: `span()` wherever time goes, and the way out for what spans say."""
+"""Tracing: `span()` around everything that takes time, and exporters for a run's spans."""
 
 from holodeck.lib.observability.tracing import (
     ObservabilityContext,

@@ -1,13 +1,13 @@
 """Names of spans, events and attributes.
 
-Those of generative AI follow the OpenTelemetry conventions of that name, which are still changing
-and whose constants no stable package offers; so they are written here, once.
+Those that begin with `gen_ai` follow OpenTelemetry's conventions for generative AI. These are still
+changing, and no stable package has their constants.
 """
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/gen-ai/1.42.0"
 TRACER = "holodeck"
 
-# spans; those that end with a name are built by the functions below
+# spans; the functions below build those that end with a name
 RUN = "holodeck.run"
 CASE = "holodeck.case"
 
@@ -52,7 +52,7 @@ EVALUATION_SCORE = "gen_ai.evaluation.score.value"
 EVALUATION_LABEL = "gen_ai.evaluation.score.label"
 EVALUATION_EXPLANATION = "gen_ai.evaluation.explanation"
 
-# anything
+# any span
 ERROR_TYPE = "error.type"
 ERROR_MESSAGE = "error.message"
 SERVER_ADDRESS = "server.address"
@@ -61,20 +61,20 @@ SERVICE_NAME = "service.name"
 
 
 def invoke_agent(agent: str) -> str:
-    """The span of one call of an agent."""
+    """Return the name of the span of one agent call."""
     return f"{INVOKE_AGENT} {agent}"
 
 
 def chat(model: str) -> str:
-    """The span of one request to a model."""
+    """Return the name of the span of one request to a model."""
     return f"{CHAT} {model}"
 
 
 def execute_tool(tool: str) -> str:
-    """The span of one call of a tool."""
+    """Return the name of the span of one tool call."""
     return f"{EXECUTE_TOOL} {tool}"
 
 
 def check(metric: str) -> str:
-    """The span of one check of one case."""
+    """Return the name of the span of one check of one case."""
     return f"holodeck.check {metric}"

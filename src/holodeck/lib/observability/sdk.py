@@ -1,4 +1,4 @@
-"""The one door to the OpenTelemetry SDK and its exporters."""
+"""The adapter for the OpenTelemetry SDK and its exporters."""
 
 import json
 import sys
@@ -27,17 +27,17 @@ TRACES_PATH = "/v1/traces"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A tracer and what carries its spans away."""
+    """A tracer whose spans go to exporters."""
 
     tracer: "Tracer"
     shut_down: Callable[[], None]
-    """Blocks until everything is sent."""
+    """Sends everything; blocks."""
     give_up: Callable[[], None]
-    """Ends the tries to send."""
+    """Stops attempts to send."""
 
 
 def start_pipeline(config: ObservabilityConfig, resource: dict[str, str]) -> Pipeline:
-    """A pipeline to the exporters of `config`; the global tracer provider is left alone.
+    """Return a pipeline to the exporters of `config`; the global tracer provider stays as it is.
 
     Raises ConfigError.
     """

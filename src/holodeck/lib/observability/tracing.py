@@ -1,7 +1,7 @@
-"""Spans around what takes time: always on, and next to nothing while no SDK is there to see them.
+"""Spans around everything that takes time, and the traces of a run.
 
-Nobody can have set up an SDK before `opentelemetry.trace` was imported, so until then a span costs
-no more than a `with`.
+Spans are always on. Until something imports `opentelemetry.trace`, no SDK can be set up, and a span
+costs no more than a `with`.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from holodeck.models.observability import ObservabilityConfig
 
+logger = logging.getLogger(__name__)
 
 MOST_CHARACTERS = 20_000
 MASK = "***"
@@ -34,23 +35,23 @@ TOO_SLOW = f"{MASK} (not shown: a redaction pattern takes too long)"
 
 
 class Content:
-    """Text for spans: masked where a pattern matches, and cut where it is too long."""
+    """Prepares text for spans: masks what a redaction pattern matches, and cuts long text."""
 
     def __init__(
         self, redaction_patterns: Sequence[str] = (), clean: Callable[[str], str] = str
     ) -> None:
         self._clean = clean
-        self._patterns = [_compiled(i, text) for i, text in enumerate(redaction_patterns)]
+        self._patterns = [_compile_pattern(i, text) for i, text in enumerate(redaction_patterns)]
 
     def shown(self, value: Any) -> str:
-        """The value as text; whatever is not text as JSON."""
+        """Return the value as text, masked; a value that is not text as JSON."""
         text = value if isinstance(value, str) else json.dumps(value, default=repr)
         return self.masked(text)
 
     def masked(self, text: str) -> str:
-        """The text as a span may hold it."""
-        # Cut before masking, so that a pattern's time is bounded; the margin keeps a secret that
-        # lies across the cut whole, and hence masked.
+        """Return the text as a span may hold it."""
+        # Cut before masking, to bound the time of the patterns; the margin keeps a secret at the
+        # cut whole, so that it is masked.
         text = self._clean(text[: 2 * MOST_CHARACTERS])
         try:
             for pattern in self._patterns:
@@ -62,7 +63,7 @@ class Content:
         return f"{text[:MOST_CHARACTERS]}… (cut)"
 
 
-def _compiled(index: int, pattern: str) -> Any:
+def _compile_pattern(index: int, pattern: str) -> Any:
     try:
         return compiled(pattern)
     except ConfigError as error:
@@ -71,7 +72,7 @@ def _compiled(index: int, pattern: str) -> Any:
 
 
 Attribute = str | bool | int | float | Sequence[str] | None
-"""What a span can hold; None is left out."""
+"""A value of a span; None is left out."""
 
 Attributes = Mapping[str, Attribute]
 Kind = Literal["internal", "client"]
@@ -79,42 +80,42 @@ Kind = Literal["internal", "client"]
 
 @dataclass(frozen=True)
 class Tracing:
-    """Where the spans of a run go, and what they may say."""
+    """The tracer of a run, and what its spans may contain."""
 
     tracer: "Tracer"
     content: Content | None
-    """None: spans hold no content."""
+    """None: spans contain no content."""
     clean: Callable[[str], str] = str
-    """Takes secrets out of whatever text goes into a span."""
+    """Removes secrets from all text of spans."""
 
 
 _active: list[Tracing] = []
-"""The runs that are traced now; the last one gets the spans."""
+"""The runs that are being traced; the last one gets the spans."""
 
 
 class Span:
-    """A span that is under way."""
+    """An open span; without a tracer, one that ignores everything."""
 
     def __init__(self, otel: "OtelSpan | None" = None) -> None:
         self._otel = otel if otel is not None and otel.is_recording() else None
 
     @property
     def is_recorded(self) -> bool:
-        """Whether anybody sees it."""
+        """Whether a tracer records it."""
         return self._otel is not None
 
     def set(self, attributes: Attributes) -> None:
         """Add attributes; those that are None are left out."""
         if self._otel is not None:
-            self._otel.set_attributes(_given(attributes))
+            self._otel.set_attributes(_prepared(attributes))
 
     def event(self, name: str, attributes: Attributes) -> None:
         """Add an event."""
         if self._otel is not None:
-            self._otel.add_event(name, _given(attributes))
+            self._otel.add_event(name, _prepared(attributes))
 
     def fail(self, error_type: str, message: str) -> None:
-        """Mark as failed; the message may hold content and is kept only where content is."""
+        """Mark as failed; the message is kept only where content is captured."""
         if self._otel is None:
             return
         content = captured_content()
@@ -123,24 +124,26 @@ class Span:
         self._otel.set_status(_api().Status(_api().StatusCode.ERROR, shown))
 
 
-_UNSEEN = nullcontext(Span())
+_NO_SPAN = nullcontext(Span())
 _NO_ATTRIBUTES: Attributes = MappingProxyType({})
 
 
 def span(
     name: str, attributes: Attributes = _NO_ATTRIBUTES, *, kind: Kind = "internal"
 ) -> AbstractContextManager[Span]:
-    """A span around the block; one that raises is marked as failed."""
-    tracer = _listening_tracer()
-    return _UNSEEN if tracer is None else _seen(tracer, name, attributes, kind)
+    """Open a span around the block; it is marked as failed if the block raises."""
+    tracer = _current_tracer()
+    return _NO_SPAN if tracer is None else _recorded_span(tracer, name, attributes, kind)
 
 
 @contextmanager
-def _seen(tracer: "Tracer", name: str, attributes: Attributes, kind: Kind) -> Iterator[Span]:
+def _recorded_span(
+    tracer: "Tracer", name: str, attributes: Attributes, kind: Kind
+) -> Iterator[Span]:
     with tracer.start_as_current_span(
         _clean(name),
         kind=_kind(kind),
-        attributes=_given(attributes),
+        attributes=_prepared(attributes),
         record_exception=False,
         set_status_on_exception=False,
     ) as otel:
@@ -153,34 +156,34 @@ def _seen(tracer: "Tracer", name: str, attributes: Attributes, kind: Kind) -> It
 
 
 def get_tracer(name: str = names.TRACER) -> "Tracer":
-    """An OpenTelemetry tracer for spans of one's own: the run's while one is traced, else the
-    process's, which does nothing without an SDK."""
+    """Return an OpenTelemetry tracer: the run's while one is traced, else the process's, which does
+    nothing without an SDK."""
     if _active:
         return _active[-1].tracer
     tracer: Tracer = _api().get_tracer(name)
     return tracer
 
 
-def _listening_tracer() -> "Tracer | None":
-    """What makes spans now; None while nobody can be listening."""
+def _current_tracer() -> "Tracer | None":
+    """Return the tracer that makes spans now; None while no SDK can be set up."""
     if _active:
         return _active[-1].tracer
     if "opentelemetry.trace" not in sys.modules:
         return None
     api = _api()
     if isinstance(api.get_tracer_provider(), api.ProxyTracerProvider):
-        return None  # the API alone, which would only make spans to throw away
+        return None  # without an SDK the API makes spans that nothing records
     tracer: Tracer = api.get_tracer(names.TRACER, schema_url=names.SCHEMA_URL)
     return tracer
 
 
 def captured_content() -> Content | None:
-    """How content is written into spans; None: not at all."""
+    """Return how content is written into spans; None if it is not."""
     return _active[-1].content if _active else None
 
 
 def record_error(current: Span, error: BaseException) -> None:
-    """Mark a span as failed; one that was cancelled did not fail, but says so."""
+    """Mark a span as failed, or as cancelled."""
     if isinstance(error, asyncio.CancelledError):
         current.set({names.ERROR_TYPE: "cancelled"})
         return
@@ -188,28 +191,28 @@ def record_error(current: Span, error: BaseException) -> None:
 
 
 def set_content(current: Span, key: str, value: Any) -> None:
-    """Add an attribute that holds content, if content is asked for."""
+    """Add an attribute with content, if content is captured."""
     content = captured_content()
     if content is not None and current.is_recorded:
         current.set({key: content.shown(value)})
 
 
 def activate(tracing: Tracing) -> None:
-    """Send the spans from now on there."""
+    """Send new spans to this tracer."""
     _active.append(tracing)
 
 
 def deactivate(tracing: Tracing) -> None:
-    """Send no more spans there; may be called twice."""
+    """Send no more spans to this tracer; may be called twice."""
     if tracing in _active:
         _active.remove(tracing)
 
 
-def _given(attributes: Attributes) -> dict[str, Any]:
-    return {key: _cleaned(value) for key, value in attributes.items() if value is not None}
+def _prepared(attributes: Attributes) -> dict[str, Any]:
+    return {key: _clean_value(value) for key, value in attributes.items() if value is not None}
 
 
-def _cleaned(value: Attribute) -> Attribute:
+def _clean_value(value: Attribute) -> Attribute:
     if isinstance(value, str):
         return _clean(value)
     return value if isinstance(value, int | float | None) else [_clean(one) for one in value]
@@ -224,33 +227,30 @@ def _kind(kind: Kind) -> Any:
 
 
 def _api() -> Any:
-    """The OpenTelemetry API, which takes a while to load and is not needed by most runs."""
+    """Return the OpenTelemetry API, which is slow to import and which most runs do not need."""
     import opentelemetry.trace  # noqa: PLC0415 - see above
 
     return opentelemetry.trace
 
 
-logger = logging.getLogger(__name__)
-
-
 @dataclass(frozen=True)
 class ObservabilityContext:
-    """The traces of one run."""
+    """The tracing of one run."""
 
     tracing: Tracing | None = None
     """None: the run is not traced."""
     flush: Callable[[], None] = lambda: None
-    """Sends what was not sent yet, and ends; blocks."""
+    """Sends the remaining spans and shuts down; blocks."""
     give_up: Callable[[], None] = lambda: None
-    """Makes a `flush` that is under way end soon."""
+    """Makes a running `flush` end soon."""
 
 
 def initialize_observability(
     config: "ObservabilityConfig", agent_name: str, clean: Callable[[str], str] = str
 ) -> ObservabilityContext:
-    """Send the spans from now on to the exporters of `config`, all their text through `clean`.
+    """Send new spans to the exporters of `config`; `clean` removes secrets from their text.
 
-    Without `enabled` nothing happens. Raises ConfigError.
+    Does nothing unless tracing is enabled. Raises ConfigError.
     """
     if not (config.enabled and config.traces.enabled):
         return ObservabilityContext()
@@ -264,7 +264,7 @@ def initialize_observability(
 
 
 def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) -> None:
-    """Send what was not sent yet, within `timeout` seconds; may be called twice."""
+    """Send the remaining spans within `timeout` seconds; may be called twice."""
     if context.tracing is None:
         return
     deactivate(context.tracing)
@@ -277,6 +277,6 @@ def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) 
 
 
 def _resource(config: "ObservabilityConfig", agent_name: str) -> dict[str, str]:
-    """What every span says about where it comes from."""
+    """Return the resource attributes of every span."""
     described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
     return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})
