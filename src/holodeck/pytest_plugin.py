@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from holodeck.lib.conversation.result_listeners import Meanings, add_result_listener
+from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
 from holodeck.lib.suggestions import did_you_mean
 
 Row = dict[str, Any]
@@ -28,7 +28,7 @@ COLOURS = {
     "error": "red",
     "skipped": "yellow",
 }
-MEANINGS: Meanings = {
+MEANINGS: FrameworkOutcomes = {
     pytest.fail.Exception: "failed",
     pytest.skip.Exception: "skipped",
     pytest.xfail.Exception: "skipped",

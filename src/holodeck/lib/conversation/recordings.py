@@ -18,7 +18,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import EndConversation
 from holodeck.lib.text import one_line
 
-FORMAT = 1
+RECORDING_FORMAT = 1
 _MAX_SHOWN = 80
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 _HOW_TO_RECORD = "run once with cache_mode='record' (or HOLODECK_CACHE_MODE=record)"
@@ -70,7 +70,7 @@ class Recordings:
         value = _pack(response, key["function"])
         path = self._path(key)
         cleaned = self._clean({"key": dict(key), "value": value})
-        text = json.dumps({"format": FORMAT, **cleaned}, indent=1)
+        text = json.dumps({"format": RECORDING_FORMAT, **cleaned}, indent=1)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +111,8 @@ class Recordings:
 
 def _read(path: Path) -> Any:
     recorded = json.loads(path.read_text(encoding="utf-8"))
-    if recorded["format"] != FORMAT:
-        raise ValueError(f"it has format {recorded['format']!r}, not {FORMAT}")
+    if recorded["format"] != RECORDING_FORMAT:
+        raise ValueError(f"it has format {recorded['format']!r}, not {RECORDING_FORMAT}")
     return recorded
 
 

@@ -12,22 +12,22 @@ logger = logging.getLogger(__name__)
 ResultListener = Callable[[str, Any], None]
 """Told the name of a scenario and its result."""
 
-Meaning = Literal["failed", "skipped"]
-Meanings = Mapping[type[BaseException], Meaning]
+FrameworkOutcome = Literal["failed", "skipped"]
+FrameworkOutcomes = Mapping[type[BaseException], FrameworkOutcome]
 """What a test framework means by exceptions of its own."""
 
 _listeners: list[ResultListener] = []
-_meanings: list[Meanings] = []
+_meanings: list[FrameworkOutcomes] = []
 
 
 def add_result_listener(
-    listener: ResultListener, meanings: Meanings | None = None
+    listener: ResultListener, meanings: FrameworkOutcomes | None = None
 ) -> Callable[[], None]:
     """Tell somebody of every result from now on; gives what ends that.
 
     `meanings` say what becomes of a scenario that ends its test by an exception of these kinds.
     """
-    known: Meanings = meanings or {}
+    known: FrameworkOutcomes = meanings or {}
     _listeners.append(listener)
     _meanings.append(known)
 
@@ -38,7 +38,7 @@ def add_result_listener(
     return end
 
 
-def framework_outcome(error: BaseException) -> Meaning | None:
+def framework_outcome(error: BaseException) -> FrameworkOutcome | None:
     """What a test framework means by the exception; None if it is none of its own."""
     kinds = type(error).__mro__
     return next((one[kind] for one in _meanings for kind in kinds if kind in one), None)
