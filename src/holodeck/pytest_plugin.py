@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
-from holodeck.lib.suggestions import did_you_mean
 
 Row = dict[str, Any]
 """What the summary says of one scenario; plain values, for it may come from another process."""
@@ -191,6 +190,9 @@ def _check_patterns(config: pytest.Config) -> None:
             return
         seen.add(path.name)
     where = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
+    # Imported here because a run of pytest without scenarios imports nothing but this plugin.
+    from holodeck.lib.suggestions import did_you_mean  # noqa: PLC0415
+
     hint = did_you_mean(missing[0], sorted(seen))
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {where}{hint}")
 

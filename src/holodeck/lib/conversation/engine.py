@@ -77,7 +77,8 @@ class Conversation:
     ) -> None:
         self.name = name
         self.description = description
-        self._step_name = ""
+        self.step_name = ""
+        """The current step, such as `step 2 (agent)`; empty before the first."""
         if not isinstance(agents, Iterable):
             raise self.usage_error(f"agents is not a list but {agents!r}; write agents=[…]")
         self.agents = list(agents)
@@ -85,16 +86,11 @@ class Conversation:
         self.scenario_set_id = "default" if set_id is None else set_id
         self.batch_run_id = BATCH_RUN_ID if batch_run_id is None else batch_run_id
         self.limits = TimeLimits()
-        self._events = EventStream()
+        self.events = EventStream()
         problem = find_setting_error(config, self.max_turns)
         if problem is not None:
             raise self.usage_error(problem)
         self.reset()
-
-    @property
-    def events(self) -> EventStream:
-        """Where listeners subscribe."""
-        return self._events
 
     @property
     def thread_id(self) -> str:
@@ -114,7 +110,7 @@ class Conversation:
     @property
     def location(self) -> str:
         """The case and the current step, for messages."""
-        return f"case {self.name!r}" + (f", {self._step_name}" if self._step_name else "")
+        return f"case {self.name!r}" + (f", {self.step_name}" if self.step_name else "")
 
     @property
     def ids(self) -> dict[str, Any]:
@@ -146,6 +142,10 @@ class Conversation:
         """Where the user left without a last message; None once the user has spoken again."""
         self._own_turns = 0
         """Turns that no script opened."""
+        self._is_undecided = False
+        """Whether the judge was asked for its final verdict and gave none."""
+        self.failure: ScenarioResult | None = None
+        """The last result against the agent."""
 
     def usage_error(self, message: str) -> ScenarioUsageError:
         """Return an error that names the case and the step."""
@@ -315,7 +315,10 @@ class Conversation:
         if content is not None and criteria is not None:
             raise self.usage_error("judge(…) has both criteria and content; write one of them")
         if criteria is None:
-            return await self._scripted(AgentRole.JUDGE, content, judgment=True)
+            result = await self._scripted(AgentRole.JUDGE, content, judgment=True)
+            if content is None:
+                self._is_undecided = result is None
+            return result
         if isinstance(criteria, Mapping):
             raise self.usage_error(
                 f"judge({criteria!r}): the first argument is the criteria; to add a message, write"
@@ -400,7 +403,7 @@ class Conversation:
             self.add_messages(messages, index)
             self._is_ended = True
             if participant.role is AgentRole.USER:
-                self.ended_at = self._step_name or self.location
+                self.ended_at = self.step_name or self.location
                 self._silent_since = None if messages else self.ended_at
             return messages
         try:
@@ -450,7 +453,9 @@ class Conversation:
 
     def complete(self, result: ScenarioResult) -> ScenarioResult:
         """Return the result with times, ids, usage and passed checkpoints."""
-        return self.usage.complete(result, self.history.messages, self._indices(AgentRole.AGENT))
+        result = self.usage.complete(result, self.history.messages, self._indices(AgentRole.AGENT))
+        self.failure = self.failure if result.success else result
+        return result
 
     def _result(self, success: bool, reasoning: str, code: str | None = None) -> ScenarioResult:
         messages = self.history.messages

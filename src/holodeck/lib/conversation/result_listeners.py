@@ -1,6 +1,6 @@
-"""Who in this process wants to know of every result, at once and whoever runs it.
+"""Listeners to the results of all scenarios of this process.
 
-It imports nothing, so that a test runner can ask without loading what it may not need.
+The module imports nothing of holodeck, so that a test framework can subscribe at no cost.
 """
 
 import logging
@@ -10,44 +10,44 @@ from typing import Any, Literal
 logger = logging.getLogger(__name__)
 
 ResultListener = Callable[[str, Any], None]
-"""Told the name of a scenario and its result."""
+"""Called with the name of a scenario and its result."""
 
 FrameworkOutcome = Literal["failed", "skipped"]
 FrameworkOutcomes = Mapping[type[BaseException], FrameworkOutcome]
-"""What a test framework means by exceptions of its own."""
+"""The outcome of a test that raises an exception of its test framework."""
 
 _listeners: list[ResultListener] = []
-_meanings: list[FrameworkOutcomes] = []
+_outcomes: list[FrameworkOutcomes] = []
 
 
 def add_result_listener(
-    listener: ResultListener, meanings: FrameworkOutcomes | None = None
+    listener: ResultListener, outcomes: FrameworkOutcomes | None = None
 ) -> Callable[[], None]:
-    """Tell somebody of every result from now on; gives what ends that.
+    """Call a listener with every result from now on; returns a function that removes it.
 
-    `meanings` say what becomes of a scenario that ends its test by an exception of these kinds.
+    `outcomes` are those of scenarios that a test framework's own exceptions end.
     """
-    known: FrameworkOutcomes = meanings or {}
+    known: FrameworkOutcomes = outcomes or {}
     _listeners.append(listener)
-    _meanings.append(known)
+    _outcomes.append(known)
 
-    def end() -> None:
+    def remove() -> None:
         _listeners.remove(listener)
-        _meanings.remove(known)
+        _outcomes.remove(known)
 
-    return end
+    return remove
 
 
 def framework_outcome(error: BaseException) -> FrameworkOutcome | None:
-    """What a test framework means by the exception; None if it is none of its own."""
-    kinds = type(error).__mro__
-    return next((one[kind] for one in _meanings for kind in kinds if kind in one), None)
+    """Return the outcome of a test framework's exception; None for any other exception."""
+    types = type(error).__mro__
+    return next((known[one] for known in _outcomes for one in types if one in known), None)
 
 
 def notify_result_listeners(name: str, result: Any) -> None:
-    """Tell of the result of a scenario; a witness that fails harms no run."""
+    """Call all listeners; one that raises is logged."""
     for listener in _listeners:
         try:
             listener(name, result)
         except Exception:
-            logger.exception("a witness of scenario %r failed", name)
+            logger.exception("a listener to the result of scenario %r failed", name)

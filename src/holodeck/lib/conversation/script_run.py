@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import traceback
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
@@ -86,10 +86,6 @@ class ScriptRun(Conversation):
                 f"case {name!r}", f"script is not a list but {script!r}; write script=[…]"
             )
         self.script: list[Any] = list(script or ()) or [proceed()]
-        self._is_undecided = False
-        """Whether the judge was asked for its final verdict and gave none."""
-        self.failure: ScenarioResult | None = None
-        """The last result against the agent that the current step came to."""
         self.debugger: Debugger | None = None
         """Lets a person speak for the user."""
         super().__init__(
@@ -105,12 +101,12 @@ class ScriptRun(Conversation):
                 return await self._run()
 
     async def _run(self) -> ScenarioResult:
-        self._step_name, self._is_undecided = "", False
+        self.step_name = ""
         self.has_checkpoints = any(
             not isinstance(step, Step) or step.name == "judge" for step in self.script
         )
         self.reset()
-        self._dispatcher = self._events.dispatcher()
+        self._dispatcher = self.events.dispatcher()
         token = running.set(self)
         facts = {**self.ids, "name": self.name, "description": self.description}
         self._dispatcher.put(RunStarted(thread_id=self.thread_id, **facts))
@@ -154,7 +150,7 @@ class ScriptRun(Conversation):
     async def _run_steps(self) -> ScenarioResult:
         names = [_step_name(number, step) for number, step in enumerate(self.script, 1)]
         for index, step in enumerate(self.script):
-            self._step_name = names[index]
+            self.step_name = names[index]
             self.has_steps_left = index + 1 < len(names)
             result = await self._run_step(step)
             if isinstance(result, ScenarioResult):
@@ -221,17 +217,6 @@ class ScriptRun(Conversation):
     def _warn(self, message: str) -> None:
         warnings.warn(f"{self.location}: {message}", DroppedStep, stacklevel=3)
 
-    async def judge(
-        self,
-        criteria: str | Sequence[str] | None = None,
-        *,
-        content: str | Mapping[str, Any] | None = None,
-    ) -> ScenarioResult | None:
-        result = await super().judge(criteria, content=content)
-        if content is None and criteria is None:
-            self._is_undecided = result is None
-        return result
-
     async def _call(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
@@ -276,16 +261,6 @@ class ScriptRun(Conversation):
         """The role of the participant whose answer is awaited; None if there is none."""
         participant = self._caller.pending
         return None if participant is None else participant.role
-
-    @property
-    def step_name(self) -> str:
-        """The current step, such as `step 2 (agent)`; empty before the first."""
-        return self._step_name
-
-    def complete(self, result: ScenarioResult) -> ScenarioResult:
-        result = super().complete(result)
-        self.failure = self.failure if result.success else result
-        return result
 
     def broken(self, error: BaseException) -> ScenarioResult:
         """Return the result of a run that an error ended.

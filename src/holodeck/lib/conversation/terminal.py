@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
+from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.events import (
     CriterionJudged,
     Event,
@@ -178,14 +179,6 @@ def add_debug_user(participants: Sequence[Participant]) -> list[Participant]:
     return [*participants, *([SilentUser()] if needs_user else [])]
 
 
-class DebuggedConversation(Protocol):
-    """The conversation that is debugged."""
-
-    async def succeed(self, reasoning: str | None = None) -> ScenarioResult: ...
-    async def fail(self, reasoning: str | None = None) -> ScenarioResult: ...
-    async def verdict(self) -> ScenarioResult | None: ...
-
-
 class _InvalidInput(Exception):
     """The person's input cannot be used; the message says why."""
 
@@ -224,7 +217,7 @@ class Debugger:
             _terminal_lock.release()
 
     async def next_input(
-        self, conversation: DebuggedConversation, *, may_skip: bool
+        self, conversation: Conversation, *, may_skip: bool
     ) -> str | ScenarioResult | None:
         """Return the user's message or the end of the case; None lets the simulated user speak.
 
@@ -255,7 +248,7 @@ class Debugger:
             _print("there is no simulated user; write what the user says")
 
 
-async def _run_command(line: str, conversation: DebuggedConversation) -> ScenarioResult:
+async def _run_command(line: str, conversation: Conversation) -> ScenarioResult:
     command, _, rest = line.strip().partition(" ")
     reason = rest.strip()
     if command in {"/judge", "/quit"} and reason:

@@ -1,1 +1,1 @@
-"""Models that run in the process: where their weights come from, and how they are asked."""
+"""Models that run in this process: catalog, downloads, store, runtime and chat."""
