@@ -50,7 +50,7 @@ class Pool:
 if __name__ == "__main__":
     if not httpx.__version__.startswith(SLOW):
         sys.exit(f"httpx {httpx.__version__} is not the slow one: pip install httpx==0.28.1")
-    if "Connections" not in vars(http_client):
+    if "ConnectionPool" not in vars(http_client):
         sys.exit("the client has its connections from elsewhere; swap them there")
-    vars(http_client)["Connections"] = Pool
+    vars(http_client)["ConnectionPool"] = Pool
     main()

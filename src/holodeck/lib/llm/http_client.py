@@ -147,7 +147,7 @@ class Connection(asyncio.Protocol):
         self.close()
 
 
-class Connections:
+class ConnectionPool:
     """The pool of connections to a server on one event loop."""
 
     def __init__(self, server: Server, max_bytes: int) -> None:
@@ -267,7 +267,9 @@ class HttpClient:
         self._max_bytes = max_bytes
         self._timeout = timeout
         self._head = _request_head(server, headers)
-        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, Connections] = WeakKeyDictionary()
+        self._pools: WeakKeyDictionary[asyncio.AbstractEventLoop, ConnectionPool] = (
+            WeakKeyDictionary()
+        )
 
     def encode(self, body: bytes) -> bytes:
         """Return the whole request with that body."""
@@ -295,10 +297,10 @@ class HttpClient:
         if pool is not None:
             await pool.close()
 
-    def _pool(self) -> Connections:
+    def _pool(self) -> ConnectionPool:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
-            self._pools[loop] = Connections(self._server, self._max_bytes)
+            self._pools[loop] = ConnectionPool(self._server, self._max_bytes)
         return self._pools[loop]
 
 

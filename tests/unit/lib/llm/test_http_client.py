@@ -1,4 +1,4 @@
-"""Connections through TLS and proxies, to real servers on loopback."""
+"""ConnectionPool through TLS and proxies, to real servers on loopback."""
 
 import asyncio
 import ipaddress
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holodeck.lib.llm.http_client import Connections, ProxyRefused, Server
+from holodeck.lib.llm.http_client import ConnectionPool, ProxyRefused, Server
 
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -112,7 +112,7 @@ def tls(certificate):
 
 
 async def bodies(server, times=2):
-    connections = Connections(server, 1_000_000)
+    connections = ConnectionPool(server, 1_000_000)
     request = f"POST {server.target} HTTP/1.1\r\nHost: {server.authority}\r\n\r\n".encode()
     try:
         return [(await connections.exchange(request)).body for _ in range(times)]

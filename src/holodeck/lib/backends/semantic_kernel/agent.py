@@ -3,6 +3,7 @@
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PrivateAttr
@@ -78,7 +79,7 @@ def build_kernel(
 ) -> Kernel:
     """Return a kernel with the model's service and the tools."""
     kernel = Kernel()
-    factory = service_factory(llm, limits, weights)
+    factory = partial(build_service, llm, limits, weights)
     kernel.add_service(ResilientChat.wrap(factory, limiters, endpoint_key(llm)))
     add_tools(kernel, tools)
     return kernel
@@ -169,84 +170,53 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     return KernelFunctionFromMethod(method=call, plugin_name=PLUGIN, parameters=parameters)
 
 
-def service_factory(
+def build_service(
     llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
-) -> Callable[[], ChatCompletionClientBase]:
-    """Return a function that makes a new service with its own client. Raises ConfigError."""
-    factories: dict[ProviderEnum, Callable[[], ChatCompletionClientBase]] = {
-        ProviderEnum.OPENAI: lambda: _openai(llm, limits),
-        ProviderEnum.AZURE_OPENAI: lambda: _azure(llm, limits),
-        ProviderEnum.ANTHROPIC: lambda: _anthropic(llm, limits),
-        ProviderEnum.OLLAMA: lambda: _ollama(llm, limits),
-        ProviderEnum.LOCAL: lambda: _local(llm, weights),
-    }
-    return factories[llm.provider]
+) -> ChatCompletionClientBase:
+    """Return a new service of the model's provider, with its own client. Raises ConfigError."""
+    match llm.provider:
+        case ProviderEnum.OPENAI | ProviderEnum.AZURE_OPENAI:
+            return _openai_service(llm, limits)
+        case ProviderEnum.ANTHROPIC:
+            return _anthropic_service(llm, limits)
+        case ProviderEnum.OLLAMA:
+            return _ollama_service(llm, limits)
+        case ProviderEnum.LOCAL:
+            from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
+
+            return LocalChatCompletion.of(llm.name, weights)
 
 
-def _key(llm: LLMProvider) -> str:
-    if llm.api_key is not None:
-        return llm.api_key.get_secret_value()
-    if llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
-        return NO_KEY
-    raise missing_api_key(llm)
-
-
-def _openai(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
+def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     import_openai_connectors()
-    from openai import AsyncOpenAI, DefaultAioHttpClient
-    from semantic_kernel.connectors.ai.open_ai.services.open_ai_chat_completion import (
-        OpenAIChatCompletion,
-    )
+    from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
+    from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion, OpenAIChatCompletion
 
-    client = AsyncOpenAI(
-        api_key=_key(llm),
-        base_url=llm.endpoint,
-        max_retries=0,
-        timeout=limits.attempt_timeout,
-        http_client=DefaultAioHttpClient(
-            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
-        ),
-    )
-    return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
-
-
-def _azure(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    import_openai_connectors()
-    from openai import AsyncAzureOpenAI, DefaultAioHttpClient
-    from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion
-
-    client = AsyncAzureOpenAI(
-        api_key=_key(llm),
+    options = _client_arguments(llm, limits, DefaultAioHttpClient)
+    if llm.provider is ProviderEnum.OPENAI:
+        client = AsyncOpenAI(base_url=llm.endpoint, **options)
+        return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
+    azure_client = AsyncAzureOpenAI(
         azure_endpoint=llm.endpoint or "",
         azure_deployment=llm.name,
         api_version=llm.api_version or AZURE_VERSION,
-        max_retries=0,
-        timeout=limits.attempt_timeout,
-        http_client=DefaultAioHttpClient(
-            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
-        ),
+        **options,
     )
-    return AzureChatCompletion(deployment_name=llm.name, async_client=client)
+    return AzureChatCompletion(deployment_name=llm.name, async_client=azure_client)
 
 
-def _anthropic(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
+def _anthropic_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
     from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
 
-    key = _key(llm)
-    client = AsyncAnthropic(
-        api_key=key,
-        base_url=llm.endpoint,
-        max_retries=0,
-        timeout=limits.attempt_timeout,
-        http_client=DefaultAsyncHttpxClient(
-            timeout=limits.attempt_timeout, **client_options(limits.answer_bytes)
-        ),
+    options = _client_arguments(llm, limits, DefaultAsyncHttpxClient)
+    client = AsyncAnthropic(base_url=llm.endpoint, **options)
+    return AnthropicChatCompletion(
+        ai_model_id=llm.name, api_key=options["api_key"], async_client=client
     )
-    return AnthropicChatCompletion(ai_model_id=llm.name, api_key=key, async_client=client)
 
 
-def _ollama(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
+def _ollama_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from ollama import AsyncClient
     from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
 
@@ -255,10 +225,23 @@ def _ollama(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     return OllamaChatCompletion(ai_model_id=llm.name, client=client)
 
 
-def _local(llm: LLMProvider, weights: "LocalWeights") -> ChatCompletionClientBase:
-    from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
-
-    return LocalChatCompletion.of(llm.name, weights)
+def _client_arguments(
+    llm: LLMProvider, limits: CallLimits, http_client: Callable[..., Any]
+) -> dict[str, Any]:
+    """Return the arguments that the clients of OpenAI and Anthropic have in common."""
+    if llm.api_key is not None:
+        key = llm.api_key.get_secret_value()
+    elif llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
+        key = NO_KEY
+    else:
+        raise missing_api_key(llm)
+    timeout = limits.attempt_timeout
+    return {
+        "api_key": key,
+        "max_retries": 0,
+        "timeout": timeout,
+        "http_client": http_client(timeout=timeout, **client_options(limits.answer_bytes)),
+    }
 
 
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
