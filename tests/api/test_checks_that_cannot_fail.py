@@ -575,6 +575,7 @@ def answer(text):
 """
 IGNORED_IN_A_SCHEMA = {
     "required": ("required: [name]", "requried: [name]", "schema: the keyword 'requried'"),
+    "x-required": ("required: [name]", "x-required: [name]", "'x-required' is an annotation"),
     "properties": (
         "properties: {total: {type: string}}",
         "propertes: {total: {type: string}}",

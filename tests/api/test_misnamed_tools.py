@@ -25,7 +25,7 @@ def run(tmp_path, forbidden, case=None):
     "name",
     [
         "DELETE_ORDER", "delete-order", "deleteOrder", "functions.delete_order", "delet_order",
-        "delete_orders", "delete_odrer", "delete_order\u200b",
+        "delete_orders", "delete_odrer", "delete_order\u200b", "pay-delete_order",
     ],
 )  # fmt: skip
 def test_a_misspelt_forbidden_tool_is_told_of_when_it_was_called(tmp_path, name):

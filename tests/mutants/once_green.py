@@ -69,6 +69,9 @@ ONCE_GREEN = {
     "semicolons in a cell of tools": slip(
         TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",pay;get_order"
     ),
+    "a hyphen in a cell of tools": slip(
+        TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",pay-get_order"
+    ),
     "a prefix in JSON": slip(
         JSON, "cases.json", '["get_order"],\n    "eval', '["functions.get_order"],\n    "eval'
     ),
@@ -122,6 +125,7 @@ ONCE_GREEN = {
     "required misspelt": slip(SCHEMA, FILE, "required: [sku, price]", "requried: [sku, price]"),
     "properties misspelt": slip(FORMAT, FILE, "properties:", "propertes:"),
     "properties in capitals": slip(FORMAT, FILE, "properties:", "PROPERTIES:"),
+    "x- before a keyword": slip(SCHEMA, FILE, "required: [sku, price]", "x-required: [sku, price]"),
     "additional_properties": slip(
         STRICT_SCHEMA, FILE, "additionalProperties: false", "additional_properties: false"
     ),

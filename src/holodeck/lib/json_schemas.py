@@ -56,7 +56,14 @@ def check_keywords(
     if depth > MAX_DEPTH:
         raise ConfigError(location, f"nested more than {MAX_DEPTH} levels deep")
     for keyword in map(str, schema):
-        is_note = keyword.startswith("x-") and known is DRAFT_2020_12
+        annotated = keyword.removeprefix("x-")
+        if annotated != keyword and annotated in known:
+            raise ConfigError(
+                where,
+                f"{keyword!r} is an annotation and checks nothing; write {annotated!r}, or '#'"
+                " before the line to leave it out",
+            )
+        is_note = annotated != keyword and known is DRAFT_2020_12
         if keyword not in known and not is_note:
             raise ConfigError(location, _unknown(keyword, known, schema))
         required = _REQUIRES.get(keyword)

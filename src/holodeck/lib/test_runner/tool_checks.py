@@ -270,8 +270,8 @@ def _if(condition: object, text: str) -> str | None:
     return text if condition else None
 
 
-_PREFIX = re.compile(r".*[.:/]")
-"""`functions.` and the like, which some libraries write before a tool's name."""
+_SEPARATORS = re.compile(r"[^\w]+")
+"""What stands after a prefix such as `functions.`, and between two names written as one."""
 
 
 def misnamed_tools(
@@ -295,13 +295,13 @@ def misnamed_tools(
 
 
 def _is_similar(written: str, tool: str) -> bool:
-    """Whether two names differ in case, punctuation, a prefix, or one slip of letters only.
+    """Whether two names differ in case, punctuation or one slip of letters, or one holds both.
 
     A slip is a letter more or less, or two letters that are swapped; a different letter makes a
     different word (`get`, `set`).
     """
     ours, theirs = _letters(written), _letters(tool)
-    if ours == theirs or _letters(_PREFIX.sub("", written)) == theirs:
+    if ours == theirs or any(_letters(part) == theirs for part in _SEPARATORS.split(written)):
         return True
     shorter, longer = sorted((ours, theirs), key=len)
     if len(longer) - len(shorter) == 1:
