@@ -59,7 +59,7 @@ def check_keywords(
         annotated = keyword.removeprefix("x-")
         if annotated != keyword and annotated in known:
             raise ConfigError(
-                where,
+                location,
                 f"{keyword!r} is an annotation and checks nothing; write {annotated!r}, or '#'"
                 " before the line to leave it out",
             )
