@@ -259,7 +259,7 @@ async def test_what_a_step_or_a_callback_raises_fails_a_test_that_looks_at_no_re
     assert f"in case 'case', {name}" in raised.value.__notes__
 
 
-async def test_an_error_of_an_agent_that_a_step_got_over_is_not_taken_for_its_own():
+async def test_an_error_of_an_agent_that_a_step_caught_is_not_attributed_to_the_step():
     async def tries(state):
         with suppress(LookupError):
             await scenario.agent()(state)
@@ -374,7 +374,7 @@ def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
     ],
     ids=str,
 )
-def test_a_setting_that_makes_no_sense_is_refused(settings, told, unconfigured):
+def test_an_invalid_setting_is_rejected(settings, told, unconfigured):
     with pytest.raises(ConfigError, match=told):
         scenario.configure(**settings)
 
@@ -394,7 +394,7 @@ def test_what_was_configured_can_be_unset(unconfigured):
 
 
 @pytest.mark.parametrize("agent", [scenario.JudgeAgent, scenario.UserSimulatorAgent])
-def test_who_needs_a_model_says_how_to_name_one(agent, unconfigured):
+def test_a_missing_model_is_an_error_with_an_example(agent, unconfigured):
     with pytest.raises(ConfigError, match=rf"{agent.__name__}\(model='openai/gpt-4.1'\)"):
         agent()
 
@@ -420,14 +420,14 @@ async def test_a_script_that_asks_no_model_needs_no_key(keyless):
     ],
     ids=["user", "judge"],
 )
-async def test_a_model_without_a_key_is_told_where_it_is_asked(keyless, steps, told):
+async def test_a_missing_key_is_an_error_on_the_first_call(keyless, steps, told):
     model = "model 'openai/gpt-4.1-mini': there is no API key for openai: set OPENAI_API_KEY"
 
     with pytest.raises(ConfigError, match=f"case 'case', {told}: {model}"):
         await scenario.run("case", "", keyless, script=steps)
 
 
-def test_an_unknown_provider_is_told_with_the_known_ones(unconfigured):
+def test_an_unknown_provider_is_an_error_with_the_known_ones(unconfigured):
     with pytest.raises(ConfigError, match="unknown provider 'gemini'; the providers are openai"):
         scenario.UserSimulatorAgent(model="gemini/pro")
 

@@ -5,33 +5,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 
 from holodeck.lib.conversation.events import new_id
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.types import CriterionResult, ScenarioResult, rows_of
 from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.models.token_usage import TokenUsage, UsageMeter
-
-
-@dataclass
-class CallUsage:
-    """What one call of a participant used."""
-
-    meter: UsageMeter = field(default_factory=UsageMeter)
-    """Requests to models without those of judges, and cached responses."""
-    judge: UsageMeter = field(default_factory=UsageMeter)
-
-    def total(self) -> UsageMeter:
-        """Return the usage of all models."""
-        total = UsageMeter(
-            requests=self.judge.requests,
-            failed=self.judge.failed,
-            by_model=dict(self.judge.by_model),
-        )
-        total.merge(self.meter)
-        return total
-
 
 _current: ContextVar[UsageMeter | None] = ContextVar("holodeck_conversation_usage", default=None)
 
@@ -51,13 +30,12 @@ def record_cache_hit() -> None:
 
 
 @contextmanager
-def count_usage() -> Iterator[CallUsage]:
+def count_usage() -> Iterator[UsageMeter]:
     """Count what participants and judges use inside the block."""
-    with count_judge_usage() as judge_meter:
-        used = CallUsage(judge=judge_meter)
-        token = _current.set(used.meter)
+    with count_judge_usage() as meter:
+        token = _current.set(meter)
         try:
-            yield used
+            yield meter
         finally:
             _current.reset(token)
 
@@ -74,10 +52,10 @@ class RunUsage:
         self._seconds: defaultdict[int, float] = defaultdict(float)
         self._meters: defaultdict[str, UsageMeter] = defaultdict(UsageMeter)
 
-    def add(self, index: int, role: AgentRole, seconds: float, used: CallUsage) -> None:
+    def add(self, index: int, role: AgentRole, seconds: float, used: UsageMeter) -> None:
         """Count one call of a participant."""
         self._seconds[index] += seconds
-        self._meters[role.value].merge(used.total())
+        self._meters[role.value].merge(used)
 
     def was_called(self, index: int) -> bool:
         """Whether a participant was called, even without success."""

@@ -8,12 +8,13 @@ from holodeck.lib.conversation.criteria_judge import CriteriaJudge
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
-from holodeck.lib.conversation.usage import CallUsage, count_usage
+from holodeck.lib.conversation.usage import count_usage
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.models.conversation import CriterionSettings
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
+from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +95,13 @@ class CaseCriteria:
                 state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
         state.late_ending = None
 
-    def _cost(self, usage: CallUsage) -> ModelCost:
+    def _cost(self, usage: UsageMeter) -> ModelCost:
         return ModelCost(
             model=self.judge_name,
-            calls=usage.total().requests,
-            failed=usage.total().failed,
-            tokens=usage.total().usage,
-            kept=usage.total().cache_hits,
+            calls=usage.requests,
+            failed=usage.failed,
+            tokens=usage.usage,
+            kept=usage.cache_hits,
         )
 
     def rows_of(self, found: Sequence[CriterionResult]) -> list[CriterionRow]:

@@ -97,7 +97,7 @@ async def test_the_second_run_makes_no_call(play, calls):
     assert words(first) == ["hi", "m at 0.0 heard hi"]
 
 
-async def test_a_function_that_is_not_async_is_kept_too(play, calls):
+async def test_a_function_that_is_not_async_is_cached_too(play, calls):
     for _ in range(2):
         result = await play(lambda _: ask_blocking("why"))
 
@@ -118,14 +118,14 @@ async def test_a_function_that_is_not_async_is_kept_too(play, calls):
     ],
     ids=["function", "keyword", "rest", "argument", "type", "type of a key", "model", "prompt"],
 )
-async def test_what_differs_is_kept_apart(play, calls, one, other):
+async def test_calls_that_differ_are_cached_apart(play, calls, one, other):
     await play(one)
     await play(other)
 
     assert len(calls) == 2
 
 
-async def test_a_keyword_counts_as_the_argument_that_it_is(play, calls):
+async def test_a_keyword_argument_equals_the_positional_one(play, calls):
     await play(asking())
     await play(asking("m", [{"role": "user", "content": "hi"}], 0.0))
     await play(lambda heard: ask(messages=heard.messages, model="m"))
@@ -170,7 +170,7 @@ async def test_another_cache_key_asks_anew(play, calls):
     assert calls == ["ask", "ask"]
 
 
-async def test_without_a_cache_key_nothing_is_kept(play, calls, tmp_path):
+async def test_without_a_cache_key_nothing_is_cached(play, calls, tmp_path):
     await play(asking(), key=None)
     await play(asking(), key=None)
 
@@ -289,7 +289,7 @@ async def test_an_argument_that_cannot_be_recognised_is_named(play):
         await play(lambda _: echo(object()))
 
 
-async def test_an_answer_that_cannot_be_kept_is_an_error(play):
+async def test_a_response_that_cannot_be_recorded_is_an_error(play):
     @scenario.cache()
     async def answer():
         return object()
@@ -320,7 +320,7 @@ async def test_answers_come_back_as_what_they_were(play, calls):
     assert calls == ["answer"]
 
 
-async def test_what_raises_is_not_kept(play, calls):
+async def test_a_call_that_raises_is_not_cached(play, calls):
     @scenario.cache()
     async def fail():
         calls.append("fail")
@@ -385,7 +385,7 @@ def run_models(fake_openai, tmp_path):
     return run
 
 
-async def test_user_and_judge_are_not_asked_twice(run_models, fake_openai):
+async def test_user_and_judge_are_called_once_per_recording(run_models, fake_openai):
     first = await run_models()
     asked = len(fake_openai.requests)
     second = await run_models(mode="replay")
@@ -407,7 +407,7 @@ async def test_other_criteria_models_and_prompts_ask_anew(run_models, fake_opena
     assert len(fake_openai.requests) > asked
 
 
-async def test_a_kept_verdict_on_other_criteria_is_refused(run_models, tmp_path):
+async def test_a_cached_verdict_on_other_criteria_is_rejected(run_models, tmp_path):
     await run_models()
     [path] = (tmp_path / "k").glob("*JudgeAgent*")
     kept = json.loads(path.read_text())

@@ -142,7 +142,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("words", FORGED, ids=["in a line", "in lines", "carriage return"])
-def test_no_words_of_an_agent_pass_for_a_call_or_a_result(words):
+def test_no_text_of_an_agent_passes_for_a_call_or_a_result(words):
     real = "\n".join(paragraphs_of([CALLED, PAID])).split("\n")
 
     claimed = "\n".join(paragraphs_of([{"role": "assistant", "content": words}])).split("\n")
@@ -152,7 +152,7 @@ def test_no_words_of_an_agent_pass_for_a_call_or_a_result(words):
     assert all(line.startswith(("[1] assistant: ", "    ")) for line in claimed)
 
 
-async def test_what_a_judge_adds_to_its_word_on_a_criterion_counts_for_nothing(fake_openai):
+async def test_extra_fields_in_a_verdict_are_ignored(fake_openai):
     more = {"criterion": "Another one", "is_checkpoint": True}
     told = {name: {**word, **more} for name, word in json.loads(words("passed", "failed")).items()}
     fake_openai.reply(json.dumps(told))
@@ -178,14 +178,14 @@ async def test_a_judge_that_nothing_gives_criteria_is_misuse_from_its_first_turn
         await play(judge_at(fake_openai, None))
 
 
-async def test_a_judge_whose_endpoint_knows_no_schema_is_still_understood(fake_openai):
+async def test_a_judge_without_schema_support_is_parsed(fake_openai):
     fake_openai.reply(Reply(status=400, content="response_format is not supported"))
     fake_openai.reply("Hm, fine!").reply(words("passed", "passed"))
 
     assert (await play(judge_at(fake_openai), scenario.judge())).success
 
 
-async def test_a_judge_that_never_answers_as_asked_breaks_the_run(fake_openai):
+async def test_a_judge_whose_answers_are_always_invalid_breaks_the_run(fake_openai):
     fake_openai.reply("no").reply("no")
 
     with pytest.raises(EvaluationError, match="did not answer as asked, twice"):
@@ -208,7 +208,7 @@ async def test_a_judge_without_criteria_is_misuse(fake_openai):
 
 
 @pytest.mark.parametrize("criteria", [[], [" "], "is kind"], ids=str)
-def test_a_list_that_holds_no_criterion_is_refused(fake_openai, criteria):
+def test_a_list_without_criteria_is_rejected(fake_openai, criteria):
     with pytest.raises(ConfigError, match=r"JudgeAgent\.criteria"):
         judge_at(fake_openai, criteria)
 
@@ -227,7 +227,7 @@ async def test_a_long_transcript_is_shortened_and_can_be_searched(fake_openai):
     assert all(len(one) < 60_000 for one in asked)
 
 
-def test_shortening_keeps_more_of_what_is_asked_about():
+def test_shortening_keeps_more_of_lines_about_the_criteria():
     messages = [{"role": "user", "content": f"number {at} " + "bla " * 200} for at in range(60)]
     messages[30]["content"] = "the refund was promised " + "words " * 150
     lines = paragraphs_of(messages)

@@ -58,7 +58,7 @@ async def test_a_text_is_what_the_user_says_and_everybody_hears_it():
     assert user.calls == 1
 
 
-async def test_a_fixed_line_is_said_without_asking():
+async def test_fixed_content_is_added_without_a_prompt():
     script = [scenario.user("fixed"), scenario.agent(), scenario.user(), scenario.succeed()]
     result, _ = await play(a_user("hi"), an_agent(), lines=["typed"], script=script)
 
@@ -81,7 +81,7 @@ async def test_a_person_can_end_the_case(line, success, reasoning):
     assert said(result.messages) == ["hello", "agent says"]
 
 
-async def test_the_judge_can_be_asked_at_any_time():
+async def test_a_person_can_call_the_judge_at_any_time():
     judge = a_judge(lambda given: PASSED if given.judgment_request else [])
     result, _ = await play(a_user(), an_agent(), judge, lines=["hello", "/judge"])
 
@@ -91,7 +91,7 @@ async def test_the_judge_can_be_asked_at_any_time():
 
 
 @pytest.mark.parametrize("judges", [[], [a_judge([])]], ids=["no judge", "a judge that goes on"])
-async def test_without_a_verdict_the_person_is_asked_again(judges):
+async def test_without_a_verdict_the_person_is_prompted_again(judges):
     result, told = await play(a_user(), an_agent(), *judges, lines=["/judge", "/fail"])
 
     assert "there is no verdict" in told
@@ -106,7 +106,7 @@ async def test_without_a_verdict_the_person_is_asked_again(judges):
         ("/judge now", "/judge takes no text; you wrote 'now' after it"),
     ],
 )
-async def test_a_command_that_is_none_is_told_and_asked_again(line, answer):
+async def test_an_unknown_command_prompts_again(line, answer):
     result, told = await play(a_user(), an_agent(), lines=[line, "/pass"])
 
     assert answer in " ".join(told.split())
@@ -135,7 +135,7 @@ async def test_without_a_user_the_person_does_all_the_talking():
     assert "there is no simulated user; write what the user says" in told
 
 
-def test_time_stands_still_while_a_person_thinks():
+def test_time_limits_pause_while_a_person_types():
     lines = ["hello", "/pass"]
 
     async def slowly(prompt):
@@ -150,7 +150,7 @@ def test_time_stands_still_while_a_person_thinks():
     assert simulated(main).success
 
 
-async def test_the_person_sees_all_that_was_said_before_being_asked():
+async def test_the_person_sees_all_messages_before_the_prompt():
     heard = []
 
     async def ask(prompt):

@@ -112,7 +112,7 @@ async def test_a_listener_that_hangs_holds_up_neither_the_run_nor_the_others(tmp
     assert types_in(tmp_path / "events.jsonl") == EXPECTED
 
 
-async def test_a_file_that_goes_away_is_told_once(tmp_path, caplog):
+async def test_a_file_that_disappears_is_logged_once(tmp_path, caplog):
     folder = tmp_path / "gone"
     folder.mkdir()
     executor = scenario.ScenarioExecutor(
@@ -132,7 +132,7 @@ async def test_a_file_that_goes_away_is_told_once(tmp_path, caplog):
     [("missing/events.jsonl", "cannot write to"), (3, "3 is not a listener; write a function")],
     ids=["no folder", "no listener"],
 )
-async def test_who_cannot_listen_is_refused_before_the_run(tmp_path, monkeypatch, wrong, told):
+async def test_an_invalid_listener_is_rejected_before_the_run(tmp_path, monkeypatch, wrong, told):
     monkeypatch.chdir(tmp_path)
 
     with pytest.raises(ConfigError, match=told):

@@ -31,7 +31,7 @@ def told():
 
 @PLAYS
 @OUTCOMES
-async def test_what_a_step_ends_its_test_with_comes_through_and_is_told(play, word, told):
+async def test_an_exception_that_ends_a_test_propagates_and_is_reported(play, word, told):
     end, kind, status, code, event = WORDS[word]
     events = []
     script = [scenario.user("hi"), lambda _: end("not today")]

@@ -43,7 +43,7 @@ async def test_everybody_but_the_author_hears_a_message():
     assert said(agent.heard[1].messages) == ["q1", "a1", "q2"]
 
 
-async def test_fixed_lines_are_heard_by_their_own_role_too_and_pile_up_until_it_is_called():
+async def test_fixed_content_is_new_to_its_own_role_until_it_is_called():
     user = a_user("u1")
     system = {"role": "system", "content": "hurry"}
     steps = [
@@ -99,7 +99,7 @@ async def test_a_new_user_message_is_at_hand():
         agent.heard[1].last_new_user_message_str()
 
 
-async def test_a_user_message_that_is_no_text_is_said_to_be_none():
+async def test_a_user_message_that_is_not_a_text_is_an_error():
     agent = an_agent("a")
     steps = [scenario.user({"role": "user", "content": [{"type": "image"}]}), scenario.agent()]
 
@@ -173,7 +173,7 @@ async def test_a_returned_model_keeps_fields_that_equal_their_defaults(returned)
     ("role", "name"),
     [(AgentRole.USER, "user"), (AgentRole.AGENT, "assistant"), (AgentRole.JUDGE, "assistant")],
 )
-async def test_a_bare_text_is_said_in_the_role_of_its_author(role, name):
+async def test_a_bare_text_gets_the_role_of_its_author(role, name):
     result = await executor(Scripted(role, "hi"), an_agent([]), max_turns=1).run()
 
     assert result.messages == [{"role": name, "content": "hi"}]
@@ -211,7 +211,7 @@ class Plain(scenario.AgentAdapter):
         return "hi"
 
 
-async def test_an_adapter_that_is_not_async_is_told_so():
+async def test_an_adapter_that_is_not_async_is_an_error():
     with pytest.raises(ValueError, match=r"Plain.call: is not async; write `async def call`"):
         await executor(Plain(), script=[scenario.agent()]).run()
 
@@ -359,7 +359,7 @@ async def test_calls_of_the_older_format_and_refusals_are_seen_as_well():
     )
 
 
-async def test_listeners_are_told_of_every_message_in_every_run():
+async def test_listeners_get_every_message_of_every_run():
     events = []
     talk = executor(a_user("q"), an_agent("a"), a_judge(), max_turns=1, event_bus=events.append)
 
@@ -376,7 +376,7 @@ async def test_listeners_are_told_of_every_message_in_every_run():
     assert events[-1].result == result
 
 
-async def test_listeners_are_told_of_verdicts_and_errors():
+async def test_listeners_get_verdicts_and_errors():
     events = []
     judge = a_judge(ScenarioResult(success=True, messages=[], passed_criteria=["kind"]))
     await executor(judge, an_agent([]), event_bus=events.append).run()
@@ -401,7 +401,7 @@ async def test_a_listener_that_fails_or_hangs_harms_nobody(caplog, hang):
     assert "a listener failed at RunStarted" in caplog.text
 
 
-async def test_who_has_unsubscribed_is_told_no_more():
+async def test_an_unsubscribed_listener_gets_no_more_events():
     events = []
     talk = executor(an_agent(), script=[scenario.succeed()])
 

@@ -36,7 +36,7 @@ async def shown_of(*agents, name="a chat", **settings):
     return stream.getvalue()
 
 
-async def test_all_that_is_said_is_shown_tool_calls_and_verdicts_too():
+async def test_messages_tool_calls_and_verdicts_are_shown():
     told = await shown_of(
         a_user("hi"), an_agent([CALL, FOUND, {"role": "assistant", "content": "found"}]),
         a_judge(VERDICT), verbose=True,
@@ -72,7 +72,7 @@ async def test_a_broken_run_ends_with_its_error():
     assert "OSError: gone" in told
 
 
-async def test_nothing_is_shown_where_nobody_asked_and_nobody_looks():
+async def test_nothing_is_shown_without_a_terminal_and_without_verbose():
     assert await shown_of(a_user(), an_agent(), script=[scenario.succeed()]) == ""
     assert await shown_of(a_user(), an_agent(), script=[scenario.succeed()], verbose=False) == ""
 
@@ -85,7 +85,7 @@ async def test_a_higher_level_names_the_scenario_in_every_line(level):
     assert all(line.startswith("[a chat] ") for line in told.splitlines())
 
 
-async def test_several_runs_at_once_are_told_apart():
+async def test_concurrent_runs_are_shown_with_their_names():
     both = asyncio.Barrier(2)
 
     async def meet(state):

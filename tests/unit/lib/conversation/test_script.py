@@ -60,7 +60,7 @@ async def test_a_text_given_to_judge_is_a_criterion_and_no_message():
     assert judge.heard[0].messages == []
 
 
-async def test_content_for_the_judge_is_only_said():
+async def test_content_for_the_judge_is_added_as_a_message():
     judge = a_judge(GOOD)
 
     result = await play(scenario.judge(content="well"), scenario.succeed(), agents=[judge])
@@ -211,7 +211,7 @@ async def test_a_checkpoint_that_fails_ends_the_case():
     assert [one.status for one in result.criteria] == ["passed", "failed"]
 
 
-async def test_what_a_step_raises_comes_through_the_executor():
+async def test_an_exception_of_a_step_propagates():
     def check(state):
         assert state.has_tool_call("search"), "no search"
 
@@ -222,7 +222,7 @@ async def test_what_a_step_raises_comes_through_the_executor():
     assert (events[-1].status, events[-1].result.reason_code) == ("ERROR", "step_failed")
 
 
-async def test_who_exits_inside_of_a_run_leaves_an_event_that_ends_it():
+async def test_an_exit_inside_a_run_leaves_a_final_event():
     events = []
     with pytest.raises(SystemExit):
         await play(scenario.agent(), agents=[an_agent(SystemExit(3))], event_bus=events.append)
@@ -298,7 +298,7 @@ MISUSE = {
 
 
 @pytest.mark.parametrize(("step", "agents", "told"), MISUSE.values(), ids=MISUSE)
-async def test_misuse_is_told_with_the_case_and_the_step(step, agents, told):
+async def test_usage_errors_name_the_case_and_the_step(step, agents, told):
     with pytest.raises(ValueError, match=told) as caught:
         await play(step, agents=agents)
 
@@ -332,7 +332,7 @@ PARTIES = {"function": an_agent, "object": object(), "class": type(an_agent())}
 
 
 @pytest.mark.parametrize("participant", PARTIES.values(), ids=PARTIES)
-def test_who_is_no_party_is_refused(participant):
+def test_an_invalid_participant_is_rejected(participant):
     with pytest.raises(ValueError, match=r"agents\[0\]"):
         ScenarioExecutor("case", "", [participant])
 

@@ -52,7 +52,7 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
-async def test_only_the_message_is_said(fake_openai, answer):
+async def test_only_the_message_of_an_answer_is_used(fake_openai, answer):
     fake_openai.reply(answer)
 
     result = await play(user_at(fake_openai), scenario.user(), scenario.succeed())
@@ -72,7 +72,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("answer", UNUSABLE.values(), ids=UNUSABLE)
-async def test_what_is_no_message_is_asked_for_once_more(fake_openai, answer):
+async def test_an_answer_without_a_message_is_retried_once(fake_openai, answer):
     fake_openai.reply(answer).reply(line("better"))
 
     result = await play(user_at(fake_openai), scenario.agent(), scenario.user(), scenario.succeed())
@@ -81,7 +81,7 @@ async def test_what_is_no_message_is_asked_for_once_more(fake_openai, answer):
     assert "That was no message of the user" in fake_openai.requests[1].prompt
 
 
-async def test_a_user_who_stays_silent_ends_in_judgement(fake_openai):
+async def test_a_silent_user_leads_to_the_verdict(fake_openai):
     fake_openai.reply(line("hi")).reply(line("")).reply(line(""))
     judge = a_judge(when_asked)
     judge.criteria = ["is kind"]
@@ -98,7 +98,7 @@ def when_asked(given):
     return scenario.ScenarioResult(success=True, messages=given.messages)
 
 
-async def test_a_user_who_is_done_ends_in_judgement_with_a_last_word(fake_openai):
+async def test_a_user_who_is_done_leads_to_the_verdict_with_a_last_message(fake_openai):
     fake_openai.reply(line("hi")).reply(line("thanks, bye", done=True))
     judge = a_judge(when_asked)
     judge.criteria = ["is kind"]
@@ -117,7 +117,7 @@ async def test_nobody_is_done_before_the_agent_has_spoken(fake_openai):
     assert said(result.messages) == ["hi", "a1"]
 
 
-async def test_the_opening_is_said_word_by_word(fake_openai):
+async def test_the_opening_is_sent_verbatim(fake_openai):
     result = await play(
         user_at(fake_openai, opening="quick dinner idea?"), scenario.user(), scenario.succeed()
     )
@@ -136,7 +136,7 @@ async def test_the_agent_may_speak_first(fake_openai):
     assert said(result.messages) == ["a1", "hi", "a2"]
 
 
-async def test_persona_facts_and_language_are_told(fake_openai):
+async def test_persona_facts_and_language_are_in_the_prompt(fake_openai):
     fake_openai.reply(line("moin"))
     user = user_at(fake_openai, persona="a hiker", facts=["has rice", "no oven"], language="German")
 

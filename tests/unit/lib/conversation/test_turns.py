@@ -87,7 +87,7 @@ async def test_going_on_after_too_many_scripted_turns_fails_at_once():
     assert user.calls == agent.calls == 0
 
 
-async def test_who_asks_for_two_turns_gets_them_after_many_scripted_ones():
+async def test_proceed_plays_its_turns_after_many_scripted_ones():
     user = a_user()
     played = [scenario.user("q"), scenario.agent("a")] * 4
     steps = [*played, scenario.proceed(turns=2), scenario.succeed()]
@@ -217,7 +217,7 @@ async def test_proceed_gives_none_when_its_turns_are_used_up():
     assert len(talk.state.messages) == 4
 
 
-async def test_on_turn_is_told_when_later_turns_begin_and_on_step_of_every_word():
+async def test_on_turn_is_called_for_later_turns_and_on_step_for_every_call():
     log = Log()
     done = scenario.ScenarioResult(success=True, messages=[])
     talk = executor(a_user(), an_agent(), a_judge([], done))
@@ -230,7 +230,7 @@ async def test_on_turn_is_told_when_later_turns_begin_and_on_step_of_every_word(
     ]  # fmt: skip
 
 
-async def test_on_turn_is_told_of_the_turn_that_is_one_too_many():
+async def test_on_turn_is_called_for_the_turn_beyond_the_maximum():
     log = Log()
 
     await executor(a_user(), an_agent(), max_turns=2).proceed(on_turn=log.note("turn"))
@@ -260,7 +260,7 @@ async def test_what_a_callback_raises_ends_the_run():
         await executor(a_user(), an_agent(), script=[scenario.proceed(on_turn=on_turn)]).run()
 
 
-async def test_no_judge_is_asked_before_the_least_turns():
+async def test_no_judge_is_called_before_min_turns():
     judge = a_judge(scenario.ScenarioResult(success=True, messages=[]))
 
     result = await executor(a_user(), an_agent(), judge, min_turns=3, max_turns=5).run()
@@ -276,7 +276,7 @@ def when_asked(given):
     return scenario.ScenarioResult(success=True, messages=[], reasoning="decided")
 
 
-async def test_a_judge_with_criteria_is_asked_when_the_turns_are_used_up():
+async def test_a_judge_with_criteria_is_called_at_max_turns():
     judge = a_judge(when_asked)
     judge.criteria = ["is kind"]
 
@@ -286,7 +286,7 @@ async def test_a_judge_with_criteria_is_asked_when_the_turns_are_used_up():
     assert [one.judgment_request for one in judge.heard] == [False, False, True]
 
 
-async def test_a_user_who_leaves_is_followed_by_the_verdict():
+async def test_the_verdict_follows_when_a_user_leaves():
     judge = a_judge(when_asked)
     judge.criteria = ["is kind"]
     user = a_user("hi", scenario.EndConversation("bye"))
@@ -297,7 +297,7 @@ async def test_a_user_who_leaves_is_followed_by_the_verdict():
     assert said(result.messages) == ["hi", "agent says", "bye"]
 
 
-async def test_a_user_who_leaves_where_nobody_judges_lets_the_script_go_on():
+async def test_without_a_judge_the_script_goes_on_when_a_user_leaves():
     user = a_user("hi", scenario.EndConversation())
 
     result = await executor(user, an_agent(), script=[scenario.proceed(), scenario.succeed()]).run()
@@ -306,7 +306,7 @@ async def test_a_user_who_leaves_where_nobody_judges_lets_the_script_go_on():
     assert len(result.messages) == 2
 
 
-async def test_a_judge_who_leaves_is_not_asked_again():
+async def test_a_judge_who_leaves_is_not_called_again():
     judge = a_judge(scenario.EndConversation())
     judge.criteria = ["is kind"]
 

@@ -84,7 +84,7 @@ async def test_an_agent_step_after_a_user_who_left_silently_fails_and_names_what
     assert agent.calls == 1
 
 
-async def test_a_user_who_left_silently_may_be_given_words_by_the_script():
+async def test_a_script_may_add_user_messages_after_a_user_left_silently():
     agent = an_agent()
     script = [
         scenario.user(),
@@ -111,7 +111,7 @@ async def test_a_user_who_left_silently_may_be_given_words_by_the_script():
     ],
     ids=["user", "judge", "checkpoint", "succeed", "proceed", "none"],
 )
-async def test_a_user_who_never_says_a_word_is_no_success_without_an_agent_call(script):
+async def test_a_silent_user_without_an_agent_call_is_a_failure(script):
     agent, judge = an_agent(), a_content_judge()
 
     result = await play(agent, a_user(SILENT), judge, script=script)
@@ -164,7 +164,7 @@ async def test_a_callback_that_speaks_as_the_user_does_not_loop_past_max_turns()
     assert agent.calls <= 3
 
 
-async def test_a_callback_that_speaks_as_the_user_does_not_play_more_turns_than_asked_for():
+async def test_a_callback_that_adds_user_messages_plays_no_extra_turns():
     agent = an_agent()
 
     async def speak(state):

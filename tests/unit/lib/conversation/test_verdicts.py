@@ -35,7 +35,7 @@ async def test_a_checkpoint_whose_judge_gives_no_verdict_does_not_pass(word):
     assert [(one.criterion, one.status) for one in result.criteria] == [("kind", "inconclusive")]
 
 
-async def test_a_judge_who_gives_no_verdict_in_the_end_leaves_undecided_what_a_checkpoint_passed():
+async def test_without_a_final_verdict_a_passed_checkpoint_decides_nothing():
     steps = [scenario.judge(["kind"]), scenario.agent("bye"), scenario.judge()]
 
     result = await play(*steps, judges=[a_judge(KIND, [])])
@@ -45,7 +45,7 @@ async def test_a_judge_who_gives_no_verdict_in_the_end_leaves_undecided_what_a_c
 
 
 @pytest.mark.parametrize("steps", [(), (scenario.agent(), scenario.judge())], ids=["turns", "step"])
-async def test_a_second_judge_is_heard_before_the_first_ones_verdict_passes(steps):
+async def test_a_second_judge_is_called_before_a_verdict_passes(steps):
     result = await play(*steps, judges=[judging(KIND), judging(LEAKS)])
 
     assert (result.success, result.reasoning) == (False, "it leaked")
@@ -53,7 +53,7 @@ async def test_a_second_judge_is_heard_before_the_first_ones_verdict_passes(step
     assert (result.passed_criteria, result.failed_criteria) == (["kind"], ["keeps secrets"])
 
 
-async def test_judges_who_are_both_content_pass_with_the_criteria_of_both_and_of_checkpoints():
+async def test_two_passing_verdicts_contain_the_criteria_of_both_and_of_checkpoints():
     polite = ScenarioResult(success=True, messages=[], passed_criteria=["polite"])
     steps = [scenario.agent(), scenario.judge(["polite"]), scenario.user(), scenario.judge()]
 
@@ -98,7 +98,7 @@ async def test_a_verdict_that_passes_with_a_failed_criterion_is_refused():
     ],
     ids=["false", "true", "no parentheses"],
 )
-async def test_a_step_that_returns_what_decides_nothing_is_told_of(value, told):
+async def test_a_step_that_returns_something_without_effect_warns(value, told):
     with pytest.warns(DroppedStep, match=told):
         await play(lambda _: value, scenario.succeed())
 
@@ -121,7 +121,7 @@ async def test_a_step_that_returns_an_awaitable_of_a_result_ends_the_case():
     ],
     ids=["result", "step"],
 )
-async def test_a_callback_that_wants_to_end_the_case_is_told_of(value, told):
+async def test_a_callback_that_returns_a_result_warns(value, told):
     steps = [scenario.proceed(turns=1, on_step=lambda _: value()), scenario.succeed()]
 
     with pytest.warns(DroppedStep, match=told):
@@ -137,7 +137,7 @@ DROPPED = {
 
 
 @pytest.mark.parametrize(("step", "why"), DROPPED.values(), ids=DROPPED)
-async def test_a_result_against_the_agent_that_a_step_keeps_to_itself_is_told_of(step, why):
+async def test_a_step_that_drops_a_result_against_the_agent_warns(step, why):
     async def drops(state):
         await step(state)
 
@@ -154,7 +154,7 @@ async def test_a_result_against_the_agent_that_a_step_looks_at_is_its_own_affair
 
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
-async def test_a_step_that_is_called_and_not_awaited_is_told_of():
+async def test_a_step_that_is_called_but_not_awaited_warns():
     with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made but not used"):
         await play(lambda state: [scenario.fail("x")(state)], scenario.succeed())
 

@@ -57,7 +57,7 @@ def test_the_tools_are_listed_with_the_json_that_calls_them():
     )
 
 
-def test_a_call_of_a_tool_and_an_answer_are_all_that_can_be_said():
+def test_the_grammar_allows_a_tool_call_or_an_answer_only():
     call, answer = tool_choice_schema([WEATHER])["anyOf"]
 
     assert call["properties"] == {
@@ -176,7 +176,7 @@ def test_with_tools_a_request_lists_them_and_carries_the_grammar():
     assert schema == tool_choice_schema([WEATHER])
 
 
-def test_what_a_tool_returned_stands_before_the_question_and_no_call_is_shown():
+def test_results_precede_the_question_and_calls_are_left_out():
     request = chat_request([*ASKED, CALL, RESULT], [WEATHER], LARGE)
 
     fact = 'get_weather {"city": "Paris"}: 18 C'

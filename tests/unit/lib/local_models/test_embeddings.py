@@ -153,7 +153,7 @@ def test_a_run_without_the_weights_says_so_and_asks_for_them_once(
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_a_file_that_is_no_model_is_named(tmp_path):
+def test_an_invalid_model_file_is_named(tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF, but no more")
 
     with pytest.raises(ModelStoreError, match=r"bad\.gguf: llama\.cpp cannot load it"):

