@@ -191,7 +191,7 @@ def test_an_agent_that_cannot_be_run_is_an_error_with_its_reason(run, results, n
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("says nothing", "the agent answered nothing"),
+        ("says nothing", "the agent returned an empty response"),
         ("calls a tool that is not there", "launch_rockets"),
         ("calls with broken JSON", "get_weather"),
     ],

@@ -62,7 +62,10 @@ def test_a_server_that_is_down_ends_the_run_after_three_tries_with_one_message(a
     said = ran.stdout + ran.stderr
     where = "backend.url (agent.yaml:" if way == "http" else "model.endpoint (agent.yaml:"
     assert ran.code == 3
-    assert "connection refused (after 3 attempts); check that the server runs, and " in ran.stderr
+    assert (
+        "connection refused (after 3 attempts); check that the server is running, and "
+        in ran.stderr
+    )
     assert where in ran.stderr
     assert "so the other 3 cases are not run" in ran.stderr
     assert "ERROR case 0" in said
@@ -219,7 +222,7 @@ def test_a_wrong_model_name_is_said_once_with_its_line(agent_dir, way):
     ("status", "hint"),
     [
         (401, "check model.api_key or OPENAI_API_KEY"),
-        (402, "check the account behind model.api_key or OPENAI_API_KEY"),
+        (402, "check the account of model.api_key or OPENAI_API_KEY"),
         (403, "check model.api_key or OPENAI_API_KEY"),
         (404, "check model.name and model.endpoint"),
         (400, "check model"),
@@ -241,7 +244,7 @@ async def test_a_refusal_that_every_case_gets_ends_the_run(tmp_path, way, status
     ("status", "hint"),
     [
         (401, "check backend.headers"),
-        (402, "check the account behind backend.headers"),
+        (402, "check the account of backend.headers"),
         (404, "check backend"),
         (422, "check backend"),
     ],

@@ -70,7 +70,7 @@ async def test_an_empty_answer_never_passes_however_lenient_the_metrics(way, tmp
         report = await run_cases(agent, tmp_path, settings(ExecutionConfig()))
 
     assert [result.outcome for result in report.results] == [Outcome.FAILED] * len(EMPTY)
-    assert all("the agent answered nothing" in result.errors for result in report.results)
+    assert all("the agent returned an empty response" in result.errors for result in report.results)
 
 
 async def test_a_grader_that_gives_no_verdict_is_an_error_of_its_own_and_never_a_pass(tmp_path):
@@ -152,4 +152,4 @@ def test_a_run_whose_time_is_over_is_no_success(agent_dir):
 
     assert ran.code == 5
     assert "PASS quick" in ran.stdout
-    assert (ran.stdout + ran.stderr).count("the run's time limit of 3 s is over") == 1
+    assert (ran.stdout + ran.stderr).count("the run exceeded its time limit of 3 s") == 1

@@ -73,7 +73,7 @@ SERVER = {
         ("limit of the call", CALL, "0.4"),
         ("limit of the attempt", ATTEMPT, "no answer in time"),
         ("limit of the case", CASE, "the case took longer than 0.4 s"),
-        ("limit of the run", RUN, "the run's time limit of 0.4 s is over"),
+        ("limit of the run", RUN, "the run exceeded its time limit of 0.4 s"),
     )
 }
 TOOLS = {

@@ -143,18 +143,21 @@ PERMANENT = [
         "tool_calls: [{}]",
         Reply(json=completion(content=None, tool_calls=[{}])),
         ends="fails",
-        reason="the agent answered nothing",
+        reason="the agent returned an empty response",
     ),
     Kind(
         "a tool call without a name",
         Reply(json=completion(tool_calls=[NAMELESS])),
         ends="fails",
-        reason="a tool call could not be carried out",
+        reason="invalid tool call",
     ),
     Kind("content: null", Reply(json=completion(content=None)), ends="fails", reason="nothing"),
-    Kind('content: ""', Reply(""), ends="fails", reason="the agent answered nothing"),
+    Kind('content: ""', Reply(""), ends="fails", reason="the agent returned an empty response"),
     Kind(
-        "content: white space", Reply(" \n\t "), ends="fails", reason="the agent answered nothing"
+        "content: white space",
+        Reply(" \n\t "),
+        ends="fails",
+        reason="the agent returned an empty response",
     ),
 ]
 
@@ -169,7 +172,7 @@ CHAT_OWN = {
             "tool_calls: [{}]",
             Reply(json=completion(content=None, tool_calls=[{}])),
             ends="fails",
-            reason="a tool call could not be carried out",
+            reason="invalid tool call",
         ),
     )
 }

@@ -31,7 +31,7 @@ class CalledFunction(Model):
             raise ValueError(f"'arguments': cannot be read as JSON: {error}") from error
         if isinstance(read, dict):
             return self
-        raise ValueError("'arguments': the JSON holds no mapping; write {\"name\": value}")
+        raise ValueError("'arguments': the JSON is not a mapping; write {\"name\": value}")
 
 
 class EarlierCall(Model):
@@ -91,8 +91,9 @@ class EarlierMessage(Model):
             return data
         if data.get("role") in ("system", "developer"):  # a set would not take a list
             raise ValueError(
-                f"'role': found {data['role']!r}, but 'instructions' is what the agent is told;"
-                f" remove the message, or write 'leave_out: [{data['role']}]' beside 'file'"
+                f"'role': found {data['role']!r}, but the agent's instructions are in"
+                " 'instructions'; remove the message, or write"
+                f" 'leave_out: [{data['role']}]' beside 'file'"
             )
         without = {key: value for key, value in data.items() if value or key not in _ABOUT_ANSWERS}
         if without.get("tool_calls") == []:
@@ -102,11 +103,15 @@ class EarlierMessage(Model):
     @model_validator(mode="after")
     def _says_what_its_role_says(self) -> "EarlierMessage":
         if self.tool_calls is not None and self.role != "assistant":
-            raise ValueError(f"'tool_calls': a message of the {self.role} calls no tools")
+            raise ValueError(
+                f"'tool_calls': only messages of the assistant call tools, not of the {self.role}"
+            )
         if (self.tool_call_id is not None) != (self.role == "tool"):
             if self.role == "tool":
                 raise ValueError("'tool_call_id' is missing: write the id of the call")
-            raise ValueError(f"'tool_call_id': a message of the {self.role} is no tool's result")
+            raise ValueError(
+                f"'tool_call_id': only messages of a tool have it, not of the {self.role}"
+            )
         if self.role != "tool" and self.tool_calls is None and self.is_silent:
             raise ValueError("'content' is empty; write what was said, or remove the message")
         return self
@@ -119,8 +124,8 @@ def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
         if one.role == "tool":
             if open_calls.pop(one.tool_call_id or "", None) is None:
                 raise ValueError(
-                    f"'[{index}].tool_call_id': no call before it has the id {one.tool_call_id!r}"
-                    " and waits for a result"
+                    f"'[{index}].tool_call_id': no earlier call with the id {one.tool_call_id!r}"
+                    " needs a result"
                 )
             continue
         _refuse_open(open_calls)
@@ -148,12 +153,12 @@ def _refuse_open(open_calls: dict[str, int]) -> None:
 
 def _ending_in_an_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]:
     if messages and messages[-1].role != "assistant":
-        wish = "move it to 'input' or the first of 'turns'"
+        fix = "move it to 'input' or the first of 'turns'"
         if messages[-1].role == "tool":
-            wish = "add the agent's answer"
+            fix = "add the agent's answer"
         raise ValueError(
             f"'[{len(messages) - 1}].role': the last message is of the {messages[-1].role}, and the"
-            f" case goes on with the user; {wish}"
+            f" case continues with the user; {fix}"
         )
     return messages
 

@@ -160,7 +160,7 @@ def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
     if prices.price_of(charge.model) is None:
         return f"no price for {charge.model}"
     if _amount(charge, prices) is None:
-        return f"{charge.who} does not tell its tokens"
+        return f"{charge.who} does not report its tokens"
     return None
 
 

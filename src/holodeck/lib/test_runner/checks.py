@@ -101,12 +101,12 @@ class JudgeProvider:
         agents = self._agent.model
         if agents is not None and _identity(agents) == _identity(llm):
             self.note(
-                f"the judge {name} is the agent's own model, and models are kind to themselves;"
-                " name another with 'evaluations.model'"
+                f"the judge {name} is the agent's own model, and models rate their own answers"
+                " higher; use another with 'evaluations.model'"
             )
         if llm.provider is ProviderEnum.LOCAL and llm.name == DEFAULT_LOCAL_MODEL:
             self.note(
-                f"the judge {name} is too small to judge: its verdicts are close to chance;"
+                f"the judge {name} is too small to judge: its verdicts are nearly random;"
                 " use 'qwen2.5-coder-1.5b-instruct' or a larger model"
             )
 

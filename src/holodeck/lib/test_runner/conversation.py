@@ -48,10 +48,10 @@ logger = logging.getLogger(__name__)
 
 SILENT = "the simulated user said nothing"
 LATE_USER = ConversationEnd(
-    code="timeout", reasoning="the simulated user has not answered", broke=True
+    code="timeout", reasoning="still waiting for the simulated user", broke=True
 )
 _USER_DONE = ConversationEnd(code="user_done", reasoning="the user was done")
-_SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
+_SCRIPT_DONE = ConversationEnd(code="no_conclusion", reasoning="the script ended")
 _BY_SCRIPT = {"succeeded": True, "failed": False, "check_failed": None, "user_left": None}
 """Reason codes of steps, with what they decide; after a check, its rows decide."""
 
@@ -207,7 +207,7 @@ def _late_ending(conversation: ScriptRun) -> ConversationEnd | None:
         return LATE_USER
     if conversation.pending_role is not None:
         return None
-    reasoning = f"{conversation.step_name} of the script was not done"
+    reasoning = f"{conversation.step_name} of the script was still running"
     return ConversationEnd(code="timeout", reasoning=reasoning, broke=True)
 
 
@@ -219,7 +219,7 @@ def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
         )
     if code == "judge_error":
         return judge_failed(error)
-    prefix = "the simulated user broke: " if code == "simulator_error" else ""
+    prefix = "the simulated user failed: " if code == "simulator_error" else ""
     message = str(error) if isinstance(error, AgentFailedError) else describe(error)
     return ConversationEnd(
         code=code,

@@ -18,7 +18,7 @@ from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
-UNJUDGED = ConversationEnd(code="timeout", reasoning="the judge has not answered", broke=True)
+UNJUDGED = ConversationEnd(code="timeout", reasoning="still waiting for the judge", broke=True)
 """How a case ends whose time runs out while its criteria are judged."""
 
 
@@ -39,7 +39,7 @@ def judge_failed(error: Exception) -> ConversationEnd:
     """Return how a case ends whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
         code="judge_error",
-        reasoning=f"the criteria are not judged: {describe(error)}",
+        reasoning=f"the criteria were not judged: {describe(error)}",
         broke=True,
         raised=raised_by(error),
     )

@@ -37,7 +37,7 @@ NO_CONCLUSION = (
     "the script ended without a conclusion: end it with 'judge', 'succeed' or 'fail', or write"
     " 'criteria' or other checks for the case"
 )
-UNGRADED = ConversationEnd(code="timeout", reasoning="not every metric was done", broke=True)
+UNGRADED = ConversationEnd(code="timeout", reasoning="still computing metrics", broke=True)
 """How a case ends whose time runs out while metrics are computed."""
 
 

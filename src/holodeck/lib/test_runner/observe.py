@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ANSWERED_NOTHING = "the agent answered nothing"
+EMPTY_RESPONSE = "the agent returned an empty response"
 
 
 async def observe(
@@ -178,14 +178,13 @@ class _Turn:
         calls = answer.tool_calls or ()
         self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
         self.faults += [
-            f"a tool call could not be carried out: {line}"
-            for line in refusals(calls, answer.tool_results)
+            f"invalid tool call: {line}" for line in refusals(calls, answer.tool_results)
         ]
         if answer.is_error:
             self.failure = "error"
-            self.errors.append(f"Agent error: {answer.error_reason or 'it gave no reason'}")
+            self.errors.append(f"Agent error: {answer.error_reason or 'no reason given'}")
         elif not answer.response.strip():
-            self.faults.append(ANSWERED_NOTHING)
+            self.faults.append(EMPTY_RESPONSE)
 
     def _add_failure(self, error: Exception) -> None:
         self.errors.append(describe(error))

@@ -148,7 +148,7 @@ class Schedule:
         except TimeoutError:
             if not limit.expired():
                 raise
-            why = f"the run's time limit of {self._run_timeout:g} s is over"
+            why = f"the run exceeded its time limit of {self._run_timeout:g} s"
             self._run_state.stop_run(StopReason("run_timeout", why))
 
     async def _work(self, waiting: Iterator[IndexedCase]) -> None:

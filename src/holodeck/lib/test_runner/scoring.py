@@ -21,7 +21,7 @@ from holodeck.models.token_usage import UsageMeter
 
 logger = logging.getLogger(__name__)
 
-NOT_DONE = "it was not done when the case had to end"
+NOT_DONE = "the case ended before the metric was computed"
 
 
 async def compute_metrics(
@@ -129,9 +129,9 @@ def _score(check: Check, found: Mapping[str, Any]) -> float:
     """Return the score, which is under `score` or under the name of the metric."""
     score = found.get("score", found.get(check.name))
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise EvaluationError(f"gave no score; its result has {', '.join(found) or 'nothing'}")
+        raise EvaluationError(f"returned no score; the result has {', '.join(found) or 'nothing'}")
     if not 0 <= score <= 1:
-        raise EvaluationError(f"gave the score {score}, which is not between 0 and 1")
+        raise EvaluationError(f"returned the score {score}, which is not between 0 and 1")
     return float(score)
 
 

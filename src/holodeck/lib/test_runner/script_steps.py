@@ -33,10 +33,10 @@ from holodeck.models.test_result import Outcome
 BEGINS = "(The conversation begins. Say the first words.)"
 """What the agent is sent where it speaks first: agents answer, and none begins by itself."""
 NOTHING_NEW = (
-    "the user has said nothing new since it answered; a simulated user who is done at a step 'user'"
-    " says nothing more, so write 'proceed', which ends then, or 'criteria' for a judge"
+    "the user has said nothing new since the last response; at a step 'user', a simulated user who"
+    " is done sends no message, so write 'proceed', which ends then, or 'criteria' for a judge"
 )
-NO_ANSWER = "the agent has not been asked until then"
+NO_ANSWER = "the agent has not been called yet"
 
 _CHECKING = ("check", "call")
 _ENDING = ("succeed", "fail")
@@ -82,7 +82,7 @@ class AgentParticipant:
             self._remember(earlier)
         has_begun = any(one["role"] != "system" for one in earlier)
         if not said and (state.turns or state.history or has_begun):
-            raise ScenarioUsageError("the agent is asked", NOTHING_NEW)
+            raise ScenarioUsageError("the agent cannot respond", NOTHING_NEW)
         turn = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
         if turn.outcome is Outcome.AGENT_ERROR:
             raise AgentFailedError(turn.errors[0])
@@ -95,7 +95,7 @@ class AgentParticipant:
             raise ScenarioUsageError(
                 "the agent's backend",
                 "cannot be told of lines that a script says in its place; give its sessions a"
-                " method remember(messages), or leave 'agent: …' and 'message' out",
+                " method remember(messages), or remove 'agent: …' and 'message'",
             )
         self._session.remember(messages)
 
@@ -208,9 +208,9 @@ async def _check(
 
 async def _end(kind: str, reason: str | None) -> ScenarioResult:
     if kind == "succeed":
-        reason, code = reason or "the script says that it went well", "succeeded"
+        reason, code = reason or "the script reached 'succeed'", "succeeded"
         return ScenarioResult(success=True, messages=[], reasoning=reason, reason_code=code)
-    reason = reason or "the script says so"
+    reason = reason or "the script reached 'fail'"
     return ScenarioResult(success=False, messages=[], reasoning=reason, reason_code="failed")
 
 
@@ -224,7 +224,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
         except BaseException as error:  # sys.exit() or pytest.skip() of one that is async
             raise RuntimeError(describe(error)) from error
     if any(one is not returned for one in unused):
-        raise TypeError(f"{name} made a step such as fail() and dropped it; return it")
+        raise TypeError(f"{name} created a step such as fail() but did not return it; return it")
     run = running.get()
     against = None if run is None else run.failure
     if against is not None and not isinstance(returned, ScenarioResult):
@@ -232,7 +232,7 @@ async def _call(name: str, function: Callable[..., Any], state: ScenarioState) -
     if returned is None or returned is True or isinstance(returned, Step | ScenarioResult):
         return returned
     if returned is False:
-        raise AssertionError(f"{name} said no")
+        raise AssertionError(f"{name} returned False")
     raise TypeError(
-        f"{name} returned a {type(returned).__name__}; return nothing, and assert what must hold"
+        f"{name} returned a {type(returned).__name__}; return None, and assert what must hold"
     )

@@ -23,10 +23,10 @@ _UNTIL_ANSWERED: frozenset[Refusal | None] = frozenset({"model", "request", "unr
 """Refusals that say nothing about other cases once the agent has answered one."""
 _HINTS: dict[Refusal, str] = {
     "key": "check",
-    "quota": "check the account behind",
+    "quota": "check the account of",
     "model": "check",
     "request": "check",
-    "unreachable": "check that the server runs, and",
+    "unreachable": "check that the server is running, and",
 }
 _MODEL_PATHS: dict[Refusal, tuple[str, ...]] = {
     "key": ("model", "api_key"),
@@ -113,8 +113,8 @@ class StopPolicy:
         if self._failures == self._max_failures:
             raise RunStopped(StopReason("fail_fast", self._too_many(result)))
         if case.fail_fast and not result.passed:
-            whose = f"suite {case.suite!r}" if case.suite else "its cases"
-            why = f"{_named(result)} did not pass, and {whose} is to fail fast"
+            owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
+            why = f"{_named(result)} did not pass, and {owner} fail_fast"
             self._closed.setdefault(case.suite, StopReason("fail_fast", why))
 
     def _count_refusal(
@@ -226,7 +226,7 @@ class _BudgetLimit:
     def why_empty(self) -> str | None:
         """Return why no further case may start; None if one may."""
         if not self.is_known:
-            return f"{self._name} cannot be held, as not every answer tells what it has spent"
+            return f"{self._name} cannot be enforced, because not every response reports its usage"
         if self.spent < self.limit:
             return None
         return f"{self._name} is used up ({self.format(self.spent)} spent)"

@@ -75,13 +75,13 @@ UNKNOWN = Cost(currency="EUR", total=None, agent=None, judges=0.0, unknown=["no 
         ({"max_calls": 3}, spent(metric_results=[JUDGED]), "(3 calls spent)"),
         ({"max_calls": 2}, spent(attempts=[FAILED_TRY]), "(2 calls spent)"),
         ({"max_tokens": 20}, spent(metric_results=[JUDGED]), "(20 tokens spent)"),
-        ({"max_tokens": 99}, spent(token_usage=None), "of 99 tokens cannot be held"),
+        ({"max_tokens": 99}, spent(token_usage=None), "of 99 tokens cannot be enforced"),
         (
             {"max_cost": 0.5},
             spent(cost=Cost(currency="EUR", total=0.75, agent=0.75, judges=0)),
             "the budget of 0.5 EUR is used up (0.75 EUR spent)",
         ),
-        ({"max_cost": 0.5}, spent(cost=UNKNOWN), "of 0.5 EUR cannot be held"),
+        ({"max_cost": 0.5}, spent(cost=UNKNOWN), "of 0.5 EUR cannot be enforced"),
     ],
     ids=["calls", "judges", "tries", "tokens", "no-tokens", "cost", "no-cost"],
 )

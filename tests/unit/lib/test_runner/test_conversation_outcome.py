@@ -38,7 +38,7 @@ def outcome_of(state):
         (ConversationEnd(code="succeeded", passed=True, reasoning="well"), PASSED, []),
         (ConversationEnd(code="failed", passed=False, reasoning="bad"), FAILED, ["bad"]),
         (ConversationEnd(code="max_turns", passed=False), FAILED, ["max_turns"]),
-        (UNJUDGED, Outcome.METRIC_ERROR, ["the judge has not answered"]),
+        (UNJUDGED, Outcome.METRIC_ERROR, ["still waiting for the judge"]),
         (ConversationEnd(code="x", passed=True, broke=True), Outcome.METRIC_ERROR, ["x"]),
     ],
     ids=["none", "open", "succeeded", "failed", "by its code", "broke", "broke but content"],
@@ -73,7 +73,7 @@ def test_every_required_criterion_has_to_hold(rows, outcome):
     assert outcome_of(state_of(criteria=rows)) is outcome
 
 
-OPEN_SCRIPT = ConversationEnd(code="no_conclusion", reasoning="the script came to its end")
+OPEN_SCRIPT = ConversationEnd(code="no_conclusion", reasoning="the script ended")
 
 
 def test_a_script_that_nothing_concludes_fails_only_where_no_check_decides():
@@ -92,9 +92,7 @@ def test_time_that_runs_out_is_told_where_it_was_not_the_agents():
     late = state_of(late_ending=UNGRADED)
 
     assert late.end_late("the case took longer than 1 s")
-    assert ending_errors(late.ending) == [
-        "the case took longer than 1 s: not every metric was done"
-    ]
+    assert ending_errors(late.ending) == ["the case took longer than 1 s: still computing metrics"]
     assert outcome_of(late) is Outcome.METRIC_ERROR
     assert not state_of().end_late("x")
     assert not state_of(ConversationEnd(code="judged")).end_late("x")
@@ -105,5 +103,5 @@ def test_a_case_that_is_interrupted_while_it_is_graded_says_so():
 
     assert cut.end_late("interrupted", INTERRUPTED)
     assert cut.ending.is_interrupted
-    assert ending_errors(cut.ending) == ["interrupted: not every metric was done"]
+    assert ending_errors(cut.ending) == ["interrupted: still computing metrics"]
     assert not UNGRADED.is_interrupted

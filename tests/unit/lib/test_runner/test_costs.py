@@ -44,7 +44,7 @@ def test_an_answer_without_tokens_costs_something_unknown(usage):
     cost = cost_of(asked(token_usage=usage), PRICES, "openai/gpt")
 
     assert cost.total is None
-    assert cost.unknown == ["the agent does not tell its tokens"]
+    assert cost.unknown == ["the agent does not report its tokens"]
 
 
 def test_what_is_free_is_free_whatever_its_tokens():

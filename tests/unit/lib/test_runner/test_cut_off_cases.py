@@ -71,7 +71,7 @@ async def test_the_rows_that_were_computed_are_in_the_report_and_in_the_record(i
         ("late", False, NOT_DONE),
     ]
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons()[0] == "interrupted: not every metric was done"
+    assert result.reasons()[0] == "interrupted: still computing metrics"
     assert report_of(run).results == [result]
 
 
@@ -89,7 +89,7 @@ async def test_a_judge_that_hangs_does_not_hide_the_metrics(interrupted, fake_op
 
     [result] = report.results
     assert [row.passed for row in result.metric_results] == [True]
-    assert result.reasons() == ["interrupted: the judge has not answered"]
+    assert result.reasons() == ["interrupted: still waiting for the judge"]
 
 
 async def test_a_case_without_anything_computed_is_left_out_as_before(interrupted, fake_openai):

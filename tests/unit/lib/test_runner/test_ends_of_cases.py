@@ -67,7 +67,7 @@ async def test_a_step_that_a_function_makes_and_drops_is_an_error(run):
     result = await run({"user": "a"}, "agent", {"call": "ends:drops_a_step"}, "succeed")
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert "made a step such as fail() and dropped it; return it" in result.reasons()[0]
+    assert "created a step such as fail() but did not return it; return it" in result.reasons()[0]
 
 
 async def test_used_up_turns_fail_the_case_also_after_a_checkpoint(run, fake_openai):
@@ -266,7 +266,7 @@ async def test_a_judge_or_user_who_takes_too_long_is_not_the_agents_error(run_la
     result = await run_late(**case)
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons() == [f"the case took longer than 1.5 s: {who} has not answered"]
+    assert result.reasons() == [f"the case took longer than 1.5 s: still waiting for {who}"]
 
 
 async def test_what_a_simulated_user_cost_until_time_ran_out_is_counted(run_late):

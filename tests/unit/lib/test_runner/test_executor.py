@@ -92,7 +92,7 @@ async def test_an_answer_that_says_nothing_is_graded_and_fails(tmp_path, answer)
 
     assert result.outcome is Outcome.FAILED
     assert result.metric_results[0].passed
-    assert result.errors == ["the agent answered nothing"]
+    assert result.errors == ["the agent returned an empty response"]
 
 
 async def test_a_failed_answer_of_the_backend_is_an_error_with_its_reason(tmp_path):
@@ -453,7 +453,7 @@ async def test_a_run_that_takes_too_long_keeps_what_it_has(tmp_path):
 
     report = await executor.execute_tests()
 
-    told = "the run's time limit of 0.7 s is over"
+    told = "the run exceeded its time limit of 0.7 s"
     assert [result.outcome for result in report.results] == ["passed", "skipped", "skipped"]
     assert [result.skip_reason for result in report.results] == [None, told, told]
     assert report.stopped == f"{told}, so the other 2 cases are not run"
@@ -493,7 +493,7 @@ async def test_tokens_that_nobody_tells_end_a_run_whose_tokens_are_limited(tmp_p
     report = await executor.execute_tests()
 
     assert report.summary.outcomes == {"passed": 1, "skipped": 2}
-    assert "cannot be held, as not every answer tells what it has spent" in report.stopped
+    assert "cannot be enforced, because not every response reports its usage" in report.stopped
 
 
 def test_a_limit_of_costs_without_prices_fails_before_any_call(tmp_path):
@@ -546,7 +546,7 @@ async def test_what_a_metric_loads_is_loaded_while_the_agent_answers(tmp_path):
         (1.001, "which is not between 0 and 1"),
         (2, "which is not between 0 and 1"),
         (True, "which is not a number"),
-        (None, "gave no score"),
+        (None, "returned no score"),
         (0, None),
         (1, None),
     ],

@@ -66,16 +66,16 @@ def run_late(tmp_path, fake_openai):
 @pytest.mark.parametrize(
     ("case", "what"),
     [
-        ({"input": "hi", "evaluations": METRIC}, "not every metric was done"),
-        ({"turns": [{"input": "hi", "evaluations": METRIC}]}, "not every metric was done"),
-        ({"turns": [{"input": "hi"}], "evaluations": METRIC}, "not every metric was done"),
+        ({"input": "hi", "evaluations": METRIC}, "still computing metrics"),
+        ({"turns": [{"input": "hi", "evaluations": METRIC}]}, "still computing metrics"),
+        ({"turns": [{"input": "hi"}], "evaluations": METRIC}, "still computing metrics"),
         (
             {"script": [{"user": "hi"}, "agent", {"call": "late:forever"}, "succeed"]},
-            "step 3 (call) of the script was not done",
+            "step 3 (call) of the script was still running",
         ),
         (
             {"script": [{"user": "hi"}, "agent", {"call": "late:blocks"}, "succeed"]},
-            "step 3 (call) of the script was not done",
+            "step 3 (call) of the script was still running",
         ),
     ],
     ids=["input", "turn", "conversation", "script", "blocking script"],
@@ -93,10 +93,10 @@ async def test_a_metric_that_holds_the_loop_until_time_is_over_is_not_the_agents
     result = await run_late(HOUR, input="hi", evaluations=metric)
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons() == ["the case took longer than 3600 s: not every metric was done"]
+    assert result.reasons() == ["the case took longer than 3600 s: still computing metrics"]
 
 
-NOT_DONE = "it was not done when the case had to end"
+NOT_DONE = "the case ended before the metric was computed"
 GOOD = [{"metric": "contains", "value": "OK"}]
 TWO = [*GOOD, {"metric": "late:ends_the_case", "threshold": 0.5}]
 
@@ -110,7 +110,7 @@ async def test_what_was_computed_before_the_time_was_over_is_kept(run_late):
 
     assert rows_of(result) == [(True, None), (False, NOT_DONE)]
     assert result.reasons() == [
-        "the case took longer than 3600 s: not every metric was done",
+        "the case took longer than 3600 s: still computing metrics",
         f"ends_the_case: {NOT_DONE}",
     ]
     assert result.outcome is Outcome.METRIC_ERROR

@@ -244,10 +244,14 @@ async def skips_later(state):
     [
         ("has_two", Outcome.PASSED, None),
         ("has_nine", Outcome.FAILED, "step 3 (call): not nine"),
-        ("says_no", Outcome.FAILED, "script_code:says_no said no"),
+        ("says_no", Outcome.FAILED, "script_code:says_no returned False"),
         ("breaks", Outcome.METRIC_ERROR, "ValueError: oh"),
-        ("answers", Outcome.METRIC_ERROR, "returned a str; return nothing, and assert"),
-        ("drops", Outcome.METRIC_ERROR, "made a step such as fail() and dropped it; return it"),
+        ("answers", Outcome.METRIC_ERROR, "returned a str; return None, and assert"),
+        (
+            "drops",
+            Outcome.METRIC_ERROR,
+            "created a step such as fail() but did not return it; return it",
+        ),
         ("drops_a_result", Outcome.METRIC_ERROR, "against the agent and dropped it: it paid"),
         ("returns_a_step", Outcome.FAILED, "it paid"),
         ("adds", Outcome.PASSED, None),

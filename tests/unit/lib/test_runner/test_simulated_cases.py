@@ -253,7 +253,7 @@ async def test_an_empty_answer_fails_the_case_and_the_conversation_goes_on(run_o
     result = await run_one(simulated("Greets", min_turns=2), backend)
 
     assert result.outcome is Outcome.FAILED
-    assert result.errors == ["turn 1: the agent answered nothing"]
+    assert result.errors == ["turn 1: the agent returned an empty response"]
 
 
 async def test_a_judge_that_cannot_be_understood_leaves_the_case_undecided(tmp_path, fake_openai):
@@ -265,7 +265,9 @@ async def test_a_judge_that_cannot_be_understood_leaves_the_case_undecided(tmp_p
 
     [result] = report.results
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons()[0].startswith("the criteria are not judged: the judge openai/m did not")
+    assert result.reasons()[0].startswith(
+        "the criteria were not judged: the judge openai/m did not"
+    )
     assert exit_code(report) is ExitCode.EVALUATION
 
 
@@ -278,7 +280,7 @@ async def test_a_simulated_user_that_breaks_is_not_the_agents_fault(tmp_path, fa
 
     [result] = report.results
     assert result.outcome is Outcome.METRIC_ERROR
-    assert result.reasons()[0].startswith("the simulated user broke: ")
+    assert result.reasons()[0].startswith("the simulated user failed: ")
     assert exit_code(report) is ExitCode.EVALUATION
 
 
@@ -298,7 +300,7 @@ async def test_the_time_limit_of_a_case_holds_for_what_is_simulated(tmp_path, fa
         report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=0.5)
 
     assert report.results[0].errors == [
-        "the case took longer than 0.5 s: the simulated user has not answered"
+        "the case took longer than 0.5 s: still waiting for the simulated user"
     ]
 
 

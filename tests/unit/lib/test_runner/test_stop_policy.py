@@ -136,7 +136,7 @@ async def test_a_suite_that_fails_fast_leaves_the_others_alone(tmp_path):
     report = await executor_of(tmp_path, an_agent(*cases), backend).execute_tests()
 
     assert [str(one.outcome) for one in report.results] == ["failed", "skipped", "passed", "passed"]
-    told = "'a' did not pass, and suite 'one' is to fail fast"
+    told = "'a' did not pass, and suite 'one' has fail_fast"
     assert (report.results[1].skip_reason, report.results[1].skipped_by) == (told, "fail_fast")
     assert report.stopped is None
     assert exit_code(report) is ExitCode.TEST_FAILED

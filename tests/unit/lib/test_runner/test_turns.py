@@ -141,7 +141,7 @@ async def test_an_empty_answer_in_the_middle_fails_the_case_and_the_conversation
         tmp_path, backend, {"turns": [turn("one"), turn("two", contains("fine"))]}
     )
 
-    assert result.errors == ["turn 1: the agent answered nothing"]
+    assert result.errors == ["turn 1: the agent returned an empty response"]
     assert [one.outcome for one in result.turns] == [Outcome.FAILED, Outcome.PASSED]
     assert result.outcome is Outcome.FAILED
 
