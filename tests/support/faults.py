@@ -151,7 +151,9 @@ PERMANENT = [
         ends="fails",
         reason="invalid tool call",
     ),
-    Kind("content: null", Reply(json=completion(content=None)), ends="fails", reason="nothing"),
+    Kind(
+        "content: null", Reply(json=completion(content=None)), ends="fails", reason="empty response"
+    ),
     Kind('content: ""', Reply(""), ends="fails", reason="the agent returned an empty response"),
     Kind(
         "content: white space",
