@@ -112,8 +112,8 @@ def test_a_scenario_in_python_that_only_asks_for_an_answer_says_so(caplog):
     result = Runner(lambda _: "no idea").run_scenario(Scenario(name="a", input="x"))
 
     assert result.passed
-    assert "only looks whether there is an answer" in result.scores[0].explanation
-    assert "'a': 'passfail' only looks whether there is an answer" in caplog.text
+    assert "only checks that there is an answer" in result.scores[0].explanation
+    assert "'a': 'passfail' only checks that there is an answer" in caplog.text
 
 
 CASE = "test_cases:\n  - name: a\n    input: x\n"

@@ -380,6 +380,15 @@ def test_a_scorer_that_raises_is_a_row_and_the_answer_is_kept(grumpy, desk):
     assert len(desk.asked) == 1
 
 
+def test_a_failed_score_decides_even_if_another_scorer_raises(grumpy, desk):
+    grumpy.expected_output = "not in it"
+
+    result = Runner(desk).run_scenario(grumpy)
+
+    assert (result.passed, result.outcome, result.error) == (False, "failed", None)
+    assert result.scores[1].error == "RuntimeError: cannot say"
+
+
 def test_an_unknown_scorer_ends_it_before_the_agent_is_called(desk):
     suite = a_suite("a", "b")
     suite.scenarios[1].scorers = ["pasfail"]

@@ -1,5 +1,6 @@
 """How a test or a conversation ended, and what went wrong on the way."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
@@ -29,6 +30,15 @@ class Outcome(StrEnum):
     def is_pass(self) -> bool:
         """Whether a test with this outcome counts as passed."""
         return self in {Outcome.PASSED, Outcome.FLAKY}
+
+
+def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
+    """Return the outcome of a whole from those of its parts: the worst one.
+
+    A failed check decides, whatever another check could not decide.
+    """
+    order = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
+    return next((one for one in order if one in outcomes), Outcome.UNCHECKED)
 
 
 class Attempt(Model):

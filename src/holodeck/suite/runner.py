@@ -19,7 +19,7 @@ from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.threads import call_user_function
-from holodeck.models.test_result import Outcome
+from holodeck.models.outcome import Outcome, combine_outcomes
 from holodeck.suite.adapters import Agent, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
@@ -180,9 +180,9 @@ class Runner:
                 verdict["outcome"] = Outcome.AGENT_ERROR
             else:
                 rows = await self._score(planned, answer)
-                outcome, why = decide_outcome(rows)
-                verdict = {"scores": rows, "outcome": outcome, "error": why}
-                verdict["passed"] = outcome is Outcome.PASSED
+                outcome = combine_outcomes([_outcome_of(row) for row in rows])
+                verdict = {"scores": rows, "outcome": outcome, "passed": outcome.is_pass}
+                verdict["error"] = _why_undecided(outcome, rows)
             result = ScenarioRunResult(
                 scenario=planned.scenario,
                 agent_result=answer,
@@ -245,14 +245,19 @@ class _AgentCall:
         return answer
 
 
-def decide_outcome(rows: Sequence[ScoreResult]) -> tuple[Outcome, str | None]:
-    """Return the outcome of a scenario with these scores, and why it is not decided."""
-    if not rows:
-        return Outcome.UNCHECKED, UNCHECKED
-    errors = [f"scorer {row.scorer_name!r}: {row.error}" for row in rows if row.error]
-    if errors:
-        return Outcome.METRIC_ERROR, "; ".join(errors)
-    return (Outcome.PASSED if all(row.passed for row in rows) else Outcome.FAILED), None
+def _outcome_of(row: ScoreResult) -> Outcome:
+    if row.error:
+        return Outcome.METRIC_ERROR
+    return Outcome.PASSED if row.passed else Outcome.FAILED
+
+
+def _why_undecided(outcome: Outcome, rows: Sequence[ScoreResult]) -> str | None:
+    """Return the error of a scenario; None if the scores decide it."""
+    if outcome is Outcome.UNCHECKED:
+        return UNCHECKED
+    if outcome is not Outcome.METRIC_ERROR:
+        return None
+    return "; ".join(f"scorer {row.scorer_name!r}: {row.error}" for row in rows if row.error)
 
 
 async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> ScoreResult:

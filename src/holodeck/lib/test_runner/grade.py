@@ -1,7 +1,7 @@
 """Grade what was observed of a test case: tool checks, metrics, criteria, and the outcome."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cached_property, reduce
 from operator import and_
@@ -20,7 +20,7 @@ from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.evidence import Evidence, Unknown, evidence
-from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome
+from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
 from holodeck.models.test_case import TurnModel
 from holodeck.models.test_result import (
     MetricResult,
@@ -152,12 +152,6 @@ def outcome_of_checks(
         return Outcome.METRIC_ERROR
     is_decided = tool_checks or any(row.passed is not None for row in rows)
     return Outcome.PASSED if is_decided else Outcome.UNCHECKED
-
-
-def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
-    """Return the outcome of a whole from those of its parts: the worst one."""
-    order = (Outcome.FAILED, Outcome.METRIC_ERROR, Outcome.PASSED)
-    return next((one for one in order if one in outcomes), Outcome.UNCHECKED)
 
 
 def _outcome_of_ending(ending: ConversationEnd | None) -> Outcome:
