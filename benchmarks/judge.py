@@ -7,17 +7,17 @@ import asyncio
 import sys
 import time
 
-from holodeck.lib.judging.check_report import SHIPPED, read_labels, render_table
-from holodeck.lib.test_runner.judge_check import subject_named
+from holodeck.lib.judging.check_report import DEFAULT_LABELS, read_labels, render_table
+from holodeck.lib.test_runner.judge_check import load_named_judge
 
 MODEL = "qwen2.5-coder-1.5b-instruct"
 
 
 def main(model: str = MODEL) -> int:
     """Print the table; 1 if the judge does not tell every good answer from its bad twin."""
-    subject = subject_named(f"local/{model}", None, lambda _: None)
+    subject = load_named_judge(f"local/{model}", None, lambda _: None)
     started = time.perf_counter()
-    check = asyncio.run(subject.check(read_labels(SHIPPED), repeats=3, on_progress=tell))
+    check = asyncio.run(subject.check(read_labels(DEFAULT_LABELS), repeats=3, on_progress=tell))
     print(render_table(check))
     print(f"{time.perf_counter() - started:.0f} s in all, loading the model included")
     return 0 if check.agreement.accuracy.value == 1 and not check.errors else 1

@@ -11,8 +11,8 @@ import click
 from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
-    from holodeck.lib.judging.check_report import JudgeCheck, Label
-    from holodeck.lib.test_runner.judge_check import Subject
+    from holodeck.lib.judging.check_report import JudgeCheckResult, Label
+    from holodeck.lib.test_runner.judge_check import CheckedJudge
 
 
 @click.group()
@@ -87,16 +87,16 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     """
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_report import (
-        SHIPPED,
+        DEFAULT_LABELS,
         read_labels,
         render_table,
         require_enough_labels,
     )
-    from holodeck.lib.test_runner.judge_check import subject_in, subject_named
+    from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
-    selected = _select(read_labels(labels or SHIPPED), criteria)
+    selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
     if min_kappa is not None:
         require_enough_labels(selected, str(labels or "the labels that come with holodeck"))
     if json_file is not None:
@@ -106,9 +106,9 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     if model is not None and metric is not None:
         raise click.UsageError("--metric belongs to an agent.yaml; remove --metric or --model")
     if model is None:
-        subject = subject_in(agent_config, metric, cli_context.protect)
+        subject = load_agent_judge(agent_config, metric, cli_context.protect)
     else:
-        subject = subject_named(model, endpoint, cli_context.protect)
+        subject = load_named_judge(model, endpoint, cli_context.protect)
     found = asyncio.run(_check(subject, selected, None if quick else repeats))
     write_text(sys.stdout, cli_context.clean(render_table(found)))
     if json_file is not None:
@@ -146,7 +146,9 @@ def _check_writable(path: Path) -> None:
         raise ConfigError("--json", error.message) from error
 
 
-async def _check(subject: "Subject", labels: "list[Label]", repeats: int | None) -> "JudgeCheck":
+async def _check(
+    subject: "CheckedJudge", labels: "list[Label]", repeats: int | None
+) -> "JudgeCheckResult":
     """Run the check; `repeats` None means a quick one."""
     try:
         if repeats is None:
@@ -173,7 +175,7 @@ class _Progress:
         self._last_tenth = tenth
 
 
-def _write_json(path: Path, found: "JudgeCheck", context: CliContext) -> None:
+def _write_json(path: Path, found: "JudgeCheckResult", context: CliContext) -> None:
     from holodeck.errors import ReportError
     from holodeck.lib.judging.check_report import to_json
 

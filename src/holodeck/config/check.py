@@ -19,12 +19,12 @@ from holodeck.config.python_files import (
 from holodeck.config.source import KeyPath, location
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.build import (
-    Inputs,
-    asks_a_judge,
+    RequiredInputs,
     build_evaluator,
-    judge_of,
+    judge_model_of,
     metrics_of,
     metrics_of_turn,
+    needs_judge,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
@@ -73,7 +73,7 @@ def check(agent: Agent) -> list[Finding]:
     _check_texts(agent, findings)
     tools = _check_tools(agent, findings)
     shared = agent.evaluations.metrics if agent.evaluations else []
-    inputs = Inputs(agent)
+    inputs = RequiredInputs(agent)
     check_metrics(agent, shared, ("evaluations", "metrics"), inputs, findings)
     _check_judge_is_asked(agent, findings)
     _check_patterns(agent, findings)
@@ -112,7 +112,7 @@ def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
     if agent.evaluations is None or agent.evaluations.model is None:
         return
     for _, metric in all_metrics(agent):
-        asked = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
+        asked = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if asked is agent.evaluations.model:
             return
     if any(_asks_shared_model(case) for case in agent.test_cases or []):
@@ -192,7 +192,7 @@ def _check_prices(agent: Agent, findings: Findings) -> None:
             findings.of_error(("execution", "max_cost"), error)
 
 
-def _check_evidence(agent: Agent, inputs: Inputs, findings: Findings) -> None:
+def _check_evidence(agent: Agent, inputs: RequiredInputs, findings: Findings) -> None:
     """Find checks that can only end in an error, as the answers of a URL lack what they need."""
     if not isinstance(agent.backend, HttpBackendConfig):
         return
@@ -218,7 +218,9 @@ def _check_evidence(agent: Agent, inputs: Inputs, findings: Findings) -> None:
         )
 
 
-def _needs_tool_calls(agent: Agent, case: TestCaseModel, part: TurnModel, inputs: Inputs) -> bool:
+def _needs_tool_calls(
+    agent: Agent, case: TestCaseModel, part: TurnModel, inputs: RequiredInputs
+) -> bool:
     if part.expected_tools is not None or part.forbidden_tools is not None:
         return True
     metrics = metrics_of(agent, case) if part is case else metrics_of_turn(part)
@@ -247,7 +249,7 @@ def _parameters(
 
 
 def _check_metrics_in(
-    agent: Agent, asked: TurnModel, path: KeyPath, inputs: Inputs, findings: Findings
+    agent: Agent, asked: TurnModel, path: KeyPath, inputs: RequiredInputs, findings: Findings
 ) -> None:
     check_metrics(agent, asked.evaluations or [], (*path, "evaluations"), inputs, findings)
     check_metrics(agent, asked.scorers or [], (*path, "scorers"), inputs, findings)
@@ -257,7 +259,7 @@ def check_metrics(
     agent: Agent,
     metrics: Sequence[MetricSettings],
     path: KeyPath,
-    inputs: Inputs,
+    inputs: RequiredInputs,
     findings: Findings,
 ) -> None:
     """Find metrics that cannot be built, and those that stand there twice; learn what they need."""
@@ -279,7 +281,7 @@ def check_metrics(
 
 
 def _check_judge(agent: Agent, metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
-    if asks_a_judge(metric) and judge_of(agent, metric) is None:
+    if needs_judge(metric) and judge_model_of(agent, metric) is None:
         findings.error(
             place,
             f"{metric.label!r} needs a model that judges; write 'model' here or in 'evaluations'",

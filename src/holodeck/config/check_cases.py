@@ -10,7 +10,7 @@ from holodeck.config.source import KeyPath, find_file
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import (
-    Inputs,
+    RequiredInputs,
     can_fail,
     compares_nothing,
     metrics_of,
@@ -77,7 +77,7 @@ def check_case(
     case: TestCaseModel,
     path: KeyPath,
     tools: Tools,
-    inputs: Inputs,
+    inputs: RequiredInputs,
     findings: Findings,
 ) -> None:
     """Find what is wrong with one case and its turns."""
@@ -167,7 +167,7 @@ def _check_expectations(
     metrics: Sequence[MetricSettings],
     path: KeyPath,
     tools: Tools,
-    inputs: Inputs,
+    inputs: RequiredInputs,
     findings: Findings,
 ) -> None:
     if case.ground_truth is not None and not any(
@@ -190,7 +190,7 @@ def _check_expectations(
 
 
 def _check_inputs(
-    inputs: Inputs,
+    inputs: RequiredInputs,
     metrics: Sequence[MetricSettings],
     case: TurnModel,
     path: KeyPath,
@@ -229,7 +229,7 @@ def _warn_of_nothing_decided(
         findings.warning(path, f"cannot fail: {names} {why}")
 
 
-def _reads_ground_truth(metric: MetricSettings, inputs: Inputs) -> bool:
+def _reads_ground_truth(metric: MetricSettings, inputs: RequiredInputs) -> bool:
     if isinstance(metric, ComparingMetric):
         return metric.wanted() is None
     return metric.user_code is not None or any(inputs.accepts(metric, one) for one in _GROUND_TRUTH)

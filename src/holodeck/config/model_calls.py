@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from holodeck.config.providers import missing_key_message
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.build import asks_a_judge, judge_of
+from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
@@ -22,7 +22,7 @@ def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
             told.add(id(agent.model))
             yield ("model",), lacking
     for path, metric in all_metrics(agent):
-        judge = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
+        judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         lacking = None if judge is None or id(judge) in told else missing_key_message(judge)
         if lacking is not None:
             told.add(id(judge))
@@ -95,7 +95,7 @@ def called_models(agent: Agent) -> Iterator[str]:
     """The models that a run asks, as prices call them; some more than once."""
     yield agent_price_key(agent)
     for _, metric in all_metrics(agent):
-        judge = judge_of(agent, metric) if metric.enabled and asks_a_judge(metric) else None
+        judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if judge is not None:
             yield price_key(judge)
     yield from (price_key(model) for _, _, model in conversation_models(agent))

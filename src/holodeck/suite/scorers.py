@@ -17,7 +17,7 @@ from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
 from holodeck.suite.scenario import Scenario
 
 if TYPE_CHECKING:
-    from holodeck.lib.evaluators.nlp_metrics import Likeness
+    from holodeck.lib.evaluators.nlp_metrics import TextSimilarity
 
 logger = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class SimilarityScorer:
     name: str = SIMILARITY
 
     @cached_property
-    def _model(self) -> "Likeness":
+    def _model(self) -> "TextSimilarity":
         # Imported here because few suites compare meanings.
         from holodeck.lib.judging.judge import Judges  # noqa: PLC0415
 

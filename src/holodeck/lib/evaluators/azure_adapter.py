@@ -140,7 +140,7 @@ class JudgedPrompt:
         return self._parts[names]
 
 
-Grader = Callable[..., Awaitable[Mapping[str, Any]]]
+LibraryEvaluator = Callable[..., Awaitable[Mapping[str, Any]]]
 """An evaluator of the library: takes inputs, returns the keys of its result."""
 
 _UNUSED_ENDPOINT = {
@@ -159,7 +159,7 @@ class _NoCredential:
         raise EvaluationError("the judge has a key of its own")
 
 
-def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> Grader:
+def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> LibraryEvaluator:
     """Return an evaluator of the library whose prompts `ask` answers.
 
     Blocks; raises MissingExtra. `with_query` is for groundedness, which has a second prompt.
@@ -168,7 +168,7 @@ def load_evaluator(name: str, ask: Ask, *, with_query: bool = False) -> Grader:
     if with_query:
         evaluator._ensure_query_prompty_loaded()  # noqa: SLF001 - only its sync call does it
     evaluator._flow = JudgedPrompt(evaluator._flow, ask)  # noqa: SLF001 - see docs/decisions
-    called: Grader = evaluator._to_async()  # noqa: SLF001 - the way its batches call it
+    called: LibraryEvaluator = evaluator._to_async()  # noqa: SLF001 - the way its batches call it
     return called
 
 

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_adapter
 from holodeck.lib.evaluators.azure_adapter import (
-    Grader,
     JsonObject,
+    LibraryEvaluator,
     Messages,
     Scale,
     credential,
@@ -51,7 +51,7 @@ class AzureEvaluator(JudgedEvaluator):
     scale: ClassVar[Scale] = Scale(worst=1, best=5)
     answer_keys: ClassVar[Mapping[str, Any]] = {}
     """Properties of the judge's JSON that the prompt asks for before the reason."""
-    _grader: Grader | None = None
+    _grader: LibraryEvaluator | None = None
 
     async def prepare(self) -> None:
         if self._grader is None:
@@ -67,7 +67,7 @@ class AzureEvaluator(JudgedEvaluator):
             raise EvaluationError(f"{self.name} got no score: {reason or 'without a reason'}")
         return self._result(raw, str(reason))
 
-    def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:  # noqa: ARG002 - for evaluators with several prompts
+    def _grader_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:  # noqa: ARG002 - for evaluators with several prompts
         if self._grader is None:
             raise RuntimeError(f"{self.name}: call prepare() first")
         return self._grader
@@ -104,7 +104,7 @@ class GroundednessEvaluator(AzureEvaluator):
     )
     metric = "groundedness"
     library_class = "GroundednessEvaluator"
-    _with_query: Grader | None = None
+    _with_query: LibraryEvaluator | None = None
 
     async def prepare(self) -> None:
         """Load the second prompt as well, which includes the question."""
@@ -113,7 +113,7 @@ class GroundednessEvaluator(AzureEvaluator):
             build = partial(load_evaluator, self.library_class, self._ask, with_query=True)
             self._with_query = await run_in_thread(build, "holodeck-azure")
 
-    def _grader_for(self, kwargs: Mapping[str, Any]) -> Grader:
+    def _grader_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:
         with_query = self._with_query if kwargs.get(_QUERY) else None
         return with_query or super()._grader_for(kwargs)
 

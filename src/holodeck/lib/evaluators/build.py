@@ -25,7 +25,7 @@ from holodeck.models.metric import JudgedMetric
 from holodeck.models.test_case import TestCaseModel, TurnModel
 
 if TYPE_CHECKING:
-    from holodeck.lib.evaluators.nlp_metrics import Likeness
+    from holodeck.lib.evaluators.nlp_metrics import TextSimilarity
 
 
 def build_evaluator(
@@ -34,7 +34,7 @@ def build_evaluator(
     *,
     where: str = "evaluations",
     judge: Judge | None = None,
-    embeddings: "Callable[[], Likeness] | None" = None,
+    embeddings: "Callable[[], TextSimilarity] | None" = None,
 ) -> BaseEvaluator:
     """Return the evaluator of a configured metric. Raises ConfigError.
 
@@ -95,12 +95,12 @@ def _retry_config(metric: MetricSettings) -> RetryConfig:
     return RetryConfig(max_retries=metric.retry_on_failure, every_error=True)
 
 
-def asks_a_judge(metric: MetricSettings) -> bool:
+def needs_judge(metric: MetricSettings) -> bool:
     """Whether the metric calls a judge model."""
     return evaluator_class(metric).asks_judge
 
 
-def judge_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
+def judge_model_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
     """Return the judge model: the metric's, else that of `evaluations`, else the agent's own."""
     own = metric.model if isinstance(metric, JudgedMetric) else None
     return own or agent.judging_model
@@ -143,7 +143,7 @@ _INPUT_NAMES = {
 }
 
 
-class Inputs:
+class RequiredInputs:
     """The inputs that metrics need, compared with those that the agent's cases have."""
 
     def __init__(self, agent: Agent) -> None:

@@ -13,8 +13,8 @@ from holodeck.lib.evaluators.judge_prompt import (
     Example,
     Texts,
     examples_for,
+    join_passages,
     json_prompt,
-    passages,
     reason_prompt,
     word_prompt,
 )
@@ -25,7 +25,7 @@ from holodeck.lib.text import one_line
 from holodeck.models.judged_metrics import (
     Criterion,
     JudgeExample,
-    Shown,
+    JudgeInput,
     require_fitting_answers,
     to_criterion,
 )
@@ -162,7 +162,7 @@ def probability_of_marks(
 
 T = TypeVar("T")
 
-_PARAMS: dict[Shown, EvalParam] = {
+_PARAMS: dict[JudgeInput, EvalParam] = {
     "input": EvalParam.QUERY,
     "response": EvalParam.RESPONSE,
     "ground_truth": EvalParam.GROUND_TRUTH,
@@ -267,7 +267,7 @@ class JudgeEvaluator(JudgedEvaluator):
         criteria: Sequence[str | Criterion],
         threshold: float = DEFAULT_THRESHOLD,
         *,
-        inputs: Sequence[Shown] = ("input", "response"),
+        inputs: Sequence[JudgeInput] = ("input", "response"),
         examples: Sequence[JudgeExample] = (),
         votes: int = 1,
         confirm_on_fail: int = 0,
@@ -335,7 +335,8 @@ class JudgeEvaluator(JudgedEvaluator):
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
         given = {key: kwargs[_PARAMS[key].value] for key in self._inputs}
         return {
-            key: text if isinstance(text, str) else passages(text) for key, text in given.items()
+            key: text if isinstance(text, str) else join_passages(text)
+            for key, text in given.items()
         }
 
     def _result(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
@@ -364,7 +365,7 @@ async def gather_all(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 def _validate(
-    criteria: list[Criterion], examples: Sequence[JudgeExample], inputs: Sequence[Shown]
+    criteria: list[Criterion], examples: Sequence[JudgeExample], inputs: Sequence[JudgeInput]
 ) -> None:
     """Check what agent.yaml's model checks, too. Raises ConfigError."""
     if not criteria:

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from holodeck.models.judged_metrics import Criterion, JudgeExample, Shown
+from holodeck.models.judged_metrics import Criterion, JudgeExample, JudgeInput
 
-Texts = Mapping[Shown, str]
+Texts = Mapping[JudgeInput, str]
 """The parts of a case that the judge sees."""
 Messages = list[dict[str, str]]
 
-TAGS: dict[Shown, str] = {
+TAGS: dict[JudgeInput, str] = {
     "input": "question",
     "retrieval_context": "passages",
     "ground_truth": "reference",
@@ -32,7 +32,7 @@ _AS_JSON = (
     'Reply with JSON only: {{"reason": one short sentence, "answer": {marks}}},'
     " the answer in quotes."
 )
-_SHORTEST_FENCE = 4
+_MIN_TAG_LENGTH = 4
 _PRECEDENT = "That is how it was judged."
 WORDINGS = 2 * len(_ROLES)
 """How many different wordings of the same prompt there are."""
@@ -48,27 +48,27 @@ class Example:
 
 
 def examples_for(
-    criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[Shown]
+    criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[JudgeInput]
 ) -> list[Example]:
     """Return the examples of one criterion, which is at index `number` of its metric."""
     return [
-        Example(criterion.question, texts_of(example, shown), str(example.answers[number]))
+        Example(criterion.question, example_texts(example, shown), str(example.answers[number]))
         for example in examples
     ]
 
 
-def texts_of(example: JudgeExample, shown: Sequence[Shown]) -> Texts:
+def example_texts(example: JudgeExample, shown: Sequence[JudgeInput]) -> Texts:
     """Return the parts of an example that the judge sees."""
-    texts: dict[Shown, str | None] = {
+    texts: dict[JudgeInput, str | None] = {
         "input": example.input,
-        "retrieval_context": passages(example.retrieval_context or []) or None,
+        "retrieval_context": join_passages(example.retrieval_context or []) or None,
         "ground_truth": example.ground_truth,
         "response": example.response,
     }
     return {key: text for key, text in texts.items() if key in shown and text is not None}
 
 
-def passages(texts: Sequence[str]) -> str:
+def join_passages(texts: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
@@ -121,20 +121,20 @@ def _conversation(
 
 
 def _user_message(question: str, texts: Texts, request: str) -> str:
-    mark = fence(texts)
+    mark = unique_tag(texts)
     shown = [
         f"<{tag} {mark}>{texts[key]}</{tag} {mark}>" for key, tag in TAGS.items() if key in texts
     ]
     return "\n".join([*shown, f"{question} {request}"])
 
 
-def fence(texts: Texts) -> str:
+def unique_tag(texts: Texts) -> str:
     """Return letters that occur in none of the texts, so that no text can close its own tag.
 
     They are derived from the texts, so that the same case gets the same prompt in every run.
     """
     digest = sha256(json.dumps(dict(texts), sort_keys=True).encode()).hexdigest()
-    length = _SHORTEST_FENCE
+    length = _MIN_TAG_LENGTH
     while any(digest[:length] in text for text in texts.values()):
         length += 1
     return digest[:length]

@@ -236,7 +236,7 @@ SIMILARITY_THRESHOLD = 0.7
 """Most paraphrases reach it; texts about something else do not."""
 
 
-class Likeness(Protocol):
+class TextSimilarity(Protocol):
     """Compares texts by meaning."""
 
     def likeness(self, one: str, other: str) -> float:
@@ -264,14 +264,14 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         self,
         threshold: float | None = None,
         *,
-        embeddings: Callable[[], Likeness] | None = None,
+        embeddings: Callable[[], TextSimilarity] | None = None,
         **options: Unpack[ComparisonOptions],
     ) -> None:
         super().__init__(SIMILARITY_THRESHOLD if threshold is None else threshold, **options)
         self._embeddings = embeddings or embedding_model
 
     @cached_property
-    def _model(self) -> Likeness:
+    def _model(self) -> TextSimilarity:
         return self._embeddings()
 
     async def prepare(self) -> None:

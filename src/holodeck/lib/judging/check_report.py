@@ -17,7 +17,7 @@ from holodeck.lib.text import one_line, plural
 from holodeck.models.base import Model, NonBlank
 from holodeck.models.token_usage import UsageMeter
 
-SHIPPED = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
+DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
 """The forty labels that come with holodeck."""
 
 
@@ -115,7 +115,7 @@ def require_enough_labels(labels: Sequence[Label], location: str) -> None:
     )
 
 
-def pairs_of(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
+def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
     """Pair good and bad responses to the same input by the same criterion, in the file's order."""
     bad: dict[tuple[str, str], list[Label]] = {}
     for one in labels:
@@ -174,7 +174,7 @@ class LengthEffect:
 
 
 @dataclass(frozen=True)
-class JudgeCheck:
+class JudgeCheckResult:
     """The result of checking a judge."""
 
     judge: str
@@ -217,7 +217,7 @@ class JudgeCheck:
         return sum(one.passed is None and one.error is None for one in self.judgements)
 
 
-def to_json(check: JudgeCheck) -> dict[str, Any]:
+def to_json(check: JudgeCheckResult) -> dict[str, Any]:
     """Return the result as JSON data."""
     found = check.agreement
     return {
@@ -275,7 +275,7 @@ def _share(share: Proportion | None) -> dict[str, Any] | None:
     }
 
 
-def render_table(check: JudgeCheck) -> str:
+def render_table(check: JudgeCheckResult) -> str:
     """Render one figure per line, then the responses on which judge and people disagree."""
     found = check.agreement
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
@@ -296,7 +296,7 @@ def render_table(check: JudgeCheck) -> str:
     return "\n".join([*lines, *_differences(check), *_errors(check)]) + "\n"
 
 
-def _effects(check: JudgeCheck) -> list[tuple[str, str]]:
+def _effects(check: JudgeCheckResult) -> list[tuple[str, str]]:
     rows = []
     if check.same_each_time is not None:
         times = plural(check.repeats, "time")
@@ -334,7 +334,7 @@ def _cost(usage: UsageMeter) -> str:
     return f"{plural(usage.requests, 'call')}, {tokens}{each}"
 
 
-def _differences(check: JudgeCheck) -> list[str]:
+def _differences(check: JudgeCheckResult) -> list[str]:
     others = [one for one in check.judgements if one.passed is not None and not one.agrees]
     lines = [
         f"  people say {one.label.label}, the judge {_number(one.score)}:"
@@ -348,7 +348,7 @@ def _differences(check: JudgeCheck) -> list[str]:
     )
 
 
-def _errors(check: JudgeCheck) -> list[str]:
+def _errors(check: JudgeCheckResult) -> list[str]:
     alike: dict[str, list[str]] = {}
     for error in check.errors:
         alike.setdefault(_IDENTIFIERS.sub("", error), []).append(one_line(error, 200))

@@ -16,12 +16,12 @@ from holodeck.config.source import location
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.build import (
-    Inputs,
-    asks_a_judge,
+    RequiredInputs,
     build_evaluator,
-    judge_of,
+    judge_model_of,
     metrics_of,
     metrics_of_turn,
+    needs_judge,
 )
 from holodeck.lib.judging.judge import Judge, Judges, with_judge_defaults
 from holodeck.lib.redact import Redactor
@@ -76,7 +76,7 @@ class JudgeProvider:
 
     def judge_of(self, metric: MetricSettings, place: str) -> Judge:
         """Return the judge of the metric. Raises ConfigError if no model is configured."""
-        llm = judge_of(self._agent, metric)
+        llm = judge_model_of(self._agent, metric)
         if llm is None:
             raise ConfigError(
                 place,
@@ -198,7 +198,7 @@ class EvaluatorSet:
     ) -> None:
         self._injected = dict(injected or {})
         self._base_dir = agent.base_dir
-        self._inputs = Inputs(agent)
+        self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
         self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
@@ -303,7 +303,7 @@ class EvaluatorSet:
     def _check(self, metric: MetricSettings, name: str, place: str) -> Check:
         evaluator = self._injected.get(name)
         if evaluator is None:
-            judge = self.judge_provider.judge_of(metric, place) if asks_a_judge(metric) else None
+            judge = self.judge_provider.judge_of(metric, place) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
                 metric, self._base_dir, where=place, judge=judge, embeddings=embeddings

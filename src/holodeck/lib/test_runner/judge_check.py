@@ -13,21 +13,21 @@ from holodeck.config.providers import missing_key_message, with_provider_variabl
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD
-from holodeck.lib.evaluators.build import judge_of
+from holodeck.lib.evaluators.build import judge_model_of
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator, gather_all
-from holodeck.lib.evaluators.judge_prompt import fence
+from holodeck.lib.evaluators.judge_prompt import unique_tag
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.check_report import (
-    JudgeCheck,
+    JudgeCheckResult,
     Judgement,
     Label,
     LengthEffect,
     OrderEffect,
-    pairs_of,
+    pair_labels,
 )
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.models.agent import Agent
-from holodeck.models.judged_metrics import Criterion, JudgeMetric, Shown
+from holodeck.models.judged_metrics import Criterion, JudgeInput, JudgeMetric
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 MAX_CONCURRENCY = 20
@@ -45,7 +45,7 @@ ProgressCallback = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairChoice:
     """The judge's choices between a good and a bad response; None for an error."""
 
     good_first: bool | None
@@ -53,7 +53,7 @@ class Pair:
     good_last: bool | None
 
 
-class Check:
+class JudgeChecker:
     """One check of a judge.
 
     Args:
@@ -73,12 +73,12 @@ class Check:
         self._planned = 0
         self._errors: list[str] = []
 
-    async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheck:
+    async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheckResult:
         """Measure only how well the judge agrees with people."""
         self._planned = len(labels)
         with count_judge_usage() as usage:
             judgements = await self._judge_all(labels, 0)
-        return JudgeCheck(
+        return JudgeCheckResult(
             judge=self._judge.name,
             threshold=threshold,
             judgements=judgements,
@@ -86,15 +86,17 @@ class Check:
             usage=usage,
         )
 
-    async def run(self, labels: Sequence[Label], repeats: int, threshold: float) -> JudgeCheck:
+    async def run(
+        self, labels: Sequence[Label], repeats: int, threshold: float
+    ) -> JudgeCheckResult:
         """Judge every label `repeats` times, and measure the effects of order and length."""
-        pairs = pairs_of(labels)
+        pairs = pair_labels(labels)
         self._planned = len(labels) * (repeats + 1) + 2 * len(pairs)
         with count_judge_usage() as usage:
             rounds = [await self._judge_all(labels, wording) for wording in range(repeats)]
             padded = await self._judge_all(labels, 0, PADDING)
             choices = await gather_all(self._compare(good, bad) for good, bad in pairs)
-        return JudgeCheck(
+        return JudgeCheckResult(
             judge=self._judge.name,
             threshold=threshold,
             judgements=rounds[0],
@@ -122,13 +124,15 @@ class Check:
         passed = None if result["inconclusive"] else result["passed"]
         return Judgement(label, result["score"], passed, result["reasoning"])
 
-    async def _compare(self, good: Label, bad: Label) -> Pair:
+    async def _compare(self, good: Label, bad: Label) -> PairChoice:
         first = await self._choose(good, bad)
         last = await self._choose(bad, good)
-        return Pair(None if first is None else first == "A", None if last is None else last == "B")
+        return PairChoice(
+            None if first is None else first == "A", None if last is None else last == "B"
+        )
 
     async def _choose(self, first: Label, second: Label) -> str | None:
-        found = await self._limited(self._judge.ask(_choice_prompt(first, second), _CHOICE))
+        found = await self._limited(self._judge.ask(_choice_prompt(first, second), _CHOICE_SCHEMA))
         return None if isinstance(found, EvaluationError) else str(found["answer"])
 
     async def _limited(self, coroutine: Coroutine[Any, Any, T]) -> T | EvaluationError:
@@ -144,7 +148,7 @@ class Check:
             self._on_progress(self._done, self._planned)
 
 
-_CHOICE = {
+_CHOICE_SCHEMA = {
     "type": "object",
     "properties": {"answer": {"type": "string", "enum": ["A", "B"]}},
     "required": ["answer"],
@@ -155,7 +159,7 @@ _CHOICE = {
 def _choice_prompt(first: Label, second: Label) -> list[dict[str, str]]:
     texts = {"question": first.input, "reference": first.ground_truth or ""}
     texts |= {"A": first.response, "B": second.response}
-    mark = fence({"response": "\n".join(texts.values())})
+    mark = unique_tag({"response": "\n".join(texts.values())})
     shown = [f"<{tag} {mark}>{text}</{tag} {mark}>" for tag, text in texts.items() if text]
     asked = (
         f"For which answer, A or B, is this more true: {first.criterion}\n"
@@ -175,7 +179,7 @@ def _consistency(rounds: Sequence[Sequence[Judgement]]) -> Proportion:
     return Proportion(sum(len(set(one)) == 1 for one in complete), len(complete))
 
 
-def _order_effect(pairs: Sequence[Pair]) -> OrderEffect:
+def _order_effect(pairs: Sequence[PairChoice]) -> OrderEffect:
     both = [
         (one.good_first, one.good_last)
         for one in pairs
@@ -211,7 +215,7 @@ Protect = Callable[[Iterable[str]], None]
 
 
 @dataclass
-class Subject:
+class CheckedJudge:
     """A judge to check, and the metric whose settings it uses."""
 
     judge: Judge
@@ -221,15 +225,17 @@ class Subject:
 
     async def check(
         self, labels: list[Label], repeats: int, on_progress: ProgressCallback
-    ) -> JudgeCheck:
+    ) -> JudgeCheckResult:
         """Run the whole check."""
-        return await Check(self.judge, self._evaluator_for, on_progress).run(
+        return await JudgeChecker(self.judge, self._evaluator_for, on_progress).run(
             labels, repeats, self._threshold
         )
 
-    async def quick_check(self, labels: list[Label], on_progress: ProgressCallback) -> JudgeCheck:
+    async def quick_check(
+        self, labels: list[Label], on_progress: ProgressCallback
+    ) -> JudgeCheckResult:
         """Measure only the agreement, with one call per label."""
-        return await Check(self.judge, self._evaluator_for, on_progress).quick(
+        return await JudgeChecker(self.judge, self._evaluator_for, on_progress).quick(
             labels, self._threshold
         )
 
@@ -241,7 +247,7 @@ class Subject:
         """Return one evaluator per criterion, so that it remembers what the endpoint supports."""
         key = (label.criterion, label.ground_truth is not None, wording)
         if key not in self._evaluators:
-            inputs: list[Shown] = ["input", "response"]
+            inputs: list[JudgeInput] = ["input", "response"]
             if label.ground_truth is not None:
                 inputs.append("ground_truth")
             options = {**self._options(label.criterion), "inputs": inputs}
@@ -267,21 +273,21 @@ class Subject:
         return {**options, "criteria": criteria, "examples": examples, "include_reason": False}
 
 
-def subject_in(agent_config: str, metric_name: str | None, protect: Protect) -> Subject:
+def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protect) -> CheckedJudge:
     """Return the judge of an agent.yaml, with the settings of a metric. Raises ConfigError."""
     agent, execution, loader = load_agent_with_config(agent_config)
     protect(collect(agent, loader.environment(agent.base_dir)))
     metric = None if metric_name is None else _metric(agent, metric_name)
     shared = agent.evaluations.model if agent.evaluations else None
-    llm = judge_of(agent, metric) if metric else shared or agent.model
+    llm = judge_model_of(agent, metric) if metric else shared or agent.model
     if llm is None:
         raise ConfigError(agent_config, "names no model that judges; write 'evaluations.model'")
     _require_key(llm)
     judges = Judges(execution, agent.base_dir)
-    return Subject(judges.of(llm, is_agents_own=llm is agent.model), metric)
+    return CheckedJudge(judges.of(llm, is_agents_own=llm is agent.model), metric)
 
 
-def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
+def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> CheckedJudge:
     """Return the judge named PROVIDER/NAME. Raises ConfigError."""
     provider, _, model = name.partition("/")
     if provider not in list(ProviderEnum) or not model:
@@ -298,7 +304,7 @@ def subject_named(name: str, endpoint: str | None, protect: Protect) -> Subject:
         raise ConfigError("--model", str(error.errors()[0]["msg"])) from None
     protect(collect(llm, env))
     _require_key(llm)
-    return Subject(Judges().of(llm))
+    return CheckedJudge(Judges().of(llm))
 
 
 def _metric(agent: Agent, name: str) -> JudgeMetric:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from math import fsum
 from typing import Literal
 
-from holodeck.lib.evaluators.build import asks_a_judge, metrics_of
+from holodeck.lib.evaluators.build import metrics_of, needs_judge
 from holodeck.lib.selection.request import CaseHistory
 from holodeck.lib.test_runner.repeats import pass_bar
 from holodeck.lib.text import one_line, plural
@@ -141,7 +141,7 @@ def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
     """Checks of a case that ask a judge, each at least once."""
     of_turns = [metric for _, part in case.parts for metric in part.evaluations or ()]
     metrics = [*metrics_of(agent, case), *of_turns]
-    asked = sum(metric.enabled and asks_a_judge(metric) for metric in metrics)
+    asked = sum(metric.enabled and needs_judge(metric) for metric in metrics)
     return asked + (case.criteria is not None)
 
 

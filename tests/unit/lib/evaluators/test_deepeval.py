@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import Observation, Turn
-from holodeck.lib.evaluators.build import Inputs, build_evaluator
+from holodeck.lib.evaluators.build import RequiredInputs, build_evaluator
 from holodeck.lib.evaluators.deepeval import FaithfulnessEvaluator, GEvalEvaluator
 from holodeck.lib.evaluators.deepeval.adapter import JudgeRequests
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
@@ -42,7 +42,7 @@ NEEDS = [
 
 @pytest.mark.parametrize(("name", "keys", "message"), NEEDS)
 def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
-    inputs, one = Inputs(AGENT), metric(name)
+    inputs, one = RequiredInputs(AGENT), metric(name)
     inputs.register(one, build_evaluator(one))
 
     missing = inputs.missing(one, TestCaseModel(input="Hello?", **keys))
@@ -61,7 +61,7 @@ def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
     ids=["turns", "script", "simulate", "history"],
 )
 def test_a_case_of_every_form_but_one_input_is_a_conversation(case):
-    inputs, one = Inputs(AGENT), metric("turn_relevancy")
+    inputs, one = RequiredInputs(AGENT), metric("turn_relevancy")
     inputs.register(one, build_evaluator(one))
 
     assert inputs.missing(one, TestCaseModel.model_validate(case)) is None

@@ -3,7 +3,7 @@ from pydantic import TypeAdapter
 
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.lib.evaluators.build import Inputs, build_evaluator, can_fail
+from holodeck.lib.evaluators.build import RequiredInputs, build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import ROUGEEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.models.agent import Agent
@@ -99,7 +99,7 @@ def test_an_evaluator_class_of_the_user_is_used_as_it_is(tmp_path):
     ],
 )
 def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_truth, lacks):
-    inputs, one = Inputs(Agent(name="x", backend="a:b")), metric(**keys)
+    inputs, one = RequiredInputs(Agent(name="x", backend="a:b")), metric(**keys)
     case = TestCaseModel(input="hi", ground_truth=ground_truth)
     if ":" not in keys["metric"]:
         inputs.register(one, build_evaluator(one))

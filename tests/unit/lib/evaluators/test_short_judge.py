@@ -12,7 +12,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
 from holodeck.lib.evaluators.judge_metric import JudgeEvaluator
-from holodeck.lib.evaluators.judge_prompt import WORDINGS, fence
+from holodeck.lib.evaluators.judge_prompt import WORDINGS, unique_tag
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.scoring import compute_metrics
@@ -340,7 +340,7 @@ async def test_what_an_answer_says_is_data_between_tags(build, server, response)
 
     assert result["score"] == pytest.approx(0.1)
     prompt = prompt_of(server.requests[0])
-    mark = fence({"input": "{response}", "response": response})
+    mark = unique_tag({"input": "{response}", "response": response})
     assert mark not in response
     assert f"<question {mark}>{{response}}</question {mark}>" in prompt
     assert f"<answer {mark}>{response}</answer {mark}>" in prompt
@@ -349,7 +349,7 @@ async def test_what_an_answer_says_is_data_between_tags(build, server, response)
 def test_a_text_that_holds_its_own_tag_gets_another():
     every_short_one = " ".join(f"{number:04x}" for number in range(16**4))
 
-    mark = fence({"response": every_short_one})
+    mark = unique_tag({"response": every_short_one})
 
     assert len(mark) > 4
     assert mark not in every_short_one

@@ -11,7 +11,7 @@ from holodeck.lib.judging.agreement import (
     area_under_curve,
     best_threshold,
 )
-from holodeck.lib.judging.check_report import SHIPPED, Label, pairs_of, read_labels
+from holodeck.lib.judging.check_report import DEFAULT_LABELS, Label, pair_labels, read_labels
 
 ROW = {"input": "Hi", "response": "Hello.", "criterion": "Is it polite?", "label": "pass"}
 
@@ -23,10 +23,10 @@ def written(tmp_path, *lines):
 
 
 def test_the_labels_that_come_with_holodeck_are_twenty_pairs():
-    labels = read_labels(SHIPPED)
+    labels = read_labels(DEFAULT_LABELS)
 
     assert len(labels) == 40
-    assert len(pairs_of(labels)) == 20
+    assert len(pair_labels(labels)) == 20
 
 
 def test_labels_keep_the_order_of_the_file_and_empty_lines_are_none(tmp_path):
@@ -78,7 +78,7 @@ def test_pairs_share_input_and_criterion():
     bad = Label(**ROW | {"label": "fail", "response": "Go."})
     other = Label(**ROW | {"label": "fail", "input": "Ho"})
 
-    assert pairs_of([bad, other, good, good]) == [(good, bad)]
+    assert pair_labels([bad, other, good, good]) == [(good, bad)]
 
 
 def test_kappa_is_that_of_the_textbook():

@@ -16,7 +16,7 @@ from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.threads import run_in_thread
 
-Check = Callable[[JsonObject], None]
+AnswerCheck = Callable[[JsonObject], None]
 """Raises ValueError, with a message for the judge, for a valid answer that makes no sense."""
 
 
@@ -31,7 +31,7 @@ class JudgeRequests:
         self._judge = judge
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopped = False
-        self.check: Check = lambda _: None
+        self.check: AnswerCheck = lambda _: None
 
     @property
     def judge_name(self) -> str:
@@ -181,7 +181,7 @@ class Measurement:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.metric: Any = getattr(deepeval.metrics, class_name)(model=model, **options)
 
-    async def run(self, case: Any, check: Check) -> None:
+    async def run(self, case: Any, check: AnswerCheck) -> None:
         """Compute the metric; `check` gets each answer of the judge before DeepEval does."""
         self._requests.check = check
         try:

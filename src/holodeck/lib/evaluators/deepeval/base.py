@@ -127,9 +127,9 @@ class DeepEvalEvaluator(JudgedEvaluator):
             input=adapter.clean_text(given.get(P.INPUT) or ""),
             actual_output=adapter.clean_text(given.get(P.ACTUAL_OUTPUT) or ""),
             expected_output=None if expected is None else adapter.clean_text(expected),
-            context=passages(given.get(P.CONTEXT)),
-            retrieval_context=passages(given.get(P.RETRIEVAL_CONTEXT)),
-            tools_called=tool_calls(given.get(P.TOOLS_CALLED)),
+            context=to_texts(given.get(P.CONTEXT)),
+            retrieval_context=to_texts(given.get(P.RETRIEVAL_CONTEXT)),
+            tools_called=to_tool_calls(given.get(P.TOOLS_CALLED)),
         )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int | None:  # noqa: ARG002 - for overrides
@@ -183,14 +183,14 @@ def require_range(key: str, score: float, low: float, high: float) -> None:
         raise ValueError(f"'{key}' is {score:g}, which is not between {low:g} and {high:g}")
 
 
-def passages(texts: str | Sequence[str] | None) -> list[str] | None:
+def to_texts(texts: str | Sequence[str] | None) -> list[str] | None:
     """Return one or several texts as the list that DeepEval takes."""
     if texts is None:
         return None
     return [adapter.clean_text(text) for text in ([texts] if isinstance(texts, str) else texts)]
 
 
-def tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
+def to_tool_calls(calls: Sequence[ToolInvocation] | None) -> list[Any] | None:
     """Return the tool calls in DeepEval's format."""
     if calls is None:
         return None

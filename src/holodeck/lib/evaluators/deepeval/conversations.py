@@ -10,7 +10,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
     JudgeOptions,
     ReasonOptions,
-    tool_calls,
+    to_tool_calls,
 )
 from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
 from holodeck.lib.evaluators.param_spec import EvalParam as P
@@ -133,5 +133,5 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
 
 
 def _turn(cases: Any, turn: Turn) -> Any:
-    called = tool_calls(turn.tool_calls) or None
+    called = to_tool_calls(turn.tool_calls) or None
     return cases.Turn(role=turn.role, content=adapter.clean_text(turn.content), tools_called=called)
