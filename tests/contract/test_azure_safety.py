@@ -136,7 +136,7 @@ async def test_a_metric_of_agent_yaml_becomes_the_librarys_evaluators(name, scop
 @pytest.mark.parametrize("scope", [None, "greeter", "http://127.0.0.1:1"])
 def test_without_a_project_it_is_a_configuration_error(name, scope):
     with pytest.raises(ConfigError, match="write 'azure_ai_project: https://") as seen:
-        build_evaluator(metric(name, azure_ai_project=scope), where="metrics[3]")
+        build_evaluator(metric(name, azure_ai_project=scope), location="metrics[3]")
 
     assert seen.value.field == "metrics[3].azure_ai_project"
 

@@ -274,7 +274,7 @@ def check_metrics(
             if metric.user_code is not None:
                 _check_target(metric.user_code, agent, place, findings)
             else:
-                inputs.register(metric, build_evaluator(metric, agent.base_dir, where=""))
+                inputs.register(metric, build_evaluator(metric, agent.base_dir, location=""))
                 _check_judge(agent, metric, place, findings)
         except ConfigError as error:
             findings.of_error(place, error)

@@ -178,7 +178,7 @@ def _check_expectations(
             "is compared with nothing; add a metric such as 'exact_match' without 'value'",
         )
     for metric in metrics:
-        if isinstance(metric, NotContainsMetric) and metric.wanted() is None:
+        if isinstance(metric, NotContainsMetric) and metric.expected_texts() is None:
             text = case.ground_truth or ""
             check_forbidden_text(text, metric, (*path, "ground_truth"), findings)
     _check_tool_expectations(agent, case, path, tools, findings)
@@ -231,7 +231,7 @@ def _warn_of_nothing_decided(
 
 def _reads_ground_truth(metric: MetricSettings, inputs: RequiredInputs) -> bool:
     if isinstance(metric, ComparingMetric):
-        return metric.wanted() is None
+        return metric.expected_texts() is None
     return metric.user_code is not None or any(inputs.accepts(metric, one) for one in _GROUND_TRUTH)
 
 

@@ -73,7 +73,7 @@ def _check_pattern(metric: RegexMetric, place: KeyPath, findings: Findings) -> N
 
 
 def _check_forbidden_texts(metric: NotContainsMetric, place: KeyPath, findings: Findings) -> None:
-    for index, text in enumerate(metric.wanted() or ()):
+    for index, text in enumerate(metric.expected_texts() or ()):
         path = (*place, "value") if metric.values is None else (*place, "values", index)
         check_forbidden_text(text, metric, path, findings)
 

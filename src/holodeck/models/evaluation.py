@@ -73,7 +73,7 @@ class ComparingMetric(EvaluationMetric):
             raise ValueError("write either 'value' or 'values', not both")
         return self
 
-    def wanted(self) -> list[str] | None:
+    def expected_texts(self) -> list[str] | None:
         """Return the expected texts; None means the case's ground truth."""
         return self.values if self.value is None else [self.value]
 

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 
 from holodeck.errors import EvaluationError, MissingExtra
 from holodeck.lib.evaluators.base import OfferedTool
+from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.models.test_result import ToolInvocation
-
-JsonObject = dict[str, Any]
 
 _KINDS = ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string"), (list, "array"))
 
@@ -50,16 +49,16 @@ def tool_definitions(
 ) -> list[JsonObject]:
     """Return the offered tools, and a definition inferred from the calls of any other tool."""
     known: dict[str, JsonObject] = {tool.name: _definition(tool) for tool in offered}
-    seen: dict[str, JsonObject] = {}
+    inferred: dict[str, JsonObject] = {}
     for call in calls:
         if call.name not in known:
-            taken = seen.setdefault(call.name, {})
-            taken |= {name: {"type": _kind(value)} for name, value in call.args.items()}
+            properties = inferred.setdefault(call.name, {})
+            properties |= {name: {"type": _kind(value)} for name, value in call.args.items()}
     return [
         *known.values(),
         *(
             {"name": name, "parameters": {"type": "object", "properties": properties}}
-            for name, properties in seen.items()
+            for name, properties in inferred.items()
         ),
     ]
 
@@ -73,10 +72,10 @@ def _definition(tool: OfferedTool) -> JsonObject:
 
 
 def _call_and_result(call: Mapping[str, Any]) -> list[JsonObject]:
-    asked = {key: value for key, value in call.items() if key != "tool_result"}
+    request = {key: value for key, value in call.items() if key != "tool_result"}
     result = {"type": "tool_result", "tool_result": call["tool_result"]}
     return [
-        {"role": "assistant", "content": [asked]},
+        {"role": "assistant", "content": [request]},
         {"role": "tool", "tool_call_id": call["tool_call_id"], "content": [result]},
     ]
 
@@ -89,7 +88,6 @@ def _kind(value: Any) -> str:
     return next((name for kind, name in _KINDS if isinstance(value, kind)), "object")
 
 
-Messages = Sequence[Mapping[str, Any]]
 Ask = Callable[[Messages], Awaitable[JsonObject]]
 """Sends messages to the judge and returns its verdict."""
 

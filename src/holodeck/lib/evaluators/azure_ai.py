@@ -13,9 +13,7 @@ from typing import Any, ClassVar, TypeVar, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators import azure_adapter
 from holodeck.lib.evaluators.azure_adapter import (
-    JsonObject,
     LibraryEvaluator,
-    Messages,
     Scale,
     credential,
     load_evaluator,
@@ -30,6 +28,7 @@ from holodeck.lib.evaluators.base import (
     Observation,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 from holodeck.models.judged_metrics import AzureProject
@@ -51,26 +50,26 @@ class AzureEvaluator(JudgedEvaluator):
     scale: ClassVar[Scale] = Scale(worst=1, best=5)
     answer_keys: ClassVar[Mapping[str, Any]] = {}
     """Properties of the judge's JSON that the prompt asks for before the reason."""
-    _grader: LibraryEvaluator | None = None
+    _evaluator: LibraryEvaluator | None = None
 
     async def prepare(self) -> None:
-        if self._grader is None:
+        if self._evaluator is None:
             build = partial(load_evaluator, self.library_class, self._ask)
-            self._grader = await run_in_thread(build, "holodeck-azure")
+            self._evaluator = await run_in_thread(build, "holodeck-azure")
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if _RESPONSE in self.required_params() and not kwargs[_RESPONSE].strip():
             return self._result(self.scale.worst, "the response is empty; the judge was not asked")
-        found = await self._grader_for(kwargs)(**self._inputs(kwargs))
+        found = await self._evaluator_for(kwargs)(**self._inputs(kwargs))
         raw, reason = found.get(self.metric), found.get(f"{self.metric}_reason")
         if raw is None:
             raise EvaluationError(f"{self.name} got no score: {reason or 'without a reason'}")
         return self._result(raw, str(reason))
 
-    def _grader_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:  # noqa: ARG002 - for evaluators with several prompts
-        if self._grader is None:
+    def _evaluator_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:  # noqa: ARG002 - for evaluators with several prompts
+        if self._evaluator is None:
             raise RuntimeError(f"{self.name}: call prepare() first")
-        return self._grader
+        return self._evaluator
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         """Return the inputs under the library's names."""
@@ -113,9 +112,9 @@ class GroundednessEvaluator(AzureEvaluator):
             build = partial(load_evaluator, self.library_class, self._ask, with_query=True)
             self._with_query = await run_in_thread(build, "holodeck-azure")
 
-    def _grader_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:
+    def _evaluator_for(self, kwargs: Mapping[str, Any]) -> LibraryEvaluator:
         with_query = self._with_query if kwargs.get(_QUERY) else None
-        return with_query or super()._grader_for(kwargs)
+        return with_query or super()._evaluator_for(kwargs)
 
 
 class RelevanceEvaluator(AzureEvaluator):
@@ -273,7 +272,6 @@ class SafetyEvaluator(BaseEvaluator):
 
     extra = "azure"
     libraries = ("azure.ai.evaluation",)
-
     PARAM_SPEC = ParamSpec(
         required=frozenset({EvalParam.RESPONSE}), optional=frozenset({EvalParam.QUERY})
     )

@@ -323,6 +323,13 @@ def quote(text: str, limit: int = 80) -> str:
     return repr(text if len(text) <= limit else f"{text[: limit - 1]}…")
 
 
+class JudgedOptions(EvaluatorOptions, total=False):
+    """The options of every judged metric."""
+
+    model_config: LLMProvider | None
+    judge: Judge | None
+
+
 class JudgedEvaluator(BaseEvaluator):
     """Computes a metric that a judge scores.
 

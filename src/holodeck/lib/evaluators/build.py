@@ -32,7 +32,7 @@ def build_evaluator(
     metric: MetricSettings,
     base_dir: Path | None = None,
     *,
-    where: str = "evaluations",
+    location: str = "evaluations",
     judge: Judge | None = None,
     embeddings: "Callable[[], TextSimilarity] | None" = None,
 ) -> BaseEvaluator:
@@ -47,7 +47,7 @@ def build_evaluator(
         "retry_config": _retry_config(metric),
     }
     if metric.user_code is not None:
-        target = load_callable(metric.user_code, base_dir, where=where)
+        target = load_callable(metric.user_code, base_dir, where=location)
         if isinstance(target, type) and issubclass(target, BaseEvaluator):
             return target(**options)
         return CustomEvaluator(target, metric.threshold, **options)
@@ -61,7 +61,7 @@ def build_evaluator(
     try:
         return evaluator(**{"threshold": metric.threshold, **metric.options(), **options})
     except ConfigError as error:
-        raise ConfigError(f"{where}.{error.field}", error.message) from error
+        raise ConfigError(f"{location}.{error.field}", error.message) from error
 
 
 def evaluator_class(metric: MetricSettings) -> type[BaseEvaluator]:

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
-from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
+from typing import Any, ClassVar, TypeVar, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
-from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, JudgedOptions
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
     Example,
@@ -29,7 +29,6 @@ from holodeck.models.judged_metrics import (
     require_fitting_answers,
     to_criterion,
 )
-from holodeck.models.llm import LLMProvider
 
 ALTERNATIVES = 10
 """How many first tokens to request with their probabilities; some endpoints refuse more."""
@@ -170,15 +169,6 @@ _PARAMS: dict[JudgeInput, EvalParam] = {
 }
 
 
-class JudgeOptions(TypedDict, total=False):
-    """The options of every judged metric."""
-
-    model_config: LLMProvider | None
-    timeout: float | None
-    retry_config: RetryConfig | None
-    judge: Judge | None
-
-
 @dataclass(frozen=True)
 class CriterionScore:
     """The result of one criterion."""
@@ -274,9 +264,9 @@ class JudgeEvaluator(JudgedEvaluator):
         margin: float = 0.0,
         include_reason: bool = False,
         first_wording: int = 0,
-        **judged: Unpack[JudgeOptions],
+        **options: Unpack[JudgedOptions],
     ) -> None:
-        super().__init__(threshold=threshold, **judged)
+        super().__init__(threshold=threshold, **options)
         self.criteria = [to_criterion(one) for one in criteria]
         _validate(self.criteria, examples, inputs)
         self._inputs = [key for key in TAGS if key in inputs]

@@ -306,7 +306,7 @@ class EvaluatorSet:
             judge = self.judge_provider.judge_of(metric, place) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._base_dir, where=place, judge=judge, embeddings=embeddings
+                metric, self._base_dir, location=place, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
         return Check(

@@ -60,7 +60,7 @@ def test_what_the_configuration_says_reaches_the_evaluator():
 )
 def test_a_metric_that_cannot_be_built_says_where(keys, field):
     with pytest.raises(ConfigError) as caught:
-        build_evaluator(metric(**keys), where="metrics[1]")
+        build_evaluator(metric(**keys), location="metrics[1]")
 
     assert caught.value.field == field
 

@@ -111,9 +111,9 @@ class SummarizationEvaluator(DeepEvalEvaluator):
             require_count("questions", answer["questions"], None)
         if "answers" in answer:
             require_count("answers", answer["answers"], len(metric.assessment_questions))
-            odd = next((one for one in answer["answers"] if _word(one) not in {"yes", "no"}), None)
-            if odd is not None:
-                raise ValueError(f"'answers' has {odd!r}, which is neither 'yes' nor 'no'")
+            for one in answer["answers"]:
+                if one.strip().lower() not in {"yes", "no"}:
+                    raise ValueError(f"'answers' has {one!r}, which is neither 'yes' nor 'no'")
 
 
 class PromptAlignmentEvaluator(DeepEvalEvaluator):
@@ -147,8 +147,8 @@ class TaskCompletionEvaluator(DeepEvalEvaluator):
         required=_RESPONSE_TO_INPUT, optional=frozenset({P.TOOLS_CALLED})
     )
 
-    def _case(self, kwargs: Mapping[str, Any]) -> Any:
-        case = super()._case(kwargs)
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        case = super()._test_case(kwargs)
         if case.tools_called is None:  # otherwise the judge would assume that no tool was called
             case.tools_called = [adapter.library().cases.ToolCall(name=UNSEEN_CALLS)]
         return case
@@ -156,10 +156,6 @@ class TaskCompletionEvaluator(DeepEvalEvaluator):
     def _check(self, answer: JsonObject, metric: Any, case: Any) -> None:  # noqa: ARG002
         if "verdict" in answer:
             require_range("verdict", answer["verdict"], 0, 1)
-
-
-def _word(answer: str) -> str:
-    return answer.strip().lower()
 
 
 class ToolCorrectnessEvaluator(DeepEvalEvaluator):
@@ -172,12 +168,12 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
         required=frozenset({P.TOOLS_CALLED, P.EXPECTED_TOOLS}), optional=frozenset({P.INPUT})
     )
 
-    def _case(self, kwargs: Mapping[str, Any]) -> Any:
-        case, make = super()._case(kwargs), adapter.library().cases.ToolCall
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
+        case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
         called = [call.name for call in kwargs[P.TOOLS_CALLED]]
-        wanted = kwargs[P.EXPECTED_TOOLS]
+        expected = kwargs[P.EXPECTED_TOOLS]
         case.tools_called = [make(name=name) for name in called]
-        case.expected_tools = [make(name=_full_name(one, called)) for one in wanted]
+        case.expected_tools = [make(name=_full_name(one, called)) for one in expected]
         return case
 
 
@@ -195,11 +191,11 @@ class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
         return None if case.tools_called else "the agent called no tool"
 
 
-def _full_name(wanted: str | ExpectedTool, called: Sequence[str]) -> str:
+def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
     """Return the called name that matches; without `match: exact`, a part of the name matches."""
-    if isinstance(wanted, ExpectedTool) and wanted.match == "exact":
-        return wanted.name
-    name = wanted if isinstance(wanted, str) else wanted.name
+    if isinstance(expected, ExpectedTool) and expected.match == "exact":
+        return expected.name
+    name = expected if isinstance(expected, str) else expected.name
     return next((one for one in called if name in one), name)
 
 
@@ -229,7 +225,7 @@ class JsonCorrectnessEvaluator(DeepEvalEvaluator):
         found = await self._schema_check.evaluate(response=kwargs[P.ACTUAL_OUTPUT])
         fault = None if found["passed"] else found["reasoning"]
         options = {**self._options(), "expected_schema": _CheckedSchema(self._schema, fault)}
-        result = await self._measured(self._case(kwargs), options)
+        result = await self._measure(self._test_case(kwargs), options)
         return result if result["reasoning"] else {**result, "reasoning": found["reasoning"]}
 
 

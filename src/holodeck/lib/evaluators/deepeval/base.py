@@ -1,10 +1,15 @@
 """The base class of DeepEval's metrics: converts inputs, checks the judge's answers and scores."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, RetryConfig
+from holodeck.lib.evaluators.base import (
+    DEFAULT_THRESHOLD,
+    JudgedEvaluator,
+    JudgedOptions,
+    RetryConfig,
+)
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.param_spec import EvalParam as P
 from holodeck.lib.judging.judge import JsonObject, Judge
@@ -21,17 +26,13 @@ _DEEPEVAL_NAMES = {
 }
 
 
-class JudgeOptions(TypedDict, total=False):
-    """The options of every judged metric."""
+class DeepEvalOptions(JudgedOptions, total=False):
+    """The options of every metric of DeepEval."""
 
-    model_config: LLMProvider | None
     threshold: float
-    timeout: float | None
-    retry_config: RetryConfig | None
-    judge: Judge | None
 
 
-class ReasonOptions(JudgeOptions, total=False):
+class ReasonOptions(DeepEvalOptions, total=False):
     """The options of a metric whose judge may give reasons."""
 
     include_reason: bool
@@ -97,9 +98,9 @@ class DeepEvalEvaluator(JudgedEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         if self.empty_is_wrong and not kwargs[P.ACTUAL_OUTPUT].strip():
             return self._build_result(0.0, "the response is empty")
-        return await self._measured(self._case(kwargs), self._options())
+        return await self._measure(self._test_case(kwargs), self._options())
 
-    async def _measured(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    async def _measure(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return DeepEval's result for the case."""
         judge = self.judge if self.asks_judge else None
         measurement = adapter.Measurement(self.deepeval_class, judge, options)
@@ -118,7 +119,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
             "eval_mode": "llm",  # an environment variable could select another mode
         }
 
-    def _case(self, kwargs: Mapping[str, Any]) -> Any:
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         """Return the test case in DeepEval's format, with only the inputs that the metric takes."""
         taken = self.required_params() | self.PARAM_SPEC.optional
         given = {name: kwargs.get(name) for name in taken}
@@ -157,24 +158,24 @@ class DeepEvalEvaluator(JudgedEvaluator):
         return self._build_result(score, metric.reason or "")
 
     def _build_result(self, score: float, reason: str) -> dict[str, Any]:
-        limit = 1.0 if self.strict_mode else self.threshold
+        threshold = 1.0 if self.strict_mode else self.threshold
         return {
             self.metric: float(score),
             "score": float(score),
-            "passed": score >= limit,
+            "passed": score >= threshold,
             "reasoning": reason,
             "metric_name": self.name,
-            "threshold": limit,
+            "threshold": threshold,
             "scale": self.scale,
         }
 
 
-def require_count(what: str, found: Sequence[Any], wanted: int | None) -> None:
+def require_count(key: str, items: Sequence[Any], expected: int | None) -> None:
     """Raise ValueError if the judge returned the wrong number of items."""
-    if wanted is None and not found:
-        raise ValueError(f"'{what}' is empty")
-    if wanted is not None and len(found) != wanted:
-        raise ValueError(f"'{what}' has {len(found)} items; {wanted} are to be judged")
+    if expected is None and not items:
+        raise ValueError(f"'{key}' is empty")
+    if expected is not None and len(items) != expected:
+        raise ValueError(f"'{key}' has {len(items)} items; {expected} are to be judged")
 
 
 def require_range(key: str, score: float, low: float, high: float) -> None:

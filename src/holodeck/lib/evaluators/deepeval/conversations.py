@@ -8,7 +8,7 @@ from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
-    JudgeOptions,
+    DeepEvalOptions,
     ReasonOptions,
     to_tool_calls,
 )
@@ -24,7 +24,7 @@ class ConversationEvaluator(DeepEvalEvaluator):
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.TURNS}))
 
-    def _case(self, kwargs: Mapping[str, Any]) -> Any:
+    def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[P.TURNS]]
         roles = [turn.role for turn in turns]
         if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
@@ -86,9 +86,9 @@ class RoleAdherenceEvaluator(ConversationEvaluator):
             return
         named = [verdict["index"] for verdict in answer["verdicts"]]
         agents = [index for index, turn in enumerate(case.turns) if turn.role == "assistant"]
-        odd = next((index for index in named if index not in agents), None)
-        if odd is not None:
-            raise ValueError(f"'index' is {odd}; the assistant's messages are {agents}")
+        for index in named:
+            if index not in agents:
+                raise ValueError(f"'index' is {index}; the assistant's messages are {agents}")
         if len(set(named)) < len(named):
             raise ValueError("'verdicts' names a message twice")
 
@@ -113,9 +113,9 @@ class ConversationalGEvalEvaluator(ConversationEvaluator):
         evaluation_steps: Sequence[str] | None = None,
         rubric: Sequence[RubricBand] | None = None,
         strict_mode: bool = False,
-        **judged: Unpack[JudgeOptions],
+        **options: Unpack[DeepEvalOptions],
     ) -> None:
-        super().__init__(strict_mode=strict_mode, **judged)
+        super().__init__(strict_mode=strict_mode, **options)
         self._criteria = Criteria(criteria, evaluation_steps, rubric)
 
     def _options(self) -> dict[str, Any]:

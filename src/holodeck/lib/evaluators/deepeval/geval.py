@@ -7,7 +7,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     DeepEvalEvaluator,
-    JudgeOptions,
+    DeepEvalOptions,
     require_count,
     require_range,
 )
@@ -79,9 +79,9 @@ class GEvalEvaluator(DeepEvalEvaluator):
         *,
         strict_mode: bool = False,
         rubric: Sequence[RubricBand] | None = None,
-        **judged: Unpack[JudgeOptions],
+        **options: Unpack[DeepEvalOptions],
     ) -> None:
-        super().__init__(strict_mode=strict_mode, **judged)
+        super().__init__(strict_mode=strict_mode, **options)
         self._name = name
         self._criteria = Criteria(criteria, evaluation_steps, rubric)
         self._params = tuple(P(param) for param in evaluation_params)
