@@ -21,9 +21,9 @@ from holodeck.lib.conversation.messages import (
 )
 from holodeck.lib.conversation.participants import (
     EXAMPLES,
+    ConversationSettings,
     HasCriteria,
     ParticipantCaller,
-    Settings,
     TimeLimits,
     Turns,
     find_participant_error,
@@ -70,7 +70,7 @@ class Conversation:
         name: str,
         description: str,
         agents: Sequence[Participant],
-        config: Settings,
+        config: ConversationSettings,
         *,
         set_id: str | None = None,
         batch_run_id: str | None = None,

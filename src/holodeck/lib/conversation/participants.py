@@ -20,7 +20,7 @@ EXAMPLES = {
 _LIMITS = ("max_turns", "min_turns", "timeout", "call_timeout")
 
 
-class Settings(Protocol):
+class ConversationSettings(Protocol):
     """The limits of a conversation; None leaves a value to the engine."""
 
     @property
@@ -47,7 +47,7 @@ def is_list_of_criteria(value: Any) -> bool:
     return all(isinstance(one, str) and one.strip() for one in value)
 
 
-def find_setting_error(config: Settings, max_turns: int) -> str | None:
+def find_setting_error(config: ConversationSettings, max_turns: int) -> str | None:
     """Return what is wrong with the settings; None if nothing is."""
     for key in _LIMITS:
         value = getattr(config, key)

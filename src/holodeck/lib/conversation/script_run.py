@@ -15,7 +15,11 @@ from holodeck.errors import BackendTimeoutError
 from holodeck.lib.conversation.engine import Conversation
 from holodeck.lib.conversation.events import RunFinished, RunStarted
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.participants import HasCriteria, Settings, TimeLimitExceeded
+from holodeck.lib.conversation.participants import (
+    ConversationSettings,
+    HasCriteria,
+    TimeLimitExceeded,
+)
 from holodeck.lib.conversation.result_listeners import framework_outcome
 from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, unused_steps
 from holodeck.lib.conversation.state import ScenarioState
@@ -76,7 +80,7 @@ class ScriptRun(Conversation):
         description: str,
         agents: Sequence[Participant],
         script: Sequence[ScriptStep] | None,
-        config: Settings,
+        config: ConversationSettings,
         *,
         set_id: str | None = None,
         batch_run_id: str | None = None,

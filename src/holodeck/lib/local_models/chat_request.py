@@ -73,7 +73,7 @@ def is_small(weights: Path) -> bool:
 
 
 @dataclass(frozen=True)
-class ToolResult:
+class ToolOutput:
     """What a tool returned for which arguments."""
 
     tool: str
@@ -86,7 +86,7 @@ class PromptTurn:
     """A user message, what the tools returned, and the model's answers."""
 
     user_text: str = ""
-    results: list[ToolResult] = field(default_factory=list)
+    results: list[ToolOutput] = field(default_factory=list)
     answers: list[str] = field(default_factory=list)
 
     def messages(self, small: bool) -> list[JsonObject]:
@@ -131,7 +131,7 @@ class PromptConversation:
             elif role == "tool":
                 unknown: tuple[str, JsonObject] = (message.get("name") or "a tool", {})
                 name, arguments = calls.get(message.get("tool_call_id", ""), unknown)
-                turns[-1].results.append(ToolResult(name, arguments, text))
+                turns[-1].results.append(ToolOutput(name, arguments, text))
             elif message.get("tool_calls"):
                 for call in message["tool_calls"]:
                     function = call["function"]
