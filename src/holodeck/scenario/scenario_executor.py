@@ -153,7 +153,7 @@ async def run(  # noqa: PLR0913, PLR0917 - as documented
             left = scenario.limits.seconds_left()
             if left is not None and left[0] < -_GRACE_S / 2:
                 error = TimeLimitExceeded(left[1])
-                scenario.on_result(scenario.broken(error))
+                scenario.on_result(scenario.error_result(error))
                 scenario.note_location(error)
                 raise error
     finally:
@@ -172,7 +172,7 @@ async def _run_contained(scenario: ScenarioExecutor) -> ScenarioResult:
         return await scenario.run()
     except (SystemExit, asyncio.CancelledError, GeneratorExit) as error:
         # Raised as it is, sys.exit() of an adapter would end the caller's event loop.
-        raise RuntimeError(scenario.broken(error).reasoning) from error
+        raise RuntimeError(scenario.error_result(error).reasoning) from error
 
 
 def _longest_wait(scenario: ScenarioExecutor) -> float | None:

@@ -117,15 +117,15 @@ class ScriptRun(Conversation):
         try:
             result = await self._run_script()
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            self._finish("CANCELLED", self.broken(error))
+            self._finish("CANCELLED", self.error_result(error))
             self._dispatcher.close()
             raise
         except (SystemExit, GeneratorExit) as error:  # no time to wait for listeners
-            self._finish("ERROR", self.broken(error))
+            self._finish("ERROR", self.error_result(error))
             self._dispatcher.close()
             raise
         except BaseException as error:  # also what ends a test, such as `pytest.skip()`
-            broken = self.broken(error)
+            broken = self.error_result(error)
             self.note_location(error)
             self._finish("CANCELLED" if broken.reason_code == "skipped" else "ERROR", broken)
             await self._dispatcher.drain()
@@ -266,7 +266,7 @@ class ScriptRun(Conversation):
         participant = self._caller.pending
         return None if participant is None else participant.role
 
-    def broken(self, error: BaseException) -> ScenarioResult:
+    def error_result(self, error: BaseException) -> ScenarioResult:
         """Return the result of a run that an error ended.
 
         A failed assertion of a step is a failure of the agent, and so is a test that a step or a

@@ -106,11 +106,11 @@ class ConversationRunner:
             result = await conversation.run()
         except asyncio.CancelledError as error:
             state.late_ending = _late_ending(conversation)
-            self._add_result(state, conversation.broken(error), None)
+            self._add_result(state, conversation.error_result(error), None)
             raise
         except Exception as error:  # noqa: BLE001 - the border: what breaks a conversation ends it
             logger.debug("conversation: %s", traceback.format_exc())
-            result = conversation.broken(error)
+            result = conversation.error_result(error)
             self._add_result(state, result, _broken_ending(result, error))
         else:
             self._add_result(state, result, self._ending(state, result))
