@@ -127,9 +127,9 @@ class CallableBackend:
             backend = backend_in_context(self._backend, case_context, LOCATION)
             opened = partial(open_session, backend, context)
             session = await call_with_limit(opened, self._timeout)
-            if isinstance(session, AcceptsHistory):
-                return LimitedSessionWithHistory(session, session, self._timeout)
-            return LimitedSession(session, self._timeout)
+            accepts_history = isinstance(session, AcceptsHistory)
+            kind = LimitedSessionWithHistory if accepts_history else LimitedSession
+            return kind(session, self._timeout)
         agent = await call_with_limit(self._take_agent, self._timeout)
         return CallableSession(
             agent,
@@ -317,11 +317,6 @@ async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
 class LimitedSessionWithHistory(LimitedSession):
     """A session of the user's backend that accepts earlier messages."""
 
-    def __init__(
-        self, session: AgentSession, history: AcceptsHistory, timeout: float | None
-    ) -> None:
-        super().__init__(session, timeout)
-        self._history = history
-
     def remember(self, messages: Sequence[Message]) -> None:
-        self._history.remember(messages)
+        assert isinstance(self._session, AcceptsHistory)  # noqa: S101 - checked by `open`
+        self._session.remember(messages)

@@ -193,18 +193,27 @@ def parse_anthropic_message(body: bytes) -> Completion:
     texts = [part["text"] for part in content if isinstance(part, dict) and "text" in part]
     if not all(isinstance(text, str) for text in texts):
         raise malformed_response("is not a message: its content is not text", body)
-    usage = document.get("usage")
     return Completion(
         "".join(texts),
         (),
-        TokenUsage.of(_count(usage, "input_tokens"), _count(usage, "output_tokens")),
+        read_token_usage(document.get("usage")),
         is_cut=document.get("stop_reason") == "max_tokens",
     )
 
 
-def _count(usage: Any, name: str) -> int:
-    value = usage.get(name) if isinstance(usage, Mapping) else None
-    return value if isinstance(value, int) and value > 0 else 0
+def read_token_usage(usage: Any) -> TokenUsage:
+    """Return the counts of a mapping or object, under any provider's names; a missing one is 0."""
+
+    def count(*names: str) -> int:
+        for name in names:
+            value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
+            if isinstance(value, int) and value > 0:
+                return value
+        return 0
+
+    return TokenUsage.of(
+        count("prompt_tokens", "input_tokens"), count("completion_tokens", "output_tokens")
+    )
 
 
 def strict_format(schema: Mapping[str, Any]) -> JsonObject:

@@ -20,9 +20,10 @@ from holodeck.lib.backends.semantic_kernel.errors import (
     request_error,
     status_of,
 )
-from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn, usage_of
+from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.llm.client import RequestSender
+from holodeck.lib.llm.completion import read_token_usage
 from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.observability import names, span
@@ -154,7 +155,7 @@ class ResilientChat(ChatCompletionClientBase):
                     )
             if not messages:
                 raise MalformedResponse(NOT_A_COMPLETION)
-            usage = usage_of(messages[0].metadata)
+            usage = read_token_usage(messages[0].metadata.get("usage"))
             current.set({names.INPUT_TOKENS: usage.prompt_tokens})
             current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
         return messages
@@ -172,7 +173,7 @@ class ResilientChat(ChatCompletionClientBase):
         )
         async for pieces in stream:
             for piece in pieces[:1]:
-                usage = usage_of(piece.metadata)
+                usage = read_token_usage(piece.metadata.get("usage"))
                 if usage.total_tokens:
                     turn.meter.add(usage, self.ai_model_id)
             yield pieces
@@ -192,7 +193,7 @@ def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) 
     Arguments that cannot be parsed are replaced by the reason, for the model to read; Semantic
     Kernel would fail on them.
     """
-    turn.meter.add(usage_of(message.metadata), model)
+    turn.meter.add(read_token_usage(message.metadata.get("usage")), model)
     calls = [item for item in message.items if isinstance(item, FunctionCallContent)]
     turn.tool_rounds += bool(calls)
     for item in calls:

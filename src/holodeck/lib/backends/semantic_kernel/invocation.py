@@ -5,7 +5,7 @@ invokes find it, however many turns run concurrently.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -179,22 +179,3 @@ def _tool_result(turn: KernelTurn, name: str, item: FunctionResultContent) -> To
     if run.raised is not None:
         result["raised"] = run.raised
     return result
-
-
-def usage_of(metadata: Mapping[str, Any]) -> TokenUsage:
-    """Return the token usage in a message's metadata, under any provider's names; else zero."""
-    usage = metadata.get("usage")
-    if usage is None:
-        return TokenUsage.zero()
-    return TokenUsage.of(
-        _first_count(usage, "prompt_tokens", "input_tokens"),
-        _first_count(usage, "completion_tokens", "output_tokens"),
-    )
-
-
-def _first_count(usage: Any, *names: str) -> int:
-    for name in names:
-        value = usage.get(name) if isinstance(usage, Mapping) else getattr(usage, name, None)
-        if isinstance(value, int) and value > 0:
-            return value
-    return 0
