@@ -56,7 +56,7 @@ def work(name):
     took["checked"] = lap()
     request = Request(keyword=parse("case and not (12 or 13)"), tags=("smoke", "full"), seed=1)
     part = choose(agent.test_cases, request)
-    case_list(agent.keeping(part.places), None, as_json=False)
+    case_list(agent.with_cases(part.indexes), None, as_json=False)
     case_list(agent, None, as_json=True)
     took["listed"] = lap()
     tenth = ConfigLoader().load_agent_yaml(f"{name}-tenth.yaml")

@@ -57,9 +57,9 @@ class Subject:
         secrets = collect(agent, loader.environment(agent.base_dir))
         return cls(path, agent, settings, tuple(secrets))
 
-    def case_caches(self, places: Sequence[int]) -> "Subject":
+    def with_cases(self, places: Sequence[int]) -> "Subject":
         """The same with these of its cases."""
-        return replace(self, agent=self.agent.case_caches(places))
+        return replace(self, agent=self.agent.with_cases(places))
 
     def places(self) -> dict[str | None, list[int]]:
         """Where the cases of each suite stand; of None, those without one."""
@@ -102,7 +102,7 @@ class AgentFile(pytest.File):
 
     def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
         for suite, places in subject.places().items():
-            some = subject.case_caches(places)
+            some = subject.with_cases(places)
             if suite is None:
                 yield from _tests(self, some)
             else:
@@ -134,7 +134,7 @@ class SuiteFile(AgentFile):
         return agent
 
     def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
-        yield from _tests(self, subject.case_caches(subject.places()[suite_name(self.path)]))
+        yield from _tests(self, subject.with_cases(subject.places()[suite_name(self.path)]))
 
 
 class CasesOfSuite(pytest.Collector):
@@ -155,7 +155,7 @@ def _tests(parent: pytest.Collector, subject: Subject) -> Iterator["AgentCase"]:
         name = case.name or f"case {place + 1}"
         seen[name] += 1
         unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        yield AgentCase.from_parent(parent, name=unique, subject=subject.case_caches([place]))
+        yield AgentCase.from_parent(parent, name=unique, subject=subject.with_cases([place]))
 
 
 class AgentCase(pytest.Item):

@@ -17,7 +17,7 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
 ):
     cases = [TestCaseModel(name=f"case {at}", input="x") for at in range(len(durations))]
     past = [CaseHistory(whole_run_ms=one) for one in durations]
-    whole = select(cases, SelectionRequest(seed=seed, limit=most), past).places
+    whole = select(cases, SelectionRequest(seed=seed, limit=most), past).indexes
 
     shards = [
         select(
@@ -28,8 +28,8 @@ def test_the_shards_together_are_the_selection_and_each_case_is_in_one(
         for n in range(1, count + 1)
     ]
 
-    assert sorted(at for one in shards for at in one.places) == sorted(whole)
-    assert all(one.places == [at for at in whole if at in one.places] for one in shards)
+    assert sorted(at for one in shards for at in one.indexes) == sorted(whole)
+    assert all(one.indexes == [at for at in whole if at in one.indexes] for one in shards)
     assert len({one.selection.plan for one in shards}) == 1
 
 
@@ -44,7 +44,7 @@ def test_no_shard_is_longer_than_another_by_more_than_its_last_case(durations, c
             durations[at] or 0
             for at in select(
                 cases, SelectionRequest(shard=Shard(n, count), allow_empty=True), past
-            ).places
+            ).indexes
         )
         for n in range(1, count + 1)
     ]

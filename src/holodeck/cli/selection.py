@@ -77,17 +77,17 @@ def apply_selection(
         return agent, None
     from holodeck.lib.selection.select_cases import select
 
-    past = None
-    if request.asks_the_past:
+    history = None
+    if request.needs_history:
         whole = request.shard is not None
-        past = past_cases(agent, agent_config, request.most_results, whole_runs=whole)
-    choice = select(agent.test_cases or [], request, past)
-    for warning in choice.warnings:
+        history = load_history(agent, agent_config, request.results_needed, whole_runs=whole)
+    selected = select(agent.test_cases or [], request, history)
+    for warning in selected.warnings:
         context.warn(warning)
-    return agent.case_caches(choice.places), choice.selection
+    return agent.with_cases(selected.indexes), selected.selection
 
 
-def past_cases(
+def load_history(
     agent: "Agent", agent_config: str, most: int, *, whole_runs: bool = False
 ) -> "list[CaseHistory]":
     """Return what recorded runs tell of each case, from its `most` latest results.
@@ -165,6 +165,6 @@ def plan_run(
     from holodeck.lib.test_runner.plan import build_plan, describe_plan
 
     TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
-    past = past_cases(agent, agent_config, RESULTS_FOR_A_MEDIAN)
-    plan = build_plan(agent, agent_config, settings, past, selection)
+    history = load_history(agent, agent_config, RESULTS_FOR_A_MEDIAN)
+    plan = build_plan(agent, agent_config, settings, history, selection)
     return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)

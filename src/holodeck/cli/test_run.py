@@ -58,7 +58,7 @@ def repeat_selection(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | No
         return agent, None
     present = fingerprint_of(agent).cases
     places = find_cases(run.started.cases, present)
-    return agent.case_caches(places), selection.now(len(present), len(places))
+    return agent.with_cases(places), selection.now(len(present), len(places))
 
 
 def resume_run(

@@ -164,7 +164,7 @@ class Agent(Model):
         """The path of a value in the file it was written in, which may be a suite's own."""
         return path if self._locator is None else self._locator.written(path)
 
-    def case_caches(self, places: Sequence[int]) -> "Agent":
+    def with_cases(self, places: Sequence[int]) -> "Agent":
         """The same agent with these of its cases, in this order; they still know their places."""
         cases = self.test_cases or []
         copy = self.model_copy(update={"test_cases": [cases[at] for at in places]})

@@ -1,28 +1,28 @@
-"""Which of an agent's cases a run was told to run."""
+"""Which of an agent's cases a run selected."""
 
 from holodeck.models.base import Count, Model
 
 
 class Selection(Model):
-    """What was chosen of the cases, so that nobody takes a part for the whole."""
+    """The selected cases in numbers, so that nobody mistakes a part for the whole."""
 
     total: Count
-    """Cases that there are."""
+    """All cases of the agent."""
     selected: Count
     deselected: Count
     how: str
-    """The options that chose, as one writes them."""
+    """The options that selected them, as on the command line."""
     shard: str | None = None
-    """Which part this run is, such as `2/4`."""
+    """The part of the selection that this run is, such as `2/4`."""
     plan: str | None = None
-    """The same in every part of one whole; parts that differ in it may leave cases out."""
+    """The same in all shards of one selection; shards that differ in it may leave cases out."""
 
     def now(self, total: int, selected: int) -> "Selection":
-        """The same choice among the cases that there are now."""
+        """Return the same selection with the present numbers of cases."""
         counts = {"total": total, "selected": selected, "deselected": total - selected}
         return self.model_copy(update=counts)
 
     def __str__(self) -> str:
-        """`12 of 200 test cases: --tag smoke`."""
+        """Return such as `12 of 200 test cases: --tag smoke`."""
         plan = f" (plan {self.plan})" if self.plan else ""
         return f"{self.selected} of {self.total} test cases: {self.how}{plan}"

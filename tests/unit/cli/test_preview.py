@@ -135,9 +135,9 @@ def test_ten_thousand_cases_are_chosen_from_and_listed():
 
     part = select(agent.test_cases, SelectionRequest(keyword=words, tags=("t1", "t2"), seed=1))
     whole = select(agent.test_cases, SelectionRequest(shard=Shard(1, 2)))
-    shown = case_list(agent.case_caches(part.places), None, as_json=False)
+    shown = case_list(agent.with_cases(part.indexes), None, as_json=False)
     rows = case_list(agent, None, as_json=True)
 
-    assert len(whole.places) == 5_000
-    assert shown.count("\n") == len(part.places) + 2
+    assert len(whole.indexes) == 5_000
+    assert shown.count("\n") == len(part.indexes) + 2
     assert len(json.loads(rows)) == 10_000

@@ -72,7 +72,7 @@ def test_what_is_chosen_may_be_of_one_agent_alone_but_must_be_of_some(fleet):
     nothing = run_cli("test", "agents", "--tag", "onn", cwd=fleet)
 
     assert ran.code == 0
-    assert "agents/two/agent.yaml: --tag: no case has the tag 'one'; there are" in ran.stderr
+    assert "agents/two/agent.yaml: --tag: no case has the tag 'one'; known" in ran.stderr
     assert "  no case selected  agents/two/agent.yaml" in ran.stdout
     assert nothing.code == 5
 

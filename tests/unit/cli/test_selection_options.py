@@ -63,7 +63,7 @@ def test_choosing_nothing_is_not_success_unless_that_is_allowed(folder):
     ran = run_cli("test", "--tag", "smok", "-o", "r.json", cwd=folder)
     allowed = run_cli("test", "--tag", "smok", "--allow-empty", "-o", "r.json", cwd=folder)
 
-    missed = "--tag: no case has the tag 'smok'; did you mean 'smoke'? there are: slow, smoke\n"
+    missed = "--tag: no case has the tag 'smok'; did you mean 'smoke'? known: slow, smoke\n"
     assert (ran.code, ran.stdout) == (5, "")
     assert ran.stderr == f"Nothing to test: {missed}"
     assert allowed.code == 0
@@ -151,13 +151,13 @@ def test_chosen_cases_still_know_where_they_stand():
     agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": CASES})
     placed = agent.located_by(Joined())
 
-    chosen = placed.case_caches([2, 0])
+    chosen = placed.with_cases([2, 0])
 
     assert [one.name for one in chosen.test_cases] == ["weather", "refund"]
     assert chosen.place("test_cases", 0, "input") == "test_cases.2.input"
-    assert chosen.case_caches([1]).place("test_cases", 0) == "test_cases.0"
+    assert chosen.with_cases([1]).place("test_cases", 0) == "test_cases.0"
     assert chosen.place("evaluations", "model") == "evaluations.model"
-    assert agent.case_caches([1]).place("test_cases", 0) == "agent"
+    assert agent.with_cases([1]).place("test_cases", 0) == "agent"
 
 
 def test_what_did_not_pass_can_be_run_alone_or_first(folder):
@@ -175,7 +175,7 @@ def test_what_did_not_pass_can_be_run_alone_or_first(folder):
     assert names == ["greets", "weather", "refund"]
     assert (mended.code, "2/2 passed" in mended.stdout) == (0, True)
     assert after.code == 5
-    assert "every case that a recorded run has run passed last time" in after.stderr
+    assert "every case with a recorded result passed last time" in after.stderr
 
 
 def test_a_part_is_graded_again_as_that_part(folder):

@@ -1,4 +1,4 @@
-"""`-k`: words and quoted phrases, joined by and, or, not and parentheses."""
+"""Expressions of `-k`: words and quoted phrases, joined by and, or, not and parentheses."""
 
 import re
 from collections.abc import Callable
@@ -9,71 +9,64 @@ from holodeck.errors import ConfigError
 from holodeck.lib.text import shorten
 
 FLAG = "-k"
-_MOST_DEPTH = 50
-_LONGEST_SHOWN = 40
+_MAX_DEPTH = 50
+_MAX_SHOWN = 40
 _TOKEN = re.compile(
     r"""\s*(?:(?P<sign>[()])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<word>[^\s()"'][^\s()]*))"""
 )
 _OPERATORS = ("and", "or", "not")
 
-Fits = Callable[[str], bool]
-"""Whether a text, lower-cased, fits."""
+Matcher = Callable[[str], bool]
+"""Whether a lower-case text matches."""
 
 
 @dataclass(frozen=True)
 class Expression:
-    """What a text must hold."""
+    """A parsed expression."""
 
     text: str
     """As it was written."""
     words: tuple[str, ...]
-    """Its words and phrases, lower-cased."""
-    fits: Fits
+    """Its words and phrases in lower case."""
+    matches: Matcher
 
 
 @dataclass(frozen=True)
 class _Token:
     text: str
-    at: int
+    position: int
     is_word: bool = False
-
-    def means(self, operator: str) -> bool:
-        return not self.is_word and self.text == operator
 
 
 def parse(text: str) -> Expression:
-    """The expression that `text` spells. Raises ConfigError that says where it does not."""
-    tokens = _tokens(text)
-    fits = _Parser(text, tokens).whole()
-    return Expression(text, tuple(one.text for one in tokens if one.is_word), fits)
+    """Parse an expression. Raises ConfigError with the position of the error."""
+    tokens = _tokenize(text)
+    matches = _Parser(text, tokens).parse()
+    return Expression(text, tuple(one.text for one in tokens if one.is_word), matches)
 
 
-def _tokens(text: str) -> list[_Token]:
-    found: list[_Token] = []
+def _tokenize(text: str) -> list[_Token]:
+    tokens: list[_Token] = []
     end = len(text.rstrip())
-    at = 0
-    while at < end:
-        match = _TOKEN.match(text, at)
+    position = 0
+    while position < end:
+        match = _TOKEN.match(text, position)
         if match is None:
-            start = len(text) - len(text[at:].lstrip())
-            _refuse(text, start, f"the quote {text[start]} is never closed")
-        found.append(_token(text, match))
-        at = match.end()
-    return found
-
-
-def _token(text: str, match: re.Match[str]) -> _Token:
-    kind = str(match.lastgroup)
-    value = match[kind].casefold()
-    at = match.start(kind)
-    if kind in {"double", "single"} and not value.strip():
-        _refuse(text, at - 1, "an empty phrase fits every case; write what it must hold")
-    is_word = kind in {"double", "single"} or (kind == "word" and value not in _OPERATORS)
-    return _Token(value, at, is_word)
+            start = len(text) - len(text[position:].lstrip())
+            _fail(text, start, f"the quote {text[start]} is never closed")
+        kind = str(match.lastgroup)
+        value = match[kind].casefold()
+        is_quoted = kind in {"double", "single"}
+        if is_quoted and not value.strip():
+            _fail(text, match.start(kind) - 1, "an empty phrase matches every case; write a text")
+        is_word = is_quoted or (kind == "word" and value not in _OPERATORS)
+        tokens.append(_Token(value, match.start(kind), is_word))
+        position = match.end()
+    return tokens
 
 
 class _Parser:
-    """Reads tokens from left to right; `not` binds closest, then `and`, then `or`."""
+    """A recursive-descent parser; `not` binds closest, then `and`, then `or`."""
 
     def __init__(self, text: str, tokens: list[_Token]) -> None:
         self._text = text
@@ -81,65 +74,65 @@ class _Parser:
         self._next = 0
         self._depth = 0
 
-    def whole(self) -> Fits:
-        fits = self._either()
+    def parse(self) -> Matcher:
+        matches = self._parse_or()
         if self._peek() is not None:
-            self._refuse_next("wanted 'and', 'or' or the end; put a phrase of words in quotes")
-        return fits
+            self._fail_next("wanted 'and', 'or' or the end; put a phrase of words in quotes")
+        return matches
 
-    def _either(self) -> Fits:
-        parts = [self._both()]
-        while self._takes("or"):
-            parts.append(self._both())
-        return parts[0] if len(parts) == 1 else lambda said: any(fits(said) for fits in parts)
+    def _parse_or(self) -> Matcher:
+        parts = [self._parse_and()]
+        while self._accept("or"):
+            parts.append(self._parse_and())
+        return parts[0] if len(parts) == 1 else lambda text: any(one(text) for one in parts)
 
-    def _both(self) -> Fits:
-        parts = [self._negated()]
-        while self._takes("and"):
-            parts.append(self._negated())
-        return parts[0] if len(parts) == 1 else lambda said: all(fits(said) for fits in parts)
+    def _parse_and(self) -> Matcher:
+        parts = [self._parse_not()]
+        while self._accept("and"):
+            parts.append(self._parse_not())
+        return parts[0] if len(parts) == 1 else lambda text: all(one(text) for one in parts)
 
-    def _negated(self) -> Fits:
+    def _parse_not(self) -> Matcher:
         is_negated = False
-        while self._takes("not"):
+        while self._accept("not"):
             is_negated = not is_negated
-        fits = self._single()
-        return (lambda said: not fits(said)) if is_negated else fits
+        matches = self._parse_group() if self._accept("(") else self._parse_word()
+        return (lambda text: not matches(text)) if is_negated else matches
 
-    def _single(self) -> Fits:
-        if self._takes("("):
-            return self._group()
+    def _parse_group(self) -> Matcher:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self._fail_next(f"more than {_MAX_DEPTH} parentheses deep")
+        matches = self._parse_or()
+        if not self._accept(")"):
+            self._fail_next("wanted 'and', 'or' or ')'")
+        self._depth -= 1
+        return matches
+
+    def _parse_word(self) -> Matcher:
         token = self._peek()
         if token is None or not token.is_word:
-            self._refuse_next("wanted a word, 'not' or '('")
+            self._fail_next("wanted a word, 'not' or '('")
         self._next += 1
-        return lambda said: token.text in said
-
-    def _group(self) -> Fits:
-        self._depth += 1
-        if self._depth > _MOST_DEPTH:
-            self._refuse_next(f"more than {_MOST_DEPTH} parentheses deep")
-        fits = self._either()
-        if not self._takes(")"):
-            self._refuse_next("wanted 'and', 'or' or ')'")
-        self._depth -= 1
-        return fits
+        return lambda text: token.text in text
 
     def _peek(self) -> _Token | None:
         return self._tokens[self._next] if self._next < len(self._tokens) else None
 
-    def _takes(self, operator: str) -> bool:
+    def _accept(self, operator: str) -> bool:
+        """Skip the next token if it is this operator; return whether it was."""
         token = self._peek()
-        found = token is not None and token.means(operator)
-        self._next += found
-        return found
+        is_operator = token is not None and not token.is_word and token.text == operator
+        self._next += is_operator
+        return is_operator
 
-    def _refuse_next(self, wanted: str) -> NoReturn:
+    def _fail_next(self, wanted: str) -> NoReturn:
         token = self._peek()
-        found = "the end" if token is None else repr(shorten(token.text, _LONGEST_SHOWN))
-        _refuse(self._text, token.at if token else len(self._text), f"found {found}; {wanted}")
+        found = "the end" if token is None else repr(shorten(token.text, _MAX_SHOWN))
+        position = token.position if token else len(self._text)
+        _fail(self._text, position, f"found {found}; {wanted}")
 
 
-def _refuse(text: str, at: int, what: str) -> NoReturn:
-    shown = shorten(text, 2 * _LONGEST_SHOWN)
-    raise ConfigError(f"{FLAG} {shown!r}", f"character {at + 1}: {what}")
+def _fail(text: str, position: int, problem: str) -> NoReturn:
+    shown = shorten(text, 2 * _MAX_SHOWN)
+    raise ConfigError(f"{FLAG} {shown!r}", f"character {position + 1}: {problem}")

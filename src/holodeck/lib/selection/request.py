@@ -1,4 +1,4 @@
-"""What the command line asks to be run."""
+"""Which cases the command line requests, and what recorded runs know of them."""
 
 import re
 import shlex
@@ -10,7 +10,6 @@ from holodeck.errors import ConfigError
 if TYPE_CHECKING:
     from holodeck.lib.selection.expression import Expression
 
-
 _SHARD = re.compile(r"([0-9]{1,6})/([0-9]{1,6})")
 
 RESULTS_FOR_A_MEDIAN = 3
@@ -18,14 +17,14 @@ RESULTS_FOR_A_MEDIAN = 3
 
 @dataclass(frozen=True)
 class Shard:
-    """One of so many parts of a selection, counted from 1."""
+    """One of `count` parts of a selection; the first has number 1."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        """`2/4`. Raises ConfigError."""
+        """Parse such as `2/4`. Raises ConfigError."""
         match = _SHARD.fullmatch(text)
         shard = cls(int(match[1]), int(match[2])) if match else None
         if shard is None or not 1 <= shard.number <= shard.count:
@@ -39,36 +38,36 @@ class Shard:
 
 @dataclass(frozen=True)
 class SelectionRequest:
-    """Filters, all of which a case must pass; then the order, the limit and the shard."""
+    """Filters, all of which a case must match; then the order, the limit and the shard."""
 
     ids: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    """One of them is enough."""
+    """A case needs one of them."""
     excluded_tags: tuple[str, ...] = ()
     keyword: "Expression | None" = None
     last_failed: bool = False
     new: bool = False
     seed: int | None = None
-    """Of the shuffled order; None keeps the order of the file."""
+    """Of the random order; None keeps the order of the file."""
     failed_first: bool = False
     limit: int | None = None
     shard: Shard | None = None
     allow_empty: bool = False
 
     @property
-    def asks_the_past(self) -> bool:
-        """Whether earlier runs decide."""
+    def needs_history(self) -> bool:
+        """Whether the selection depends on recorded runs."""
         return self.last_failed or self.new or self.failed_first or self.shard is not None
 
     @property
-    def most_results(self) -> int:
-        """How many earlier results of a case are asked for: the last one, or some for a median."""
+    def results_needed(self) -> int:
+        """How many recorded results of a case are needed: the last one, or some for a median."""
         return RESULTS_FOR_A_MEDIAN if self.shard is not None else 1
 
     def args(self) -> list[str]:
-        """The options that ask for this; what only allows or forbids nothing is left out."""
-        named = (
+        """Return the options that request this selection, without `--allow-empty`."""
+        options = (
             *(("--id", one) for one in self.ids),
             *(("--suite", one) for one in self.suites),
             *(("--tag", one) for one in self.tags),
@@ -83,7 +82,7 @@ class SelectionRequest:
             ("--shard", None if self.shard is None else str(self.shard)),
         )
         return [
-            part for flag, value in named if value is not None for part in (flag, value) if part
+            part for flag, value in options if value is not None for part in (flag, value) if part
         ]
 
     def __str__(self) -> str:
@@ -92,20 +91,19 @@ class SelectionRequest:
 
 @dataclass(frozen=True)
 class CaseHistory:
-    """A case's earlier results in short, numbers as medians; None is unknown."""
+    """The recorded results of a case; numbers are medians, None means unknown."""
 
     passed: bool | None = None
-    """Whether its latest result passed; None if it has never had one."""
+    """Whether the latest result passed; None without a result."""
     duration_ms: float | None = None
     whole_run_ms: float | None = None
-    """How long it took in runs that were no shard: shards must not change the shards to come."""
+    """The duration in runs without `--shard`, so that shards do not change later shards."""
     agent_tokens: float | None = None
     judge_calls: float | None = None
     judge_tokens: float | None = None
     simulator_tokens: float | None = None
-    """Of the model that plays the user."""
     cost: float | None = None
-    """In the present currency, at the prices of then."""
+    """In the present currency, at the prices of the run."""
 
 
 UNKNOWN_HISTORY = CaseHistory()

@@ -101,7 +101,7 @@ def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Sele
     planned = set(find_cases(run.started.cases, fingerprint_of(agent).cases))
     answered = recorded_answers(run)
     places = [at for at, one in enumerate(cases) if at in planned or one.key in answered]
-    return agent.case_caches(places), selection.now(len(cases), len(places))
+    return agent.with_cases(places), selection.now(len(cases), len(places))
 
 
 async def _regrade(

@@ -34,20 +34,20 @@ def test_twenty_tags_are_named_and_more_are_counted(count, more):
 def test_where_no_case_has_a_tag_that_is_said():
     plain = [TestCaseModel(name="a", input="x")]
 
-    assert refused(plain, tags=("a",)) == "--tag: no case has the tag 'a'; none has any"
+    assert refused(plain, tags=("a",)) == "--tag: no case has the tag 'a'; no case has one"
 
 
 @pytest.mark.parametrize(("count", "end"), [(3, "'case 02'"), (4, "'case 02', …")])
 def test_three_names_show_what_a_keyword_could_be(count, end):
     said = refused(cases(count), keyword=parse("gift"))
 
-    assert said == ("-k: no name, id or suite holds 'gift'; there are 'case 00', 'case 01', " + end)
+    assert said == ("-k: no name, id or suite contains 'gift'; known: 'case 00', 'case 01', " + end)
 
 
 @pytest.mark.parametrize(
     ("passed", "request_", "said"),
     [
-        ([True, None], {"last_failed": True}, "--last-failed: every case that a recorded run has"),
+        ([True, None], {"last_failed": True}, "--last-failed: every case with a recorded result"),
         ([None, None], {"last_failed": True}, "--last-failed: no recorded run has a result"),
         ([True, False], {"new": True}, "--new: every case has a result in a recorded run"),
     ],
@@ -63,16 +63,16 @@ def test_a_past_that_leaves_something_is_no_warning():
 
     for request, places in (({"last_failed": True}, [0]), ({"new": True}, [1])):
         choice = select(cases(2), SelectionRequest(**request), past)
-        assert (choice.places, choice.warnings) == (places, ())
+        assert (choice.indexes, choice.warnings) == (places, ())
 
 
 def test_a_name_in_another_case_finds_the_right_one_and_a_far_one_finds_none():
     made = [TestCaseModel(id="Refund", input="x"), TestCaseModel(id="greets", input="x")]
 
-    assert "'refund'; did you mean 'Refund'? there are: Refund, greets" in refused(
+    assert "'refund'; did you mean 'Refund'? known: Refund, greets" in refused(
         made, ids=("refund",)
     )
-    assert "'zzz'; there are: Refund, greets" in refused(made, ids=("zzz",))
+    assert "'zzz'; known: Refund, greets" in refused(made, ids=("zzz",))
 
 
 def test_one_unknown_id_is_one_too_many_and_one_unknown_tag_is_not():
@@ -80,9 +80,9 @@ def test_one_unknown_id_is_one_too_many_and_one_unknown_tag_is_not():
 
     assert "no case has the id 'b'" in refused(made, ids=("a", "b"))
     assert select(made, SelectionRequest(tags=("t", "u"))).warnings == (
-        "--tag: no case has the tag 'u'; there are: t",
+        "--tag: no case has the tag 'u'; known: t",
     )
-    assert select(made, SelectionRequest(ids=("a", "b"), allow_empty=True)).places == [0]
+    assert select(made, SelectionRequest(ids=("a", "b"), allow_empty=True)).indexes == [0]
 
 
 def test_the_longest_cases_go_to_the_shard_that_has_least_to_do():
@@ -98,8 +98,8 @@ def test_a_case_that_was_never_timed_takes_as_long_as_cases_usually_do():
 
 def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
     assert (
-        SelectionRequest(shard=Shard(1, 2)).most_results
-        > SelectionRequest(last_failed=True).most_results
+        SelectionRequest(shard=Shard(1, 2)).results_needed
+        > SelectionRequest(last_failed=True).results_needed
         == 1
     )
     asks = [
@@ -107,8 +107,8 @@ def test_only_shards_ask_for_more_than_the_last_result_of_a_case():
         SelectionRequest(failed_first=True),
         SelectionRequest(shard=Shard(1, 2)),
     ]  # fmt: skip
-    assert all(one.asks_the_past for one in asks)
-    assert not SelectionRequest(seed=1, limit=2, tags=("a",)).asks_the_past
+    assert all(one.needs_history for one in asks)
+    assert not SelectionRequest(seed=1, limit=2, tags=("a",)).needs_history
 
 
 def plan_of(made, number):

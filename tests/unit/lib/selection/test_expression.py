@@ -32,7 +32,7 @@ SAID = "refund of order 12, by card"
     ids=str,
 )
 def test_words_are_looked_for_anywhere_and_joined(text, fits):
-    assert parse(text).fits(SAID) is fits
+    assert parse(text).matches(SAID) is fits
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_words_are_looked_for_anywhere_and_joined(text, fits):
         ("a) or b", "character 2: found ')'"),
         ("()", "character 2: found ')'; wanted a word"),
         ("a and 'b", "character 7: the quote ' is never closed"),
-        ('a or ""', "character 6: an empty phrase fits every case"),
+        ('a or ""', "character 6: an empty phrase matches every case"),
         ("(" * 60 + "a", "more than 50 parentheses deep"),
     ],
     ids=lambda one: one[:12],
@@ -63,7 +63,7 @@ def test_fifty_parentheses_may_stand_in_each_other(deep):
     text = "(" * deep + "refund" + ")" * deep
 
     if deep == 50:
-        assert parse(f"{text} or {text}").fits(SAID)
+        assert parse(f"{text} or {text}").matches(SAID)
     else:
         with pytest.raises(ConfigError, match="more than 50 parentheses deep"):
             parse(text)
@@ -74,4 +74,4 @@ def test_a_word_may_hold_an_apostrophe():
 
 
 def test_a_thousand_nots_are_read():
-    assert parse("not " * 1001 + "gift").fits(SAID)
+    assert parse("not " * 1001 + "gift").matches(SAID)
