@@ -129,7 +129,7 @@ class Records(RuleBasedStateMachine):
         run = Run(self.folder, **how)
         report = run.go()
         if ending == "kill":
-            run.recorder._journal.close()  # as the system does, without a last line
+            run.recorder._file.close()  # as the system does, without a last line
         else:
             run.recorder.end(report, exit_code(report))
         if run.kept or how.get("resumes"):

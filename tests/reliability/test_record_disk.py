@@ -37,7 +37,7 @@ def test_a_disk_that_fills_up_ends_in_3_with_a_whole_report_elsewhere(fleet):
         [record] = fleet.records()
 
     assert ran.code == 3
-    assert ran.stderr.count("the record cannot be kept: ") == 1
+    assert ran.stderr.count("the run record cannot be written: ") == 1
     assert "No space left on device" in ran.stderr
     assert f"Execution Error: the run record is incomplete: {record.path}" in ran.stderr
     assert f"Test Results: {SIZE}/{SIZE} passed" in ran.stdout
@@ -107,5 +107,5 @@ def test_a_record_that_is_removed_meanwhile_does_not_end_the_run(fleet):
     ran = fleet.run("-o", "r.json")
 
     assert ran.code == 3
-    assert "it was removed while the run went on" in ran.stderr
+    assert "it was removed during the run" in ran.stderr
     assert len(fleet.report()["results"]) == SIZE

@@ -216,8 +216,8 @@ def test_a_damaged_record_is_read_with_a_warning_and_resumed(half):
 
     assert (report.code, resumed.code) == (0, 0)
     for ran in (report, resumed):
-        assert "run.jsonl:3: not JSON; the line is left out" in ran.stderr
-        assert "run.jsonl:8: is cut off: not JSON; the line is left out" in ran.stderr
+        assert "run.jsonl:3: not JSON; the line is ignored" in ran.stderr
+        assert "run.jsonl:8: is truncated: not JSON; the line is ignored" in ran.stderr
     assert set(half.calls()) == {"case-00001", *(f"case-{n:05}" for n in range(6, 12))}
 
 

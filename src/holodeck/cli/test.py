@@ -190,7 +190,7 @@ def _preview_mode(
 def _check_resume(options: Mapping[str, Any]) -> None:
     is_resumed = options["resume"] is not None
     if not is_resumed and (options["retry_errors"] or options["force"]):
-        raise click.UsageError("--retry-errors and --force need --resume; add it")
+        raise click.UsageError("--retry-errors and --force need a run to resume; add --resume")
     if is_resumed and any(options[name] for name in ("last_failed", "new", "failed_first")):
         raise click.UsageError(
             "--resume repeats the selection of its run; remove --last-failed, --new and"

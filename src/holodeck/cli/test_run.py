@@ -261,15 +261,15 @@ class TestRun:
         if recorder is None:
             return []
         recorder.end(shown, code)
-        if recorder.trouble is None:
+        if recorder.failure is None:
             return []
-        return [f"the run record is incomplete: {recorder.path}: {recorder.trouble}"]
+        return [f"the run record is incomplete: {recorder.path}: {recorder.failure}"]
 
     def _print_resume_command(self, report: "TestReport") -> None:
         recorder = self.recorder
         left_out = any(one.skipped_by not in {None, "skip"} for one in report.results)
         is_complete = not report.interrupted and report.stopped is None and not left_out
-        if recorder is None or recorder.trouble is not None or is_complete or not report.ran:
+        if recorder is None or recorder.failure is not None or is_complete or not report.ran:
             return
         args = ["holodeck", "test", *self.target.args, "--resume", recorder.id]
         if report.stopped is not None and report.stopped_by not in {"fail_fast", "budget"}:

@@ -1,4 +1,4 @@
-"""The lines of a run's record: how it began, what came of each case, how it ended."""
+"""The lines of a run record: the start, a line per case, the end."""
 
 from typing import Literal
 
@@ -10,24 +10,24 @@ SCHEMA_VERSION = 1
 
 
 class PlannedCase(Model):
-    """A case that a run set out to run."""
+    """A case that was to run."""
 
     name: str | None = None
     id: str | None = None
     suite: str | None = None
     hash: str
-    """Of the case alone, whatever agent it is put to."""
+    """Of the case alone, whatever the agent."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """What the case is known by from run to run: its id, else its name, else what it says."""
+        """What identifies the case in several runs: its id, else its name, else its content."""
         if self.id is not None:
             return "id", self.id
         return ("hash", self.hash) if self.name is None else ("name", self.suite or "", self.name)
 
 
 class RunStarted(Model):
-    """The first line: what is run, and with what."""
+    """The first line: the configuration of the run."""
 
     event: Literal["run_started"] = "run_started"
     schema_version: Literal[1] = 1
@@ -37,45 +37,45 @@ class RunStarted(Model):
     agent_config_path: str
     """As the user wrote it."""
     resumes: str | None = None
-    """The run whose results this one carries over."""
+    """The run that this one resumes."""
     versions: dict[str, str] = {}
     """Of holodeck and Python."""
     commit: str | None = None
-    """What git had checked out in the agent's folder; None outside of git."""
+    """The commit checked out in the agent's folder; None outside of git."""
     hashes: dict[str, str] = {}
     """Part of the configuration → hash of it and of the files it names."""
     cases: list[PlannedCase] = []
     selection: Selection | None = None
-    """What was chosen of the cases; None if the run set out to run them all."""
+    """The selected cases; None if all were to run."""
     settings: dict[str, Json] = {}
     config: dict[str, Json] = {}
-    """The configuration without secrets."""
+    """The agent's configuration without secrets."""
 
 
 class CaseFinished(Model):
-    """A line per finished case."""
+    """The line of a finished case."""
 
     event: Literal["case_finished"] = "case_finished"
     schema_version: Literal[1] = 1
     index: Count
-    """The case's place in the file."""
+    """The case's index in the file."""
     hash: str
-    """Of everything that the result depends on: agent, case, and metrics."""
+    """Of everything that the result depends on: agent, case and metrics."""
     result: TestResult
 
 
 class CaseSkipped(Model):
-    """A line per case that was not run, or not to its end; whoever resumes the run runs it."""
+    """The line of a case that did not run to its end; it runs when the run is resumed."""
 
     event: Literal["case_skipped"] = "case_skipped"
     schema_version: Literal[1] = 1
     index: Count
-    """The case's place in the file."""
+    """The case's index in the file."""
     result: TestResult
 
 
 class RunFinished(Model):
-    """The last line of a run that came to an end by itself or by Ctrl-C."""
+    """The last line of a run that was not killed."""
 
     event: Literal["run_finished"] = "run_finished"
     schema_version: Literal[1] = 1
@@ -87,7 +87,7 @@ class RunFinished(Model):
     planned_tests: Count | None = None
     environment: dict[str, str] = {}
     libraries: dict[str, str] = {}
-    """Versions of the libraries that the run has loaded to reach the agent."""
+    """Versions of the libraries that the run used to call the agent."""
     summary: ReportSummary
 
 
@@ -98,4 +98,4 @@ EVENTS: dict[str, type[Event]] = {
     "case_skipped": CaseSkipped,
     "run_finished": RunFinished,
 }
-"""Name of an event → its shape."""
+"""Name of an event → its model."""

@@ -1,9 +1,9 @@
-"""The runs recorded beside an agent.yaml: listed, found, removed."""
+"""Recorded runs: finds, reads and removes them, and says which of their results are still valid."""
 
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,42 +30,44 @@ from holodeck.models.record import (
 from holodeck.models.test_result import Outcome, TestResult
 
 RunOutcome = Literal["running", "finished", "stopped", "interrupted", "killed"]
-_TOO_DEEP = (ValueError, RecursionError)
 E = TypeVar("E", RunStarted, CaseFinished, RunFinished)
+
+LAST = "last"
+_CASE_FINISHED = b'{"event":"case_finished",'
+_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
+_MAX_NAMES = 10
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a record says."""
+    """A recorded run."""
 
     path: Path
     started: RunStarted | None
     """None if the first line cannot be read."""
     finished: Mapping[int, CaseFinished]
-    """The finished cases by their place in the file, in that order."""
+    """The finished cases by their index in the file, in that order."""
     ended: RunFinished | None
-    """None if the run was killed or still goes on."""
+    """None if the run was killed or is still running."""
     is_running: bool = False
     warnings: tuple[str, ...] = ()
-    """Lines that were left out, and why."""
+    """A message for each line that was ignored."""
     skipped: Mapping[int, CaseSkipped] = field(default_factory=dict)
-    """The cases that were not run by their place in the file."""
+    """The cases that did not run by their index in the file."""
 
     @property
     def id(self) -> str:
-        """The name of the run's folder."""
         return self.path.parent.name
 
     @property
     def planned(self) -> int | None:
-        """How many cases the run set out to run; None if that cannot be read any more."""
+        """How many cases were to run; None if the record no longer says it."""
         if self.started is not None:
             return len(self.started.cases)
         return None if self.ended is None else self.ended.planned_tests
 
     @property
     def state(self) -> RunOutcome:
-        """How the run ended, if it did."""
         if self.ended is None:
             return "running" if self.is_running else "killed"
         if self.ended.interrupted:
@@ -73,22 +75,122 @@ class Run:
         return "stopped" if self.ended.stopped is not None else "finished"
 
 
-def read_run(path: Path) -> Run:
-    """The run in a file; lines that cannot be read are left out and named in `warnings`.
+@dataclass(frozen=True)
+class RunOverview:
+    """A run in a line; reading it does not parse the results."""
 
-    Raises FileNotFoundError, and ConfigError if the file cannot be opened, is none of ours, or was
+    id: str
+    started: str
+    agent_name: str
+    state: str
+    finished: int
+    planned: int | None
+    passed: int | None
+    """None until the run has ended."""
+    size_bytes: int
+
+
+class RunStore:
+    """The recorded runs of the agents in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is that of the agent.yaml."""
+        self.folder = folder / RUNS_FOLDER
+
+    def ids(self) -> list[str]:
+        """Return the ids of the runs, newest first."""
+        if not self.folder.is_dir():
+            return []
+        found = [one.parent.name for one in self.folder.glob(f"*/{RECORD_FILE}")]
+        return sorted(found, reverse=True)
+
+    def path(self, run: str | None) -> Path:
+        """Return the record of a run: an id, the beginning of one, `last`, or a path.
+
+        Raises FileNotFoundError if there is none, ConfigError if several match.
+        """
+        ids = self.ids()
+        if run in {None, LAST}:
+            if not ids:
+                raise errors.FileNotFoundError(
+                    str(self.folder), "no run is recorded there; `holodeck test` records one"
+                )
+            return self.folder / ids[0] / RECORD_FILE
+        wanted = str(run)
+        matches = [wanted] if wanted in ids else [one for one in ids if one.startswith(wanted)]
+        if len(matches) == 1:
+            return self.folder / matches[0] / RECORD_FILE
+        if matches:
+            raise ConfigError(
+                "RUN", f"{wanted!r} is ambiguous: {', '.join(matches[:5])}; write more of the id"
+            )
+        path = Path(wanted)
+        with suppress(OSError):  # the name is too long for a path, or its folder is locked
+            path = path / RECORD_FILE if path.is_dir() else path
+            if path.is_file() and path.suffix not in {".yaml", ".yml"}:
+                return path
+        hint = did_you_mean(wanted, ids, "; see `holodeck runs list`")
+        if wanted.endswith((".yaml", ".yml")):
+            hint = f"; write 'last {wanted}' to mean the last run of that file"
+        raise errors.FileNotFoundError(wanted, f"is not a run recorded in {self.folder}{hint}")
+
+    def read(self, run: str | None) -> Run:
+        """Read a run; see `path` for what `run` means."""
+        return read_run(self.path(run))
+
+    def overviews(self) -> list[RunOverview]:
+        """Return a line about each run, newest first."""
+        return [_read_overview(self.folder / one / RECORD_FILE) for one in self.ids()]
+
+    def remove(self, ids: Sequence[str]) -> None:
+        """Delete these runs. Raises ReportError if one cannot be deleted."""
+        for one in ids:
+            try:
+                shutil.rmtree(self.folder / one)
+            except OSError as error:
+                raise ReportError(f"run {one} cannot be removed: {error.strerror}") from error
+
+
+def _read_overview(path: Path) -> RunOverview:
+    first = last = b""
+    finished = 0
+    with path.open("rb") as file:
+        is_running = not try_lock(file.fileno())
+        for line in file:
+            first = first or line
+            last = line
+            finished += line.startswith(_CASE_FINISHED) and line.endswith(b"\n")
+    head, end = parse_event(first), parse_event(last)
+    started = head if isinstance(head, RunStarted) else None
+    ended = end if isinstance(end, RunFinished) else None
+    return RunOverview(
+        id=path.parent.name,
+        started=started.started if started else "",
+        agent_name=started.agent_name if started else "",
+        state=Run(path, started, {}, ended, is_running).state,
+        finished=finished,
+        planned=len(started.cases) if started else None,
+        passed=ended.summary.passed if ended else None,
+        size_bytes=path.stat().st_size,
+    )
+
+
+def read_run(path: Path) -> Run:
+    """Read a record; lines that cannot be read are ignored and named in `warnings`.
+
+    Raises FileNotFoundError, and ConfigError if the file cannot be opened, is not a record, or was
     written by a later version.
     """
     try:
         with path.open("rb") as file:
             is_running = not try_lock(file.fileno())
             warnings: list[str] = []
-            events = list(_events(file, path, warnings))
+            events = list(_read_events(file, path, warnings))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         if path.exists():
             raise ConfigError(str(path), f"cannot be read: {reason}") from error
-        raise errors.FileNotFoundError(str(path), "there is no such record") from error
+        raise errors.FileNotFoundError(str(path), "this record does not exist") from error
     if not events and warnings:
         raise ConfigError(str(path), f"is not the record of a run: {warnings[0]}")
     finished = {one.index: one for one in events if isinstance(one, CaseFinished)}
@@ -107,16 +209,16 @@ def _last(events: list[Event], kind: type[E]) -> E | None:
     return next((one for one in reversed(events) if isinstance(one, kind)), None)
 
 
-def _events(lines: Iterator[bytes] | Any, path: Path, warnings: list[str]) -> Iterator[Event]:
+def _read_events(lines: Iterable[bytes], path: Path, warnings: list[str]) -> Iterator[Event]:
     for number, line in enumerate(lines, 1):
         found = parse_event(line)
         if isinstance(found, str):
-            cut = "" if line.endswith(b"\n") else "is cut off: "
-            warnings.append(f"{path}:{number}: {cut}{found}; the line is left out")
+            truncated = "" if line.endswith(b"\n") else "is truncated: "
+            warnings.append(f"{path}:{number}: {truncated}{found}; the line is ignored")
         elif isinstance(found, int):
             raise ConfigError(
                 f"{path}:{number}",
-                f"schema version {found} is unknown; this holodeck reads up to {SCHEMA_VERSION}, "
+                f"unknown schema version {found}; this holodeck reads up to {SCHEMA_VERSION}, "
                 "use the version that wrote the record, or a later one",
             )
         else:
@@ -124,30 +226,26 @@ def _events(lines: Iterator[bytes] | Any, path: Path, warnings: list[str]) -> It
 
 
 def parse_event(line: bytes) -> Event | str | int:
-    """The event of a line; else why it cannot be read, or the later schema version it needs."""
+    """Parse a line; return an error message if it is invalid, its schema version if that is later.
+
+    Lines that holodeck wrote are parsed without the detour through `json`. That detour also reads
+    deeply nested values and lone surrogates.
+    """
     for kind in EVENTS.values():
-        if line.startswith(_beginning(kind)):
+        name = kind.model_fields["event"].default.encode()
+        if line.startswith(b'{"event":"%s","schema_version":%d,' % (name, SCHEMA_VERSION)):
             try:
                 return kind.model_validate_json(line)
             except ValidationError:
                 break
     try:
         data = json.loads(line)
-    except _TOO_DEEP:
+    except (ValueError, RecursionError):
         return "not JSON"
-    return _event_in(data)
+    return _validate_event(data)
 
 
-def _beginning(kind: type[Event]) -> bytes:
-    """How every line of the kind that we wrote begins."""
-    return b'{"event":"%s","schema_version":%d,' % (
-        kind.model_fields["event"].default.encode(),
-        SCHEMA_VERSION,
-    )
-
-
-def _event_in(data: Any) -> Event | str | int:
-    """Also reads what the quick way does not: deep nesting, and halves of a surrogate pair."""
+def _validate_event(data: Any) -> Event | str | int:
     if not isinstance(data, dict):
         return "not an event"
     version = data.get("schema_version")
@@ -156,195 +254,75 @@ def _event_in(data: Any) -> Event | str | int:
     name = data.get("event")
     kind = EVENTS.get(name) if isinstance(name, str) else None
     if kind is None:
-        return "not an event that is known"
+        return "unknown event"
     try:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        return f"not a {name} event: {where}: {first['msg']}"
-
-
-LAST = "last"
-_CASE_LINE = b'{"event":"case_finished",'
-
-
-@dataclass(frozen=True)
-class RunOverview:
-    """A run in a line; read without its results."""
-
-    id: str
-    started: str
-    agent_name: str
-    state: str
-    finished: int
-    planned: int | None
-    passed: int | None
-    """None as long as the run has not ended."""
-    size_bytes: int
-
-
-class RunStore:
-    """The runs of the agents in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        """`folder` is that of the agent.yaml."""
-        self.folder = folder / RUNS_FOLDER
-
-    def ids(self) -> list[str]:
-        """The runs, the newest first."""
-        if not self.folder.is_dir():
-            return []
-        found = [one.parent.name for one in self.folder.glob(f"*/{RECORD_FILE}")]
-        return sorted(found, reverse=True)
-
-    def path(self, run: str | None) -> Path:
-        """The record that `run` means: an id, the beginning of one, `last`, or a path.
-
-        Raises FileNotFoundError if there is none, ConfigError if several begin like that.
-        """
-        ids = self.ids()
-        if run in {None, LAST}:
-            if not ids:
-                raise errors.FileNotFoundError(
-                    str(self.folder), "no run is recorded there; `holodeck test` records one"
-                )
-            return self.folder / ids[0] / RECORD_FILE
-        wanted = str(run)
-        fitting = [wanted] if wanted in ids else [one for one in ids if one.startswith(wanted)]
-        if len(fitting) == 1:
-            return self.folder / fitting[0] / RECORD_FILE
-        if fitting:
-            shown = ", ".join(fitting[:5])
-            raise ConfigError("RUN", f"{wanted!r} may mean {shown}; write more of it")
-        return self._by_path(wanted, ids)
-
-    def read(self, run: str | None) -> Run:
-        """The run that `run` means; see `path`."""
-        return read_run(self.path(run))
-
-    def overviews(self) -> list[RunOverview]:
-        """Every run in short, the newest first."""
-        return [_overview(self.folder / one / RECORD_FILE) for one in self.ids()]
-
-    def remove(self, ids: Sequence[str]) -> None:
-        """Delete these runs for good. Raises ReportError if one cannot be deleted."""
-        for one in ids:
-            try:
-                shutil.rmtree(self.folder / one)
-            except OSError as error:
-                raise ReportError(f"run {one} cannot be removed: {error.strerror}") from error
-
-    def _by_path(self, wanted: str, ids: Sequence[str]) -> Path:
-        path = Path(wanted)
-        with suppress(OSError):  # so long a name is none of a file, or its folder is locked
-            path = path / RECORD_FILE if path.is_dir() else path
-            if path.is_file() and path.suffix not in {".yaml", ".yml"}:
-                return path
-        hint = did_you_mean(wanted, ids, "; see `holodeck runs list`")
-        if wanted.endswith((".yaml", ".yml")):
-            hint = f"; write 'last {wanted}' to mean the last run of that file"
-        raise errors.FileNotFoundError(wanted, f"is no run recorded in {self.folder}{hint}")
-
-
-def _overview(path: Path) -> RunOverview:
-    first = last = b""
-    finished = 0
-    with path.open("rb") as file:
-        is_running = not try_lock(file.fileno())
-        for line in file:
-            first = first or line
-            last = line
-            finished += line.startswith(_CASE_LINE) and line.endswith(b"\n")
-    head, end = parse_event(first), parse_event(last)
-    started = head if isinstance(head, RunStarted) else None
-    ended = end if isinstance(end, RunFinished) else None
-    state = Run(path, started, {}, ended, is_running).state
-    return RunOverview(
-        id=path.parent.name,
-        started=started.started if started else "",
-        agent_name=started.agent_name if started else "",
-        state=state,
-        finished=finished,
-        planned=len(started.cases) if started else None,
-        passed=ended.summary.passed if ended else None,
-        size_bytes=path.stat().st_size,
-    )
-
-
-_UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
-_MOST_NAMES = 10
+        location = ".".join(map(str, first["loc"]))
+        return f"not a {name} event: {location}: {first['msg']}"
 
 
 def reusable_results(
     run: Run, present: Fingerprint, *, retry_errors: bool = False
 ) -> dict[int, TestResult]:
-    """The recorded results that hold for the present cases, by place in the present file.
+    """Return the recorded results that are valid for the present cases, by the present index.
 
-    A result holds for a case if everything it depends on is the same, wherever the case stands now.
-    With `retry_errors` those do not that decided nothing.
+    A result is valid for a case if everything it depends on is the same, whatever the index of the
+    case was. With `retry_errors`, results that are errors are not reused.
     """
-    left: dict[str, list[CaseFinished]] = {}
+    unused: dict[str, list[CaseFinished]] = {}
     for one in run.finished.values():
         if not (retry_errors and one.result.outcome in _UNDECIDED):
-            left.setdefault(one.hash, []).append(one)
-    kept: dict[int, TestResult] = {}
+            unused.setdefault(one.hash, []).append(one)
+    results: dict[int, TestResult] = {}
     for index, wanted in enumerate(present.hashes):
-        if left.get(wanted):
-            kept[index] = left[wanted].pop(0).result
-    return kept
+        if unused.get(wanted):
+            results[index] = unused[wanted].pop(0).result
+    return results
 
 
 def find_cases(planned: Sequence[PlannedCase], present: Sequence[PlannedCase]) -> list[int]:
-    """Where the planned cases stand now, in the order of the plan; without those that are gone."""
-    exact: dict[str, list[int]] = {}
+    """Return the present indexes of the planned cases, in planned order, without removed ones."""
+    by_hash: dict[str, list[int]] = {}
     by_key: dict[tuple[str, ...], int] = {}
-    for place, one in enumerate(present):
-        exact.setdefault(one.hash, []).append(place)
-        by_key.setdefault(one.key, place)
-    places = [
-        exact[one.hash].pop(0) if exact.get(one.hash) else by_key.get(one.key) for one in planned
+    for index, one in enumerate(present):
+        by_hash.setdefault(one.hash, []).append(index)
+        by_key.setdefault(one.key, index)
+    indexes = [
+        by_hash[one.hash].pop(0) if by_hash.get(one.hash) else by_key.get(one.key)
+        for one in planned
     ]
-    return list(dict.fromkeys(place for place in places if place is not None))
+    return list(dict.fromkeys(index for index in indexes if index is not None))
 
 
 def describe_changes(run: Run, present: Fingerprint) -> list[str]:
-    """What is not as it was in the run, a line each; empty if all is."""
+    """Return a line for each difference between the run's configuration and the present one."""
     if run.started is None:
-        return ["what was run cannot be read: the record's first line is damaged"]
-    before = run.started.hashes
-    parts = [name for name in {**before, **present.parts} if _differs(name, before, present.parts)]
-    lines = [f"{name}: changed" for name in parts]
-    return lines + _case_changes(run.started.cases, present.cases)
-
-
-def _differs(name: str, before: dict[str, str], now: dict[str, str]) -> bool:
-    return before.get(name) != now.get(name)
-
-
-def _case_changes(before: Sequence[PlannedCase], now: Sequence[PlannedCase]) -> list[str]:
-    old, new = Counter(map(_name_and_hash, before)), Counter(map(_name_and_hash, now))
-    gone = [
-        _named(one, index) for index, one in enumerate(before) if _name_and_hash(one) in old - new
-    ]
-    come = [_named(one, index) for index, one in enumerate(now) if _name_and_hash(one) in new - old]
-    changed = [name for name in come if name in gone]
-    groups = (
+        return ["the configuration of the run is unknown: the record's first line is damaged"]
+    before, now = run.started.hashes, present.parts
+    lines = [f"{name}: changed" for name in {**before, **now} if before.get(name) != now.get(name)]
+    old, new = run.started.cases, present.cases
+    counts = Counter(map(_name_and_hash, old)), Counter(map(_name_and_hash, new))
+    only_old, only_new = counts[0] - counts[1], counts[1] - counts[0]
+    removed = [_case_name(one, at) for at, one in enumerate(old) if _name_and_hash(one) in only_old]
+    added = [_case_name(one, at) for at, one in enumerate(new) if _name_and_hash(one) in only_new]
+    changed = [name for name in added if name in removed]
+    for change, names in (
         ("changed", changed),
-        ("added", [name for name in come if name not in changed]),
-        ("removed", [name for name in gone if name not in changed]),
-    )
-    return [f"test cases {what}: {_listed(names)}" for what, names in groups if names]
+        ("added", [name for name in added if name not in changed]),
+        ("removed", [name for name in removed if name not in changed]),
+    ):
+        if names:
+            more = len(names) - _MAX_NAMES
+            listed = ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+            lines.append(f"test cases {change}: {listed}")
+    return lines
 
 
 def _name_and_hash(case: PlannedCase) -> tuple[str | None, str]:
     return case.name, case.hash
 
 
-def _named(case: PlannedCase, index: int) -> str:
+def _case_name(case: PlannedCase, index: int) -> str:
     return f"#{index + 1}" if case.name is None else case.name
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

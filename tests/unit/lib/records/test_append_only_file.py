@@ -67,13 +67,13 @@ def test_what_does_not_fit_is_told_once_kept_and_written_at_the_end(tmp_path, si
     size_limit(20)
     for _ in range(5):
         journal.append(b"12345678\n")
-    broken = (tmp_path / "j").read_bytes(), journal.trouble
+    broken = (tmp_path / "j").read_bytes(), journal.failure
     size_limit(1000)
     journal.close()
 
     assert broken == (b"12345678\n" * 2, "File too large")
     assert (tmp_path / "j").read_bytes() == b"12345678\n" * 5
-    assert journal.trouble is None
+    assert journal.failure is None
     assert [one.levelname for one in caplog.records] == ["ERROR", "WARNING"]
 
 
@@ -84,7 +84,7 @@ def test_what_never_fits_stays_trouble(tmp_path, size_limit):
     journal.close()
 
     assert (tmp_path / "j").read_bytes() == b""
-    assert journal.trouble == "File too large"
+    assert journal.failure == "File too large"
 
 
 def test_a_file_that_is_removed_meanwhile_is_trouble(tmp_path):
@@ -93,7 +93,7 @@ def test_a_file_that_is_removed_meanwhile_is_trouble(tmp_path):
     journal.append(b"line\n")
     journal.close()
 
-    assert journal.trouble == "it was removed while the run went on"
+    assert journal.failure == "it was removed during the run"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_disk_that_fails_is_trouble_and_one_that_cannot_sync_is_not(tmp_path, 
     journal.append(b"line\n")
     journal.close()
 
-    assert journal.trouble == trouble
+    assert journal.failure == trouble
 
 
 def test_closing_leaves_no_thread_and_no_file(tmp_path):

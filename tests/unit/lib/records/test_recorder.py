@@ -32,7 +32,7 @@ def recorder(tmp_path):
 
     yield make
     for one in made:
-        one._journal.close()
+        one._file.close()
 
 
 def test_runs_that_begin_at_the_same_time_have_folders_of_their_own(recorder):
@@ -82,7 +82,7 @@ def test_a_secret_in_one_of_many_cases_is_found(tmp_path, case):
     agent = Agent.model_validate(AGENT | {"test_cases": [*many, case]}).placed_in(tmp_path)
     made = Recorder(agent, fingerprint_of(agent))
     made.begin("agent.yaml", ExecutionConfig(), Redactor(["a-very-secret-key"]), version="1.2")
-    made._journal.close()
+    made._file.close()
 
     text = made.path.read_text()
     assert [one for one in ("sk-0123456", "very-secret", "abc123") if one in text] == []

@@ -74,7 +74,7 @@ def test_cutting_the_file_at_any_byte_of_the_last_two_lines_loses_only_what_is_c
         assert (run.ended is not None) == (len(wholes) == 5)
         is_torn = size not in {len(b"".join(LINES[:n])) - end for n in (3, 4, 5) for end in (0, 1)}
         assert len(run.warnings) == is_torn
-        assert not is_torn or f"run.jsonl:{len(wholes) + 1}: is cut off" in run.warnings[0]
+        assert not is_torn or f"run.jsonl:{len(wholes) + 1}: is truncated" in run.warnings[0]
 
 
 @pytest.mark.parametrize(
@@ -85,8 +85,8 @@ def test_cutting_the_file_at_any_byte_of_the_last_two_lines_loses_only_what_is_c
         (b"[" * 100_000 + b"\n", "not JSON"),
         (b"9" * 10_000 + b"\n", "not JSON"),
         (b"3\n", "not an event"),
-        (b'{"event": "case_begun", "schema_version": 1}\n', "not an event that is known"),
-        (b'{"event": [], "schema_version": true}\n', "not an event that is known"),
+        (b'{"event": "case_begun", "schema_version": 1}\n', "unknown event"),
+        (b'{"event": [], "schema_version": true}\n', "unknown event"),
         (LINES[2].replace(b'"index":1', b'"index":-1'), "not a case_finished event: index"),
         (LINES[2].replace(b'"outcome":"passed"', b'"outcome":"failed"'), "contradicts"),
     ],
@@ -115,7 +115,7 @@ def test_a_later_schema_version_is_refused_by_its_number(write, number):
     later = json.loads(LINES[number]) | {"schema_version": 7, "news": True}
     lines = [*LINES[:number], json.dumps(later).encode() + b"\n", *LINES[number + 1 :]]
 
-    with pytest.raises(ConfigError, match=rf"run.jsonl:{number + 1}: schema version 7 is unknown"):
+    with pytest.raises(ConfigError, match=rf"run.jsonl:{number + 1}: unknown schema version 7"):
         read_run(write(*lines))
 
 
@@ -132,7 +132,7 @@ def test_a_file_that_is_no_record_is_refused(write, tmp_path):
         read_run(write(b"name: agent\n", b"instructions: x\n"))
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         read_run(tmp_path)
-    with pytest.raises(MissingFileError, match="there is no such record"):
+    with pytest.raises(MissingFileError, match="this record does not exist"):
         read_run(tmp_path / "nothing.jsonl")
 
 

@@ -37,7 +37,7 @@ def test_a_path_names_a_run_wherever_it_lies(run_store, tmp_path):
 
 
 def test_a_beginning_of_several_is_refused_with_their_names(run_store):
-    with pytest.raises(ConfigError, match=f"'2026' may mean {IDS[1]}, {IDS[0]}"):
+    with pytest.raises(ConfigError, match=f"'2026' is ambiguous: {IDS[1]}, {IDS[0]}"):
         run_store.path("2026")
 
 
