@@ -88,7 +88,7 @@ class ConversationPrinter:
         earlier = self._before if isinstance(event, RunStarted) else ()
         clean = self._clean
         shown = [
-            DisplayedMessage(clean(one.who), clean(one.text), one.colour, one.is_data)
+            DisplayedMessage(clean(one.sender), clean(one.text), one.color, one.is_data)
             for one in [*_lines_of(event), *chain.from_iterable(map(_message_lines, earlier))]
         ]
         name = clean(event.scenario_id) if is_named else ""

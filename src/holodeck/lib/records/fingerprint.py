@@ -1,4 +1,4 @@
-"""Hashes of everything that a result depends on: a resumed run reuses a result if they are equal."""
+"""Hashes of everything that a result depends on; equal hashes let a resumed run reuse it."""
 
 import hashlib
 import json

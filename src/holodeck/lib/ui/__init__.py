@@ -1,4 +1,4 @@
-"""What a person sees in a terminal: colours, a spinner, one live line, a download's progress."""
+"""The terminal: colours, a spinner, a live line, downloads, conversations and grouped help."""
 
 from holodeck.lib.ui.spinner import SpinnerMixin
 from holodeck.lib.ui.terminal import ANSIColors, colorize, is_tty

@@ -1,4 +1,4 @@
-"""One line of a terminal that keeps changing, under the lines that stay."""
+"""A line of the terminal that is redrawn below the others, and the progress of downloads."""
 
 import atexit
 import sys
@@ -16,24 +16,29 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+_MAX_NAME = 60
+_PERCENT_STEP = 10
+"""Between two lines where nothing can be redrawn."""
+_MEGABYTE = 1_000_000
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _CLEAR_TO_END = "\r\x1b[J"
-_NOTE_LASTS = 5.0  # seconds, so that one that is never taken back goes away
+_NOTE_S = 5.0
+"""A note disappears after so many seconds, even if nobody removes it."""
 
 _showing: "list[LiveLine]" = []
 
 
 def active_live_line() -> "LiveLine | None":
-    """The live line that owns the terminal now, for whoever else has something to show there."""
+    """Return the live line that is on the terminal now."""
     return _showing[-1] if _showing else None
 
 
 class LiveLine:
-    """Redraws `current()` on a terminal; elsewhere says `heartbeat()` when all has been still.
+    """Redraws `current()` on a terminal; elsewhere prints `heartbeat()` after a silence.
 
-    A thread and not a task draws it, so that it moves while the event loop is busy. Everything
-    else that goes to the same terminal has to be written inside `paused()` or by `write()`. With
-    `enabled` false only `write()` does anything.
+    A thread draws it, so that it moves while the event loop is busy. Everything else must be
+    written to the terminal by `write()` or inside `paused()`. If it is not enabled, only `write()`
+    has an effect.
     """
 
     def __init__(
@@ -57,9 +62,9 @@ class LiveLine:
         self._heartbeat_every = heartbeat_every
         self._drawn = ""
         self._note = ("", 0.0)
-        self._last_sign_of_life = time.monotonic()
+        self._last_output = time.monotonic()
         self._lock = threading.RLock()
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> "LiveLine":
@@ -68,7 +73,7 @@ class LiveLine:
             atexit.register(self._show_cursor)
             self._put(_HIDE_CURSOR)
         if self._live or (self._enabled and self._heartbeat is not None):
-            self._thread = threading.Thread(target=self._keep_going, daemon=True)
+            self._thread = threading.Thread(target=self._run, daemon=True)
             self._thread.start()
         return self
 
@@ -78,7 +83,7 @@ class LiveLine:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._over.set()
+        self._stopped.set()
         if self._thread is not None:
             self._thread.join()
         with self._lock:
@@ -89,32 +94,32 @@ class LiveLine:
                 atexit.unregister(self._show_cursor)
 
     def write(self, text: str) -> None:
-        """Put `text` and a line end where it stays."""
+        """Write a line that stays."""
         with self.paused():
             write_text(self._out, text + "\n")
 
     def note(self, text: str) -> None:
-        """Show `text` instead of the current line for a few seconds; empty takes it back."""
+        """Show `text` instead of the current line for a few seconds; an empty text removes it."""
         self._note = (text, time.monotonic())
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """The live line is away and nothing draws it; counts as a sign of life."""
+        """Hide the live line, so that others can write to the terminal."""
         with self._lock:
             self._clear()
             yield
-            self._last_sign_of_life = time.monotonic()
+            self._last_output = time.monotonic()
 
-    def _keep_going(self) -> None:
-        while not self._over.wait(self._pause):
+    def _run(self) -> None:
+        while not self._stopped.wait(self._pause):
             with self._lock:
                 if self._live:
                     self._draw()
-                elif time.monotonic() - self._last_sign_of_life >= self._heartbeat_every:
-                    self._beat()
+                elif time.monotonic() - self._last_output >= self._heartbeat_every:
+                    self._print_heartbeat()
 
-    def _beat(self) -> None:
-        self._last_sign_of_life = time.monotonic()
+    def _print_heartbeat(self) -> None:
+        self._last_output = time.monotonic()
         text = self._heartbeat() if self._heartbeat is not None else ""
         if text:
             write_text(self._err, text + "\n")
@@ -122,20 +127,20 @@ class LiveLine:
     def _draw(self) -> None:
         # A line that reaches the last column wraps on some terminals and cannot be cleared.
         note, since = self._note
-        text = note if note and time.monotonic() - since < _NOTE_LASTS else self._current()
+        text = note if note and time.monotonic() - since < _NOTE_S else self._current()
         line = clip(text, width(self._out) - 1)
         if line or self._drawn:
-            back = self._way_back()
+            erase = self._erase_sequence()
             self._drawn = line
-            self._put(back + line)
+            self._put(erase + line)
 
     def _clear(self) -> None:
         if self._drawn:
-            self._put(self._way_back())
+            self._put(self._erase_sequence())
             self._drawn = ""
 
-    def _way_back(self) -> str:
-        """To where the drawn line begins, and clear; it wraps when the window has shrunk."""
+    def _erase_sequence(self) -> str:
+        """Return what erases the drawn line, which wraps if the window has become narrower."""
         if not self._drawn:
             return ""
         rows = (columns_of(self._drawn) - 1) // width(self._out)
@@ -149,9 +154,9 @@ class LiveLine:
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write and flush; a reader that is gone is no reason to lose a run.
+    """Write and flush; errors are ignored, so that they cannot end a run.
 
-    What could not be written stays in the stream's buffer, and the last flush of the program fails.
+    Unwritten text stays in the buffer of the stream, and the last flush of the program fails.
     """
     with suppress(OSError, ValueError):  # ValueError: the stream is closed
         try:
@@ -162,33 +167,28 @@ def write_text(stream: TextIO, text: str) -> None:
         stream.flush()
 
 
-_NAME_LIMIT = 60
-_STEP = 10  # percent between two lines where nothing can be redrawn
-_MEGABYTE = 1_000_000
-
-
 class DownloadProgress:
-    """Call it with (bytes done, bytes in all or None, what): a bar, or a line every 10 %.
+    """Shows a bar on stderr, or a line every 10 %; call it with (bytes done, total or None, name).
 
-    It writes to stderr. Use it as a context manager, so that the bar goes away whatever happens.
+    As a context manager it removes the bar after an error, too.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
         self._live = can_redraw(self._stream)
-        self._said: dict[str, int] = {}
+        self._printed: dict[str, int] = {}
         self._bar: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
 
     def __call__(self, done_bytes: int, total_bytes: int | None, what: str) -> None:
-        """Show that `done_bytes` of `what` are here."""
+        """Show that `done_bytes` of `what` are downloaded."""
         line = active_live_line() if self._live else None
         if line is not None:
-            self._note(line, done_bytes, total_bytes, what)
+            line.note("" if done_bytes == total_bytes else _describe(done_bytes, total_bytes, what))
         elif self._live:
             self._redraw(done_bytes, total_bytes, what)
         else:
-            self._say(done_bytes, total_bytes, what)
+            self._print(done_bytes, total_bytes, what)
 
     def __enter__(self) -> "DownloadProgress":
         return self
@@ -201,33 +201,26 @@ class DownloadProgress:
     ) -> None:
         self._stop()
 
-    def _say(self, done: int, total: int | None, what: str) -> None:
+    def _print(self, done: int, total: int | None, what: str) -> None:
         # Without a total, a line for every 10 MB stands in for one every 10 %.
         position = 100 * done // total if total else done // _MEGABYTE
-        step = position - position % _STEP
-        if step <= self._said.get(what, -1):
+        step = position - position % _PERCENT_STEP
+        if step <= self._printed.get(what, -1):
             return
-        self._said[what] = step
+        self._printed[what] = step
         write_text(self._stream, _describe(done, total, what) + "\n")
 
-    def _note(self, line: LiveLine, done: int, total: int | None, what: str) -> None:
-        line.note("" if done == total else _describe(done, total, what))
-
     def _redraw(self, done: int, total: int | None, what: str) -> None:
-        bar = self._started()
-        if what not in self._tasks:
-            name = one_line(what, _NAME_LIMIT)
-            self._tasks[what] = bar.add_task("Downloading", total=total, what=name)
-        bar.update(self._tasks[what], completed=done, total=total)
-        if bar.finished:
-            self._stop()
-
-    def _started(self) -> "Progress":
         if self._bar is None:
-            self._bar = _new_bar(self._stream)
+            self._bar = _build_bar(self._stream)
             self._bar.start()
             atexit.register(self._stop)
-        return self._bar
+        if what not in self._tasks:
+            name = one_line(what, _MAX_NAME)
+            self._tasks[what] = self._bar.add_task("Downloading", total=total, what=name)
+        self._bar.update(self._tasks[what], completed=done, total=total)
+        if self._bar.finished:
+            self._stop()
 
     def _stop(self) -> None:
         if self._bar is not None:
@@ -241,10 +234,10 @@ def _describe(done: int, total: int | None, what: str) -> str:
     amount = f"{done / _MEGABYTE:.0f} MB"
     if total:
         amount = f"{100 * done // total}% of {total / _MEGABYTE:.0f} MB"
-    return f"Downloading {one_line(what, _NAME_LIMIT)}: {amount}"
+    return f"Downloading {one_line(what, _MAX_NAME)}: {amount}"
 
 
-def _new_bar(stream: TextIO) -> "Progress":
+def _build_bar(stream: TextIO) -> "Progress":
     from rich.console import Console  # noqa: PLC0415 - only a download on a terminal needs it
     from rich.progress import (  # noqa: PLC0415
         BarColumn,

@@ -1,4 +1,4 @@
-"""What the stream we write to can show."""
+"""The abilities of a terminal: colours, width, a cursor that moves; and tables."""
 
 import os
 import shutil
@@ -12,18 +12,18 @@ _DEFAULT_COLUMNS = 80
 
 
 def is_tty(stream: TextIO | None = None) -> bool:
-    """Whether `stream` (None: stdout as it is now) is a terminal."""
+    """Return whether `stream` is a terminal; None means the present stdout."""
     stream = sys.stdout if stream is None else stream
     try:
         return stream.isatty()
-    except (AttributeError, ValueError):  # no stream at all, or a closed one
+    except (AttributeError, ValueError):  # None, or a closed stream
         return False
 
 
 def color_enabled(stream: TextIO | None = None, env: Mapping[str, str] | None = None) -> bool:
-    """Whether to colour what goes to `stream`; `env` None means the real environment.
+    """Return whether to write colours to `stream`; `env` None means the real environment.
 
-    The first that speaks wins: NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE, CLICOLOR=0, the terminal.
+    The first that is set wins: NO_COLOR, FORCE_COLOR or CLICOLOR_FORCE, CLICOLOR=0, the terminal.
     """
     env = _environment() if env is None else env
     if env.get("NO_COLOR"):
@@ -34,13 +34,13 @@ def color_enabled(stream: TextIO | None = None, env: Mapping[str, str] | None = 
 
 
 def can_redraw(stream: TextIO | None = None, env: Mapping[str, str] | None = None) -> bool:
-    """Whether `stream` is a terminal that can move its cursor."""
+    """Return whether `stream` is a terminal that can move its cursor."""
     env = _environment() if env is None else env
     return is_tty(stream) and env.get("TERM") != "dumb"
 
 
 def width(stream: TextIO | None = None) -> int:
-    """The columns of `stream` at this moment."""
+    """Return the present number of columns."""
     stream = sys.stdout if stream is None else stream
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
