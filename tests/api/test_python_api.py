@@ -175,7 +175,7 @@ def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message)
         ({"path_or_agent": "none:agent"}, "none"),
         ({"metrics": [Loud(), Loud()]}, "two evaluators have the name 'Loud'"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else ", ".join(value),
 )
 def test_what_is_wrong_is_said_before_the_agent_is_called(folder, given, message):
     def agent(text):
