@@ -9,8 +9,6 @@ from pydantic import AfterValidator, Field, model_validator
 from holodeck.models.base import Json, Model, NonBlank, Ratio
 from holodeck.models.metric import JudgedMetric, MetricKind, MetricSettings
 
-# Azure AI Evaluation
-
 AzureName = Literal[
     "groundedness",
     "relevance",
@@ -76,9 +74,6 @@ class AzureSafetyMetric(MetricSettings):
     @property
     def evaluator_name(self) -> str:
         return self.metric
-
-
-# DeepEval
 
 
 class RAGMetricType(StrEnum):
@@ -271,8 +266,6 @@ class DeepEvalMetric(JudgedMetric):
     def evaluator_name(self) -> str:
         return self.metric
 
-
-# `type: judge`
 
 QuestionKind = Literal["yes_no", "1-5"]
 JudgeInput = Literal["input", "response", "ground_truth", "retrieval_context"]

@@ -5,18 +5,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 from holodeck.errors import ConfigError, EvaluationError
+from holodeck.lib.evaluators.inputs import EvalKwargsBuilder, Observation, OfferedTool, Turn
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.exceptions import describe
 from holodeck.lib.judging.judge import Judge, Judges
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
-from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.llm import LLMProvider
-from holodeck.models.test_case import ExpectedTool
-from holodeck.models.test_result import ToolInvocation
 
 __all__ = [
     "BaseEvaluator",
@@ -36,59 +34,6 @@ _PERMANENT = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permissi
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One message of a conversation, with the tool calls that led to it."""
-
-    role: Literal["user", "assistant"]
-    content: str
-    tool_calls: tuple[ToolInvocation, ...] | None = ()
-    """None if they are unknown."""
-    earlier: bool = False
-    """Whether the message comes from the case's `history` and not from this run."""
-
-
-@dataclass(frozen=True, slots=True)
-class OfferedTool:
-    """A tool that the agent can call."""
-
-    name: str
-    description: str
-    parameters: Mapping[str, Any]
-    """JSON Schema of its arguments."""
-
-
-_FULL_EVIDENCE = evidence(tool_calls="backend", history="runner", tools="backend")
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """Everything observed while a test case ran; custom metrics are called with it."""
-
-    response: str
-    input: str | None = None
-    ground_truth: str | None = None
-    retrieval_context: tuple[str, ...] = ()
-    tool_calls: tuple[ToolInvocation, ...] | Unknown = ()
-    """The agent's tool calls; using unknown ones raises EvaluationError."""
-    case_name: str | None = None
-    latency_ms: float | None = None
-    """How long the agent took; None if that was not measured."""
-    file_content: str | None = None
-    """The text of the case's files."""
-    expected_tools: Sequence[str | ExpectedTool] | None = None
-    """The tools that the case expects; None if it does not check tools."""
-    turns: tuple[Turn, ...] = ()
-    """The conversation so far, including the case's `history`; empty for a case with one input and
-    no history."""
-    instructions: str | None = None
-    """The agent's instructions; None if only its backend knows them."""
-    tools: tuple[OfferedTool, ...] | Unknown = ()
-    """The tools that the agent can call; using unknown ones raises EvaluationError."""
-    evidence: Evidence = _FULL_EVIDENCE
-    """Where each fact comes from; None if nothing reports it."""
-
-
-@dataclass(frozen=True, slots=True)
 class Score:
     """What a metric yields for one response."""
 
@@ -97,6 +42,14 @@ class Score:
     passed: bool | None = None
     """The metric's own verdict; None if only a threshold can decide."""
     reason: str = ""
+    raw_score: float | None = None
+    """The score on the metric's own scale, `raw_scale`; None if that is 0 to 1."""
+    raw_scale: str | None = None
+    scale: str = "0-1"
+    """The scale of `score` as reports show it."""
+    inconclusive: bool = False
+    """Whether the score is no verdict, whatever the threshold."""
+    retry_count: int = 0
 
 
 def to_python(value: Any) -> Any:
@@ -170,6 +123,37 @@ class BaseEvaluator(ABC):
             attempts = f" after {run.retries + 1} attempts" if run.retries else ""
             raise EvaluationError(f"{self.name} failed{attempts}: {describe(error)}") from error
         return {"retry_count": run.retries, **self._checked(result)}
+
+    async def evaluate_observation(self, observation: Observation, name: str = "") -> Score:
+        """Return the score of an observation. Raises EvaluationError.
+
+        The result of `evaluate` holds the score under `score` or under the metric's `name`.
+        """
+        builder = EvalKwargsBuilder(
+            agent_response=observation.response,
+            input_query=observation.input,
+            ground_truth=observation.ground_truth,
+            file_content=observation.file_content,
+            retrieval_context=list(observation.retrieval_context) or None,
+            observation=observation,
+        )
+        result = await self.evaluate(**builder.build_for(self))
+        score = result.get("score", result.get(name))
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            keys = ", ".join(result) or "nothing"
+            raise EvaluationError(f"returned no score; its result has {keys}")
+        if not 0 <= score <= 1:
+            raise EvaluationError(f"returned the score {score}, which is not between 0 and 1")
+        return Score(
+            float(score),
+            result.get("passed"),
+            str(result.get("reasoning") or ""),
+            raw_score=result.get("raw_score"),
+            raw_scale=result.get("raw_scale"),
+            scale=result.get("scale", "0-1"),
+            inconclusive=bool(result.get("inconclusive")),
+            retry_count=result.get("retry_count", 0),
+        )
 
     @abstractmethod
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
@@ -261,13 +245,18 @@ class ScoredEvaluator(BaseEvaluator):
 
     def _result(self, score: Score, **more: float) -> dict[str, Any]:
         passed = score.passed if self.threshold is None else score.score >= self.threshold
-        return {
+        result = {
             **more,
             self.metric: score.score,
             "score": score.score,
             "passed": passed,
             "reasoning": score.reason,
+            "scale": score.scale,
+            "inconclusive": score.inconclusive,
         }
+        if score.raw_score is not None:
+            result |= {"raw_score": score.raw_score, "raw_scale": score.raw_scale}
+        return result
 
     def _response(self, kwargs: Mapping[str, Any]) -> str:
         response = kwargs[EvalParam.RESPONSE]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -75,7 +75,10 @@ def _to_score(value: Any, name: str) -> Score:
     value = to_python(value)
     match value:
         case Score():
-            score = _score_from_mapping(asdict(value), name)
+            checked = _score_from_mapping({key: getattr(value, key) for key in _KEYS}, name)
+            score = replace(
+                value, score=checked.score, passed=checked.passed, reason=checked.reason
+            )
         case bool():
             score = Score(float(value), value)
         case Real():

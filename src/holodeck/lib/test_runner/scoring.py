@@ -4,17 +4,15 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.evaluators.base import BaseEvaluator, Observation
+from holodeck.lib.evaluators.base import Observation, Score
 from holodeck.lib.exceptions import describe, raised_by
 from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.checks import Check
-from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.test_result import MetricResult
 from holodeck.models.token_usage import UsageMeter
@@ -53,8 +51,8 @@ async def _compute_metric(
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
-            found = await check.evaluator.evaluate(**_inputs(check.evaluator, observation))
-            row = _row(check, found, started)
+            score = await check.evaluator.evaluate_observation(observation, check.name)
+            row = _row(check, score, started)
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
             set_row(_with_usage(_error_row(check, EvaluationError(why), started), usage))
@@ -87,52 +85,27 @@ def _with_usage(row: MetricResult, usage: UsageMeter) -> MetricResult:
     return row.model_copy(update=costs)
 
 
-def _inputs(evaluator: BaseEvaluator, observation: Observation) -> dict[str, Any]:
-    builder = EvalKwargsBuilder(
-        agent_response=observation.response,
-        input_query=observation.input,
-        ground_truth=observation.ground_truth,
-        file_content=observation.file_content,
-        retrieval_context=list(observation.retrieval_context) or None,
-        observation=observation,
-    )
-    return builder.build_for(evaluator)
-
-
-def _row(check: Check, found: Mapping[str, Any], started: float) -> MetricResult:
-    score = _score(check, found)
-    verdict = found.get("passed")
-    is_inconclusive = bool(found.get("inconclusive"))
-    if is_inconclusive:
+def _row(check: Check, score: Score, started: float) -> MetricResult:
+    verdict = score.passed
+    if score.inconclusive:
         verdict = None
     elif check.threshold is not None:  # a metric that says no is believed whatever its score
-        verdict = score >= check.threshold and verdict is not False
-    reasoning = found.get("reasoning")
+        verdict = score.score >= check.threshold and verdict is not False
     return MetricResult(
         metric_name=check.name,
         kind=check.kind,
-        score=score,
-        raw_score=found.get("raw_score"),
-        raw_scale=found.get("raw_scale"),
-        scale=found.get("scale", "0-1"),
+        score=score.score,
+        raw_score=score.raw_score,
+        raw_scale=score.raw_scale,
+        scale=score.scale,
         threshold=check.threshold,
         passed=verdict,
         required=check.required,
-        inconclusive=is_inconclusive,
-        retry_count=found.get("retry_count", 0),
+        inconclusive=score.inconclusive,
+        retry_count=score.retry_count,
         evaluation_time_ms=_ms_since(started),
-        reasoning=str(reasoning) if reasoning else None,
+        reasoning=score.reason or None,
     )
-
-
-def _score(check: Check, found: Mapping[str, Any]) -> float:
-    """Return the score, which is under `score` or under the name of the metric."""
-    score = found.get("score", found.get(check.name))
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        raise EvaluationError(f"returned no score; the result has {', '.join(found) or 'nothing'}")
-    if not 0 <= score <= 1:
-        raise EvaluationError(f"returned the score {score}, which is not between 0 and 1")
-    return float(score)
 
 
 def _error_row(check: Check, error: Exception, started: float) -> MetricResult:

@@ -63,7 +63,7 @@ async def test_what_the_callable_returns_becomes_the_grade(returned, score, pass
         (lambda np: {"passed": np.bool_(True)}, 1.0, True),
         (lambda np: Score(np.float32(0.75), np.bool_(False)), 0.75, False),
     ],
-    ids=["true", "false", "float", "float32", "int", "array", "dict", "passed", "Grade"],
+    ids=["true", "false", "float", "float32", "int", "array", "dict", "passed", "Score"],
 )
 async def test_numbers_and_truths_of_numpy_are_read_as_those_of_python(returned, score, passed):
     import numpy as np  # here, as importing it takes long

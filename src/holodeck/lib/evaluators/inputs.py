@@ -1,0 +1,163 @@
+"""The observation of a test case, and the inputs that an evaluator takes from it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol
+
+from holodeck.errors import EvaluationError
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
+from holodeck.models.evidence import Evidence, Unknown, evidence, unknown_reason
+from holodeck.models.test_case import ExpectedTool
+from holodeck.models.test_result import ToolInvocation
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation, with the tool calls that led to it."""
+
+    role: Literal["user", "assistant"]
+    content: str
+    tool_calls: tuple[ToolInvocation, ...] | None = ()
+    """None if they are unknown."""
+    earlier: bool = False
+    """Whether the message comes from the case's `history` and not from this run."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool that the agent can call."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    """JSON Schema of its arguments."""
+
+
+_FULL_EVIDENCE = evidence(tool_calls="backend", history="runner", tools="backend")
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything observed while a test case ran; custom metrics are called with it."""
+
+    response: str
+    input: str | None = None
+    ground_truth: str | None = None
+    retrieval_context: tuple[str, ...] = ()
+    tool_calls: tuple[ToolInvocation, ...] | Unknown = ()
+    """The agent's tool calls; using unknown ones raises EvaluationError."""
+    case_name: str | None = None
+    latency_ms: float | None = None
+    """How long the agent took; None if that was not measured."""
+    file_content: str | None = None
+    """The text of the case's files."""
+    expected_tools: Sequence[str | ExpectedTool] | None = None
+    """The tools that the case expects; None if it does not check tools."""
+    turns: tuple[Turn, ...] = ()
+    """The conversation so far, including the case's `history`; empty for a case with one input and
+    no history."""
+    instructions: str | None = None
+    """The agent's instructions; None if only its backend knows them."""
+    tools: tuple[OfferedTool, ...] | Unknown = ()
+    """The tools that the agent can call; using unknown ones raises EvaluationError."""
+    evidence: Evidence = _FULL_EVIDENCE
+    """Where each fact comes from; None if nothing reports it."""
+
+
+class TakesInputs(Protocol):
+    """An evaluator, as far as its inputs are concerned."""
+
+    uses_observation: ClassVar[bool]
+
+    @classmethod
+    def get_param_spec(cls) -> ParamSpec:
+        """Return the inputs that the evaluator takes."""
+        ...
+
+
+_RESPONSE = (EvalParam.RESPONSE, EvalParam.ACTUAL_OUTPUT)
+_QUERY = (EvalParam.QUERY, EvalParam.INPUT)
+_GROUND_TRUTH = (EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT)
+
+
+class EvalKwargsBuilder:
+    """Builds the inputs of evaluators from one test case.
+
+    Args:
+        agent_response: The agent's response, which may be empty.
+        input_query: The user's input.
+        ground_truth: The expected response.
+        file_content: The text of the case's files.
+        retrieval_context: Retrieved passages.
+        observation: The whole case, for evaluators that use it.
+    """
+
+    def __init__(
+        self,
+        agent_response: str,
+        input_query: str | None = None,
+        ground_truth: str | None = None,
+        file_content: str | None = None,
+        retrieval_context: list[str] | None = None,
+        *,
+        observation: Observation | None = None,
+    ) -> None:
+        self._agent_response = agent_response
+        self._input_query = input_query
+        self._ground_truth = ground_truth
+        self._file_content = file_content
+        self._retrieval_context = retrieval_context
+        self._observation = observation
+
+    def build_for(self, evaluator: TakesInputs) -> dict[str, Any]:
+        """Return keyword arguments for `evaluator.evaluate()`.
+
+        Inputs that the evaluator does not take, or that the case does not have (None), are omitted.
+        Evaluators with DeepEval's names get `context` as a list, others as one text.
+        """
+        spec = evaluator.get_param_spec()
+        deepeval = spec.uses_deepeval_params()
+        available = {
+            _QUERY[deepeval]: self._input_query if _takes(spec, *_QUERY) else None,
+            _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
+            EvalParam.CONTEXT: self._context(spec),
+            EvalParam.RETRIEVAL_CONTEXT: self._retrieved(spec),
+            **self._observed(spec),
+        }
+        kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
+        kwargs |= {name.value: value for name, value in available.items() if value is not None}
+        if evaluator.uses_observation and self._observation is not None:
+            kwargs["observation"] = self._observation
+        return kwargs
+
+    def _context(self, spec: ParamSpec) -> str | list[str] | None:
+        """Return the text of the files, otherwise the retrieved passages."""
+        if not (spec.uses_context or _takes(spec, EvalParam.CONTEXT)):
+            return None
+        texts = self._retrieval_context if self._file_content is None else [self._file_content]
+        if not texts:
+            return None
+        return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
+
+    def _observed(self, spec: ParamSpec) -> dict[EvalParam, Any]:
+        """Return the inputs that only the observation has."""
+        observation = self._observation
+        if observation is None:
+            return {}
+        is_unknown = isinstance(observation.tool_calls, Unknown)
+        if is_unknown and EvalParam.TOOLS_CALLED in spec.required:
+            raise EvaluationError(unknown_reason("tool_calls"))
+        found = {
+            EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
+            EvalParam.EXPECTED_TOOLS: observation.expected_tools,
+            EvalParam.TURNS: observation.turns or None,
+        }
+        return {param: value for param, value in found.items() if _takes(spec, param)}
+
+    def _retrieved(self, spec: ParamSpec) -> list[str] | None:
+        takes = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
+        return self._retrieval_context if takes else None
+
+
+def _takes(spec: ParamSpec, *params: EvalParam) -> bool:
+    return not (spec.required | spec.optional).isdisjoint(params)
