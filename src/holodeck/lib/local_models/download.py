@@ -16,9 +16,14 @@ from typing import IO
 from urllib.parse import quote, urlsplit
 
 from holodeck.errors import MissingExtra, ModelStoreError
-from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
-from holodeck.lib.local_models.weights import Writer, check_sha256, chunks_of, sha256_of
+from holodeck.lib.local_models.weights import (
+    Writer,
+    check_sha256,
+    chunks_of,
+    convert_to_gguf,
+    sha256_of,
+)
 
 Progress = Callable[[int, int, str], None]
 """Called with the bytes so far, the bytes in total, and the model's name. An exception that it

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
+from holodeck.lib.local_models.weights import convert_to_gguf
 from support.likeness import HEADS, tiny_safetensors, vocabulary
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 4096

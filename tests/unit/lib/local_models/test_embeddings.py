@@ -10,7 +10,6 @@ import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
 from holodeck.lib.judging.judge import Judges, embedding_model
-from holodeck.lib.local_models.bert_gguf import convert_to_gguf
 from holodeck.lib.local_models.runtime import (
     MAX_CHARACTERS,
     PIECE,
@@ -18,6 +17,7 @@ from holodeck.lib.local_models.runtime import (
     cosine,
     split_text,
 )
+from holodeck.lib.local_models.weights import convert_to_gguf
 from holodeck.models.config import ExecutionConfig
 from support.likeness import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
 
