@@ -1,4 +1,4 @@
-"""Parties of a conversation who say what a script tells them, and keep what they were given."""
+"""Participants with scripted replies, which record their inputs."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from holodeck.scenario import AgentInput, AgentRole
 
 
 class Scripted(scenario.AgentAdapter):
-    """Says its lines one after the other, then the last one again and again."""
+    """Replies with its lines in order, then always with the last one."""
 
     def __init__(self, role: AgentRole, *lines: Any, name: str = "") -> None:
         self.role = role

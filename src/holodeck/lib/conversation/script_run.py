@@ -62,17 +62,7 @@ running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversatio
 
 
 class ScriptRun(Conversation):
-    """A conversation that follows a script.
-
-    Args:
-        name: The name of the case in messages and reports.
-        description: The situation.
-        agents: All participants.
-        script: The steps; without any, all participants speak in turn.
-        config: Limits on turns and time.
-        set_id: The set that the case belongs to.
-        batch_run_id: The batch that the run belongs to.
-    """
+    """A conversation that follows a script; without steps, all participants speak in turn."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Files of weights: writing them, checking their contents, and installing them atomically."""
+"""Files of weights: writing, checking and installing them, and converting BERT models to GGUF."""
 
 import hashlib
 import json
@@ -188,9 +188,11 @@ class Tensor:
 
 
 def convert_to_gguf(weights: IO[bytes], vocabulary: str, heads: int) -> Iterator[bytes]:
-    """Yield the GGUF file in chunks; `weights` is read once, from start to end.
+    """Convert a BERT model, safetensors and a vocabulary, to GGUF; yields the file in chunks.
 
-    `vocabulary` has a word piece per line; `heads` is the number of attention heads per layer.
+    Only names and headers change, not the numbers. The same weights always give the same file, so
+    that the catalog can contain its sha256. `weights` is read once, from start to end; `vocabulary`
+    has a word piece per line; `heads` is the number of attention heads per layer.
     """
     (length,) = struct.unpack("<Q", weights.read(8))
     tensors = _tensors(json.loads(weights.read(length)))
