@@ -255,7 +255,7 @@ def _metrics() -> Iterator[str]:
     for model in METRICS:
         rows = page.rows(schema_of(model), without=shared)
         yield (
-            f"### {_heading(model)}\n\n{model.__doc__}\n"
+            f"### {_heading(model)}\n\n{' '.join((model.__doc__ or '').split())}\n"
             + (f"\n{_table(rows)}" if rows else "")
             + _not_yet(model)
         )

@@ -22,9 +22,9 @@ from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
 OTHER_VARIABLES = {
-    "HOLODECK_BATCH_RUN_ID": "Batch that scenarios belong to, for runs of several processes.",
+    "HOLODECK_BATCH_RUN_ID": "ID of a batch of scenarios that run in several processes.",
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
-    "HF_ENDPOINT": "The model hub to fetch models from; else the public one.",
+    "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
 }
 """Variables that are no setting of a run, and what they say."""
 

@@ -400,7 +400,7 @@ class GlobalConfig(Model):
     }
 
     providers: dict[str, ProviderSettings] | None = None
-    """Fills keys that the agent's `model` leaves out, by provider name."""
+    """For each provider, values for keys that the agent's `model` does not set."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
     prices: PriceTable | None = None

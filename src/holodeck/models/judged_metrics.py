@@ -122,7 +122,7 @@ _WITHOUT_REASON_OPTION = frozenset({"conversational_geval"})
 
 
 class RubricBand(Model):
-    """A range of scores and what it stands for."""
+    """A range of scores and its meaning."""
 
     score: Annotated[list[Annotated[int, Field(ge=0, le=10)]], Field(min_length=2, max_length=2)]
     """First and last score of the band, between 0 and 10."""

@@ -43,7 +43,7 @@ PROVIDER_VARIABLES = {
 
 
 class ProviderSettings(Model):
-    """What may be said about a provider's models in general."""
+    """Settings for all models of a provider."""
 
     not_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
 
