@@ -254,8 +254,9 @@ def _metrics() -> Iterator[str]:
     )
     for model in METRICS:
         rows = page.rows(schema_of(model), without=shared)
+        description = " ".join((model.__doc__ or "").split())
         yield (
-            f"### {_heading(model)}\n\n{' '.join((model.__doc__ or '').split())}\n"
+            f"### {_heading(model)}\n\n{description}\n"
             + (f"\n{_table(rows)}" if rows else "")
             + _not_yet(model)
         )
