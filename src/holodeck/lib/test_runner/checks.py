@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -196,44 +196,25 @@ class EvaluatorSet:
         judges: Judges | None = None,
         case_caches: CaseCaches | None = None,
     ) -> None:
+        self._agent = agent
         self._injected = dict(injected or {})
-        self._base_dir = agent.base_dir
         self._inputs = RequiredInputs(agent)
         self.case_caches = case_caches or CaseCaches(agent)
         self.judge_provider = JudgeProvider(agent, judges or Judges(base_dir=agent.base_dir))
         metrics = agent.evaluations.metrics if agent.evaluations else []
-        cases = agent.test_cases or []
-        self._agent = agent
-        self._global = self._checks(metrics, "evaluations", "metrics")
-        self._own = {
-            index: self._checks(case.evaluations, "test_cases", index, "evaluations")
-            for index, case in enumerate(cases)
-            if case.evaluations is not None
-        }
-        self._scorers = {
-            index: self._scorers_of(case.scorers, index)
-            for index, case in enumerate(cases)
-            if case.scorers
-        }
-        self._parts = {
-            index: {
-                at: self._checks_of_turn(part, "test_cases", index, *at) for at, part in case.parts
-            }
-            for index, case in enumerate(cases)
-            if case.is_played or case.turns is not None
-        }
-        self._criteria = {
-            index: self._criteria_of(agent, index, case)
-            for index, case in enumerate(cases)
-            if case.asks_judge
-        }
-        configured = {check.name for check in self._configured()}
+        self._global = self._build(metrics, "evaluations", "metrics")
+        self._cases = [
+            self._build_case(index, case) for index, case in enumerate(agent.test_cases or [])
+        ]
+        configured = {check.name for check in self._all_checks()}
         self._extra = [
             Check(name, evaluator)
             for name, evaluator in self._injected.items()
             if name not in configured
         ]
-        self._refuse_missing_inputs(agent)
+        for checks in self._cases:
+            checks.at_end.extend(self._extra)
+        self._require_inputs()
 
     @property
     def evaluators(self) -> dict[str, BaseEvaluator]:
@@ -242,71 +223,76 @@ class EvaluatorSet:
 
     def checks_of(self, index: int) -> CaseChecks:
         """Return the checks of the case at that index; its own metrics replace the global ones."""
-        metrics = self._own.get(index, self._global)
-        at_end = [*metrics, *self._scorers.get(index, []), *self._extra]
-        parts = self._parts.get(index, {})
-        return CaseChecks(
-            at_end=at_end,
-            of_turns=[checks for at, checks in parts.items() if at[0] == "turns"],
-            of_steps={at[1]: checks for at, checks in parts.items() if at[0] == "script"},
-            criteria=self._criteria.get(index),
-        )
+        return self._cases[index]
 
     async def warm_up(self) -> None:
         """Load the libraries that evaluators need, one after the other."""
-        checks = chain(self._configured(), self._extra)
+        checks = chain(self._all_checks(), self._extra)
         for evaluator in {type(one.evaluator): one.evaluator for one in checks}.values():
             try:
                 await evaluator.prepare()
             except Exception as error:  # noqa: BLE001 - computing the metric reports it
                 logger.debug("%s is not ready: %s", evaluator.name, error)
 
-    def _criteria_of(self, agent: Agent, index: int, case: TestCaseModel) -> "CaseCriteria":
+    def _all_checks(self) -> Iterator[Check]:
+        yield from self._global
+        for checks in self._cases:
+            parts = (*checks.of_turns, *checks.of_steps.values())
+            yield from chain(checks.at_end, *parts)
+
+    def _build_case(self, index: int, case: TestCaseModel) -> CaseChecks:
+        path = ("test_cases", index)
+        metrics = self._global
+        if case.evaluations is not None:
+            metrics = self._build(case.evaluations, *path, "evaluations")
+        checks = CaseChecks([*metrics, *self._build_scorers(case, metrics, *path)])
+        for at, part in case.parts:
+            own = self._build(part.evaluations or [], *path, *at, "evaluations")
+            own += self._build_scorers(part, own, *path, *at)
+            if at[0] == "turns":
+                checks.of_turns.append(own)
+            else:
+                checks.of_steps[at[1]] = own
+        if not case.asks_judge:
+            return checks
+        return replace(checks, criteria=self._build_criteria(index, case))
+
+    def _build_criteria(self, index: int, case: TestCaseModel) -> "CaseCriteria":
         # Imported here because most cases have no criteria.
         from holodeck.lib.test_runner.criteria import CaseCriteria  # noqa: PLC0415
 
         key = "script" if case.criteria is None else "criteria"
-        place = agent.place("test_cases", index, key)
-        judge, llm = self.judge_provider.judge_of_criteria(place), agent.judging_model
+        place = self._agent.place("test_cases", index, key)
+        judge, llm = self.judge_provider.judge_of_criteria(place), self._agent.judging_model
         response_cache = None if llm is None else self.case_caches.of(case, llm, place)
         return CaseCriteria(judge, case.judged, case.about, response_cache)
 
-    def _configured(self) -> Iterator[Check]:
-        """Return every check that the agent.yaml configures."""
-        of_parts = chain.from_iterable(parts.values() for parts in self._parts.values())
-        return chain(self._global, *self._own.values(), *self._scorers.values(), *of_parts)
-
-    def _scorers_of(self, scorers: Sequence[MetricSettings], index: int) -> list[Check]:
-        taken = {check.name for check in self._own.get(index, self._global)}
-        return self._checks(scorers, "test_cases", index, "scorers", taken=taken)
-
-    def _checks_of_turn(self, turn: TurnModel, *path: str | int) -> list[Check]:
-        metrics = self._checks(turn.evaluations or [], *path, "evaluations")
+    def _build_scorers(
+        self, case: TurnModel, metrics: Sequence[Check], *path: str | int
+    ) -> list[Check]:
+        """Return the scorers of a case or turn, with names unlike those of its metrics."""
         taken = {check.name for check in metrics}
-        return [*metrics, *self._checks(turn.scorers or [], *path, "scorers", taken=taken)]
+        return self._build(case.scorers or [], *path, "scorers", taken=taken)
 
-    def _checks(
-        self,
-        metrics: Sequence[MetricSettings],
-        *path: str | int,
-        taken: set[str] | None = None,
+    def _build(
+        self, metrics: Sequence[MetricSettings], *path: str | int, taken: set[str] | None = None
     ) -> list[Check]:
         taken = set() if taken is None else taken
         return [
-            self._check(
+            self._build_check(
                 metric, _free_name(metric.label, taken), location(self._agent, *path, index)
             )
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
 
-    def _check(self, metric: MetricSettings, name: str, place: str) -> Check:
+    def _build_check(self, metric: MetricSettings, name: str, place: str) -> Check:
         evaluator = self._injected.get(name)
         if evaluator is None:
             judge = self.judge_provider.judge_of(metric, place) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._base_dir, location=place, judge=judge, embeddings=embeddings
+                metric, self._agent.base_dir, location=place, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
         return Check(
@@ -318,14 +304,14 @@ class EvaluatorSet:
             metric.required,
         )
 
-    def _refuse_missing_inputs(self, agent: Agent) -> None:
-        """Raise ConfigError for a metric whose case lacks an input that it needs."""
-        for index, case in enumerate(agent.test_cases or []):
-            self._refuse_missing(metrics_of(agent, case), case, index)
+    def _require_inputs(self) -> None:
+        """Raise ConfigError for a metric whose case or turn lacks an input that it needs."""
+        for index, case in enumerate(self._agent.test_cases or []):
+            self._require_inputs_of(metrics_of(self._agent, case), case, index)
             for at, part in case.parts:
-                self._refuse_missing(metrics_of_turn(part), part, index, *at)
+                self._require_inputs_of(metrics_of_turn(part), part, index, *at)
 
-    def _refuse_missing(
+    def _require_inputs_of(
         self, metrics: Sequence[MetricSettings], case: TurnModel, *path: str | int
     ) -> None:
         for metric in metrics:

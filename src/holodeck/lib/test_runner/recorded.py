@@ -103,50 +103,35 @@ class RecordedAnswer:
 def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
     """Return the cases of the agent; `redact` removes the secrets that the record lacks."""
     histories = histories_of(agent)
-    scripts = dict[int, str]() if _scripts_in(run) is None else _scripts_of(agent, redact)
+    is_known = run.started is not None and _case_values(run.started.config, "script") is not None
     fingerprint = fingerprint_of(agent)
-    contexts = {} if _contexts_in(run) is None else _contexts_of(fingerprint.config, redact)
+    contexts = _case_values(fingerprint.config, "context") if is_known else None
     cases = enumerate(zip(agent.test_cases or [], fingerprint.cases, strict=True))
     found = []
     for at, (case, plan) in cases:
+        script = ""
+        if is_known and case.script is not None:
+            dump = case.model_dump(mode="json", exclude_none=True, include={"script"})
+            script = redact(json.dumps(dump["script"]))
         key = AnswerKey(
             None if case.suite is None else redact(case.suite),
             None if case.name is None else redact(case.name),
             redact(case.said),
             tuple(map(redact, history_key(histories.get(at, ())))),
-            scripts.get(at, ""),
-            contexts.get(at, ""),
+            script,
+            _canonical_json(contexts[at], redact) if contexts and at in contexts else "",
         )
         found.append(KeyedCase(case, key, plan.hash))
     return found
 
 
-def _scripts_of(agent: Agent, redact: Redact) -> dict[int, str]:
-    """Return the script of each case that has one, as a record contains it."""
-    scripts = {
-        at: case.model_dump(mode="json", exclude_none=True, include={"script"})
-        for at, case in enumerate(agent.test_cases or [])
-        if case.script is not None
-    }
-    return {at: redact(json.dumps(one["script"])) for at, one in scripts.items()}
-
-
-def _contexts_of(config: Mapping[str, Any], redact: Redact) -> dict[int, str]:
-    """Return the context of each case that has one, as a record contains it."""
-    return {
-        at: _canonical_json(one["context"], redact)
-        for at, one in enumerate(config.get("test_cases") or [])
-        if "context" in one
-    }
-
-
-def _contexts_in(run: Run) -> dict[int, str] | None:
-    """Return the recorded context of each case that has one; None if that is unknown."""
-    cases = None if run.started is None else run.started.config.get("test_cases")
+def _case_values(config: Mapping[str, Any], key: str) -> dict[int, Json] | None:
+    """Return the value of a key in each case that has it; None if the cases are unknown."""
+    cases = config.get("test_cases")
     if not isinstance(cases, list):
         return None
-    contexts = [one.get("context") if isinstance(one, dict) else None for one in cases]
-    return {at: _canonical_json(one, str) for at, one in enumerate(contexts) if one is not None}
+    values = [case.get(key) if isinstance(case, dict) else None for case in cases]
+    return {at: value for at, value in enumerate(values) if value is not None}
 
 
 def _canonical_json(context: Json, redact: Redact) -> str:
@@ -162,19 +147,11 @@ def _redact_strings(value: Json, redact: Redact) -> Json:
     return [_redact_strings(one, redact) for one in value] if isinstance(value, list) else value
 
 
-def _scripts_in(run: Run) -> dict[int, str] | None:
-    """Return the recorded script of each case that has one; None if that is unknown."""
-    cases = None if run.started is None else run.started.config.get("test_cases")
-    if not isinstance(cases, list):
-        return None
-    scripts = [one.get("script") if isinstance(one, dict) else None for one in cases]
-    return {at: json.dumps(one) for at, one in enumerate(scripts) if one is not None}
-
-
 def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
     """Return the recorded answers by their key."""
     cases = run.started.cases if run.started else []
-    scripts, contexts = _scripts_in(run) or {}, _contexts_in(run) or {}
+    config = run.started.config if run.started else {}
+    scripts, contexts = _case_values(config, "script") or {}, _case_values(config, "context") or {}
     found: dict[AnswerKey, list[RecordedAnswer]] = {}
     for place, one in run.finished.items():
         key = AnswerKey(
@@ -182,8 +159,8 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
             one.result.test_name,
             one.result.test_input,
             tuple(history_key(one.result.history)),
-            scripts.get(place, ""),
-            contexts.get(place, ""),
+            json.dumps(scripts[place]) if place in scripts else "",
+            _canonical_json(contexts[place], str) if place in contexts else "",
         )
         planned = cases[place].hash if place < len(cases) else None
         found.setdefault(key, []).append(RecordedAnswer(one.result, planned))
