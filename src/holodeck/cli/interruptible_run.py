@@ -19,7 +19,7 @@ import click
 
 from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
-from holodeck.lib.process_exit import ProcessExit, leave, process_exit_forbidden
+from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.executor import TestExecutor
@@ -85,7 +85,7 @@ def _explain_exit(error: BaseException) -> str:
 
 def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
     is_terminated = interruption.received == signal.SIGTERM
-    leave(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
+    exit_now(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
 
 
 async def _run_until_done(executor: "TestExecutor", interruption: _Interruption) -> "TestReport":

@@ -32,7 +32,7 @@ def describe(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
-def raised_by(error: BaseException) -> RaisedError | None:
+def raised_error(error: BaseException) -> RaisedError | None:
     """Return where the user's code raised the exception, or the cause that the error repeats.
 
     That is the innermost frame outside holodeck, installed packages and the standard library, or
@@ -59,9 +59,9 @@ def raised_by(error: BaseException) -> RaisedError | None:
     )
 
 
-def with_place(error: BaseException) -> str:
+def with_location(error: BaseException) -> str:
     """Return `describe(error)`, with the location if the user's code raised it."""
-    raised = raised_by(error)
+    raised = raised_error(error)
     return describe(error) if raised is None else f"{describe(error)} ({raised.place})"
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from holodeck.errors import ExecutionError
 
-leave: Callable[[int], NoReturn] = os._exit
+exit_now: Callable[[int], NoReturn] = os._exit
 """The real `os._exit`, for our own use."""
 
 _NAMES = ("_exit", "execv", "execve")

@@ -14,7 +14,7 @@ from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.background_loop import BackgroundLoop
-from holodeck.lib.exceptions import describe, raised_by, with_place
+from holodeck.lib.exceptions import describe, raised_error, with_location
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.process_exit import process_exit_forbidden
@@ -176,7 +176,7 @@ class Runner:
                 )
             except BackendError as error:
                 answer = AgentResult(output="")
-                verdict = {"error": describe_failure(error), "raised": raised_by(error)}
+                verdict = {"error": describe_failure(error), "raised": raised_error(error)}
                 verdict["outcome"] = Outcome.AGENT_ERROR
             else:
                 rows = await self._score(planned, answer)
@@ -208,9 +208,9 @@ class Runner:
                     scorer_name=scorer.name,
                     score=0.0,
                     passed=False,
-                    explanation=f"could not be scored: {with_place(error)}",
+                    explanation=f"could not be scored: {with_location(error)}",
                     error=describe(error),
-                    raised=raised_by(error),
+                    raised=raised_error(error),
                 )
                 rows.append(row)
         return rows

@@ -9,7 +9,7 @@ from holodeck.config.check import check
 from holodeck.config.history import load_history
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.test_runner.history import arguments_in, text_of
+from holodeck.lib.test_runner.messages import arguments_in, text_of
 
 HEAD = "name: a\nbackend: 'desk:answer'\ntest_cases:\n  - input: And now?\n"
 ASKED = '{role: user, content: "Where is it?"}'

@@ -28,7 +28,7 @@ from holodeck.lib.backends.user_agents import (
     find_agent_function,
     is_factory,
 )
-from holodeck.lib.exceptions import with_place
+from holodeck.lib.exceptions import with_location
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.registry import load_attribute
 from holodeck.lib.threads import call_user_function, is_async
@@ -84,7 +84,9 @@ class CallableBackend:
         except HoloDeckError:
             raise
         except (Exception, SystemExit) as error:
-            raise BackendInitError(f"the agent cannot be created: {with_place(error)}") from error
+            raise BackendInitError(
+                f"the agent cannot be created: {with_location(error)}"
+            ) from error
         self._is_ready = True
 
     async def invoke_once(

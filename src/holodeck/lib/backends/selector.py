@@ -8,7 +8,7 @@ from typing import Any
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.exceptions import with_place
+from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -65,7 +65,7 @@ class BackendSelector:
         except HoloDeckError:
             raise
         except Exception as error:
-            raise BackendInitError(f"the agent cannot be built: {with_place(error)}") from error
+            raise BackendInitError(f"the agent cannot be built: {with_location(error)}") from error
         await _initialize(backend)
         return backend
 
@@ -104,4 +104,6 @@ async def _initialize(backend: AgentBackend) -> None:
             await backend.teardown()
         if isinstance(error, HoloDeckError) or not isinstance(error, Exception):
             raise
-        raise BackendInitError(f"the agent cannot be initialized: {with_place(error)}") from error
+        raise BackendInitError(
+            f"the agent cannot be initialized: {with_location(error)}"
+        ) from error

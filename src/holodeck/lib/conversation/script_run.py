@@ -31,7 +31,7 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
     combine_verdicts,
 )
-from holodeck.lib.exceptions import describe, message_of, with_place
+from holodeck.lib.exceptions import describe, message_of, with_location
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.text import one_line
 
@@ -274,7 +274,7 @@ class ScriptRun(Conversation):
             reasoning = text if text.startswith(self.location) else f"{self.location}: {text}"
         else:
             who = f"{type(participant).__name__} raised " if participant is not None else ""
-            reasoning = f"{self.location}: {who}{with_place(error)}"
+            reasoning = f"{self.location}: {who}{with_location(error)}"
         code = _error_code(error, participant) if outcome is None else outcome
         fields = {"reason_code": code, "reasoning": reasoning, "error": describe(error)}
         return self.complete(ScenarioResult(success=False, messages=[], **fields))

@@ -18,7 +18,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks
 from holodeck.lib.test_runner.grade import UNGRADED, ObservationBuilder, build_result, grade
-from holodeck.lib.test_runner.history import History
+from holodeck.lib.test_runner.messages import History
 from holodeck.lib.test_runner.observe import observe
 from holodeck.models.outcome import INTERRUPTED, Outcome
 from holodeck.models.test_case import RetryKind, TestCaseModel

@@ -8,7 +8,7 @@ from operator import and_
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.conversation.messages import Message
-from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.exceptions import describe, raised_error
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost, RaisedError
@@ -83,7 +83,7 @@ class CaseState:
         """Note what ended the case outside of a turn."""
         self.failure = failure_of(error) or self.failure
         self.errors.append(describe(error))
-        self.raised += filter(None, [raised_by(error)])
+        self.raised += filter(None, [raised_error(error)])
 
     def end_late(self, reason: str, code: str = "timeout") -> bool:
         """End the case because of `reason`; False if that is an error of the agent."""

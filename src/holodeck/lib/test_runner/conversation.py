@@ -17,14 +17,14 @@ from holodeck.lib.conversation.script_run import ScriptRun
 from holodeck.lib.conversation.simulated_user import Persona, SimulatedUser
 from holodeck.lib.conversation.terminal import BY_HAND, SilentUser
 from holodeck.lib.conversation.types import Participant, ScenarioResult
-from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.registry import load_callable
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
 from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, judge_failed
 from holodeck.lib.test_runner.grade import ObservationBuilder
-from holodeck.lib.test_runner.history import to_judge_messages
+from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages
 from holodeck.lib.test_runner.script_steps import (
     NO_ANSWER,
     AgentFailedError,
@@ -32,7 +32,6 @@ from holodeck.lib.test_runner.script_steps import (
     Code,
     script_steps,
 )
-from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.models.agent import Agent
 from holodeck.models.conversation import Simulation
 from holodeck.models.llm import LLMProvider
@@ -141,7 +140,7 @@ class ConversationRunner:
         is_silent = ending is not None and ending.reasoning == SILENT
         state.ending = ending
         state.criteria = [] if is_silent else self._rows(result)
-        state.messages = [] if messages_of(state.turns) == messages else messages
+        state.messages = [] if conversation_messages(state.turns) == messages else messages
         state.judge_cost = self._cost(result, AgentRole.JUDGE)
         state.simulator_cost = self._cost(result, AgentRole.USER)
 
@@ -215,7 +214,7 @@ def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
     code = result.reason_code or "error"
     if code == "step_failed":
         return ConversationEnd(
-            code=code, reasoning=result.reasoning, passed=False, raised=raised_by(error)
+            code=code, reasoning=result.reasoning, passed=False, raised=raised_error(error)
         )
     if code == "judge_error":
         return judge_failed(error)
@@ -225,7 +224,7 @@ def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
         code=code,
         reasoning=f"{prefix}{message}",
         broke=code != "agent_error",
-        raised=raised_by(error),
+        raised=raised_error(error),
     )
 
 

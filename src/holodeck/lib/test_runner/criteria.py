@@ -9,7 +9,7 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.response_cache import CachedJudge, ResponseCache
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, Participant, ScenarioResult
 from holodeck.lib.conversation.usage import count_usage
-from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import Judge
 from holodeck.lib.test_runner.case_state import CaseState, add_costs
 from holodeck.models.conversation import CriterionSettings
@@ -41,7 +41,7 @@ def judge_failed(error: Exception) -> ConversationEnd:
         code="judge_error",
         reasoning=f"the criteria were not judged: {describe(error)}",
         broke=True,
-        raised=raised_by(error),
+        raised=raised_error(error),
     )
 
 

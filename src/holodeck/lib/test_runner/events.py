@@ -31,7 +31,7 @@ from holodeck.lib.conversation.terminal import ConversationPrinter, Debugger
 from holodeck.lib.conversation.types import CriterionResult, CriterionStatus, ScenarioResult
 from holodeck.lib.exceptions import describe
 from holodeck.lib.redact import Redactor
-from holodeck.lib.test_runner.transcripts import answer_of
+from holodeck.lib.test_runner.messages import response_messages
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.outcome import CriterionRow
@@ -271,7 +271,7 @@ class StaticConversation:
     def add_answer(self, turn: TurnResult) -> None:
         """Publish the tool calls and the response of the agent."""
         if not self._dispatcher.is_idle and turn.outcome is not Outcome.AGENT_ERROR:
-            for message in answer_of(turn, self._turn + 1):
+            for message in response_messages(turn, self._turn + 1):
                 self._publish(message)
         self._turn += 1
 

@@ -22,7 +22,7 @@ from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
-from holodeck.lib.exceptions import describe, with_place
+from holodeck.lib.exceptions import describe, with_location
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
@@ -33,7 +33,7 @@ from holodeck.lib.test_runner.agent_factory import AgentFactory
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder
-from holodeck.lib.test_runner.history import histories_of, require_history_support
+from holodeck.lib.test_runner.messages import histories_of, require_history_support
 from holodeck.lib.test_runner.schedule import RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
@@ -277,7 +277,7 @@ class TestExecutor:
         except HoloDeckError:
             raise
         except Exception as error:
-            raise BackendInitError(with_place(error)) from error
+            raise BackendInitError(with_location(error)) from error
         return self._backend
 
     async def _run_cases(self, backend: AgentBackend) -> None:

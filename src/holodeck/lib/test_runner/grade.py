@@ -13,10 +13,9 @@ from holodeck.lib.evaluators.base import Observation, OfferedTool, Turn
 from holodeck.lib.test_runner.case_state import CaseState
 from holodeck.lib.test_runner.checks import CaseChecks, Check
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
-from holodeck.lib.test_runner.history import to_judge_messages, to_turns
+from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.test_runner.tool_checks import check_tools
-from holodeck.lib.test_runner.transcripts import messages_of
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.evidence import Evidence, Unknown, evidence
@@ -62,7 +61,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     await _compute_metrics(state, checks.at_end, observation, state.rows)
     criteria = checks.criteria
     if criteria is not None and criteria.are_about_the_whole and not state.are_criteria_judged:
-        messages = state.messages or messages_of(state.turns)
+        messages = state.messages or conversation_messages(state.turns)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
 
 

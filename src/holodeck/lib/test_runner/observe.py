@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import BackendError, Refusal
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
-from holodeck.lib.exceptions import describe, message_of, raised_by
+from holodeck.lib.exceptions import describe, message_of, raised_error
 from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
-from holodeck.lib.test_runner.history import to_agent_messages, to_judge_messages
-from holodeck.lib.test_runner.tool_checks import pair_tool_calls, refusals
-from holodeck.lib.test_runner.transcripts import with_files
+from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
+from holodeck.lib.test_runner.tool_checks import invalid_tool_calls, pair_tool_calls
 from holodeck.models.evidence import evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
@@ -178,7 +177,7 @@ class _Turn:
         calls = answer.tool_calls or ()
         self.tool_invocations = pair_tool_calls(calls, answer.tool_results)
         self.faults += [
-            f"invalid tool call: {line}" for line in refusals(calls, answer.tool_results)
+            f"invalid tool call: {line}" for line in invalid_tool_calls(calls, answer.tool_results)
         ]
         if answer.is_error:
             self.failure = "error"
@@ -188,7 +187,7 @@ class _Turn:
 
     def _add_failure(self, error: Exception) -> None:
         self.errors.append(describe(error))
-        self.raised += filter(None, [raised_by(error)])
+        self.raised += filter(None, [raised_error(error)])
         self.is_permanent = isinstance(error, BackendError) and error.permanent
         self.refusal = error.refusal if isinstance(error, BackendError) else None
         self.failure = None if self.is_permanent else failure_of(error)

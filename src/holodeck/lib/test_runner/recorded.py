@@ -11,7 +11,7 @@ from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.test_runner.history import histories_of, history_key
+from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
 from holodeck.models.record import CaseFinished, CaseSkipped

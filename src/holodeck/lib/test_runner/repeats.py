@@ -72,7 +72,7 @@ def _bar(case: TestCaseModel, planned: int) -> PassBar:
 
 
 @dataclass
-class Series:
+class RepeatedCase:
     """The repetitions of one case while they run."""
 
     bar: PassBar
@@ -125,7 +125,7 @@ class Series:
 async def run_repeated(case: TestCaseModel, times: int, run: RunIfWanted) -> FinishedRun:
     """Run a case several times; return one result of all repetitions."""
     bar = _bar(case, times)
-    series = Series(bar, run, stops_early=case.stop_early is not False)
+    series = RepeatedCase(bar, run, stops_early=case.stop_early is not False)
     await series.run_all()
     results = [one.result for _, one in sorted(series.finished.items())]
     refusals = [one.refusal for one in series.finished.values()]

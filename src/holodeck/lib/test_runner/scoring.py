@@ -9,7 +9,7 @@ from functools import partial
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, Score
-from holodeck.lib.exceptions import describe, raised_by
+from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import count_judge_usage
 from holodeck.lib.observability import Span, names, span
 from holodeck.lib.test_runner.checks import Check
@@ -116,7 +116,7 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
         passed=False,
         required=check.required,
         error=describe(error),
-        raised=raised_by(error),
+        raised=raised_error(error),
         evaluation_time_ms=_ms_since(started),
     )
 

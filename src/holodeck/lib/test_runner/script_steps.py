@@ -22,8 +22,7 @@ from holodeck.lib.exceptions import describe
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn, turn_messages
-from holodeck.lib.test_runner.history import to_turns
-from holodeck.lib.test_runner.transcripts import answer_of
+from holodeck.lib.test_runner.messages import response_messages, to_turns
 from holodeck.lib.threads import call_user_function
 from holodeck.models.expectations import Expectations
 from holodeck.models.script import StepModel, kind_of, value_of
@@ -88,7 +87,7 @@ class AgentParticipant:
             raise AgentFailedError(turn.errors[0])
         if turn.errors:  # faults of the agent fail the turn, whatever is checked
             state.turns[-1] = turn.model_copy(update={"outcome": Outcome.FAILED})
-        return answer_of(turn, len(state.turns))
+        return response_messages(turn, len(state.turns))
 
     def _remember(self, messages: list[backend.Message]) -> None:
         if not isinstance(self._session, backend.AcceptsHistory):

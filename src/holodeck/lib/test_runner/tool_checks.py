@@ -359,7 +359,7 @@ def _error(call: ToolCall, result: ToolResult | None) -> str | None:
     return str(result.get("result", "the tool failed")) if result.get("is_error") else None
 
 
-def refusals(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+def invalid_tool_calls(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
     """Return why calls never reached a tool, one line each."""
     lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
     malformed = {call.get("call_id") for call in calls if "error" in call}

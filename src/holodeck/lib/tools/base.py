@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import pydantic_core
 
-from holodeck.lib.exceptions import message_of, raised_by
+from holodeck.lib.exceptions import message_of, raised_error
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.threads import is_cancelled
@@ -121,7 +121,7 @@ async def _call(tool: Tool, arguments: dict[str, Any], limit: float | None) -> A
 
 
 def _failure(error: BaseException) -> _Failure:
-    return _Failure(type(error).__name__, message_of(error), raised=raised_by(error))
+    return _Failure(type(error).__name__, message_of(error), raised=raised_error(error))
 
 
 def _value_and_text(value: Any) -> tuple[Any, str]:

@@ -14,7 +14,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.test_runner.executor import TestExecutor
-from holodeck.lib.test_runner.history import to_agent_messages, to_turns
+from holodeck.lib.test_runner.messages import to_agent_messages, to_turns
 from holodeck.lib.test_runner.reporter import generate_markdown_report
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.agent import Agent

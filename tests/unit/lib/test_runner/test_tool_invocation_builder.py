@@ -2,8 +2,8 @@
 
 from holodeck.lib.test_runner.tool_checks import (
     NO_RESULT,
+    invalid_tool_calls,
     pair_tool_calls,
-    refusals,
 )
 
 
@@ -53,4 +53,4 @@ def test_a_malformed_call_is_told_once():
     calls = [{"name": "a", "call_id": "1", "error": "not JSON"}]
     results = [{"name": "a", "call_id": "1", "result": "malformed", "refused": True}]
 
-    assert refusals(calls, results) == ["a: not JSON"]
+    assert invalid_tool_calls(calls, results) == ["a: not JSON"]
