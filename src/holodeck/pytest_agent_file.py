@@ -186,7 +186,7 @@ class AgentCase(pytest.Item):
             scenario_result_of(result).model_copy(update={"scenario_run_id": new_id("case")}),
         )
         if not result.passed:
-            raise CaseFailed(result.explained())
+            raise CaseFailed(result.detailed_reasons())
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
         if isinstance(excinfo.value, CaseFailed) and self.config.get_verbosity() > 0:

@@ -276,9 +276,9 @@ class TestResult(Model):
 
     def reasons(self) -> list[str]:
         """Return why the test did not always pass, one line each."""
-        return [str(one) for one in self.explained()]
+        return [str(one) for one in self.detailed_reasons()]
 
-    def explained(self) -> list[Reason]:
+    def detailed_reasons(self) -> list[Reason]:
         """Return the reasons, each with the exception of the user's code if there is one."""
         if self.outcome is Outcome.PASSED:
             return []
@@ -288,7 +288,7 @@ class TestResult(Model):
             return _of_parts("try", self.tries)
         if self.skip_reason is not None:
             return [Reason(self.skip_reason)]
-        found = [self._explained_error(line) for line in self.errors]
+        found = [self._reason_of_error(line) for line in self.errors]
         for number, turn in enumerate(self.turns, 1):
             found += [one.with_prefix(f"turn {number}: ") for one in _reasons(turn)]
         found += _reasons(self)
@@ -297,7 +297,7 @@ class TestResult(Model):
             found.append(Reason(UNCHECKED))
         return found
 
-    def _explained_error(self, line: str) -> Reason:
+    def _reason_of_error(self, line: str) -> Reason:
         if self.ending is not None and line == self.ending.reasoning:
             return Reason(line, self.ending.raised)
         matching = (one for one in self.raised if line.endswith(one.error))
@@ -308,7 +308,7 @@ def _of_parts(kind: str, parts: list[TestResult]) -> list[Reason]:
     return [
         reason.with_prefix(f"{kind} {number}: ")
         for number, part in enumerate(parts, 1)
-        for reason in part.explained()
+        for reason in part.detailed_reasons()
     ]
 
 

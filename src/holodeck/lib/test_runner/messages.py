@@ -1,4 +1,4 @@
-"""The messages before a case, in the forms that agents, judges and metrics need."""
+"""The messages of a case and before it, in the forms that agents, judges and metrics need."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -140,7 +140,7 @@ def _invocation(call: EarlierCall, results: Mapping[str | None, str]) -> ToolInv
 
 
 def conversation_messages(turns: Iterable[TurnResult]) -> list[JudgeMessage]:
-    """All that was said in the turns, tool calls and their results included."""
+    """Return the messages of the turns, tool calls and their results included."""
     return [one for number, turn in enumerate(turns, 1) for one in _exchange(turn, number)]
 
 
@@ -160,14 +160,14 @@ def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:
 
 
 def response_messages(turn: TurnResult, number: int) -> list[JudgeMessage]:
-    """What the agent did in the turn of that number: calls, their results, its answer."""
+    """Return tool calls, their results and the response of a turn; `number` makes ids unique."""
     names = [f"call_{number}_{at}" for at in range(1, len(turn.tool_invocations) + 1)]
     calls = list(zip(names, turn.tool_invocations, strict=True))
     messages: list[JudgeMessage] = []
     if calls:
         called = [_call(name, call) for name, call in calls]
         messages.append({"role": "assistant", "content": None, "tool_calls": called})
-    # An agent that does not tell what its tools gave has done nothing wrong.
+    # A missing result is no fault of the agent: its backend may not report results.
     messages += [_result(name, call) for name, call in calls if call.error != NO_RESULT]
     answer: JudgeMessage = {"role": "assistant", "content": turn.agent_response or ""}
     if turn.evidence.tool_calls is None:

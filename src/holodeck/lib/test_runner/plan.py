@@ -115,7 +115,7 @@ def _least_runs(case: TestCaseModel) -> int:
     bar = pass_bar(case)
     if bar is None:
         return 1
-    return bar.planned if case.stop_early is False else bar.least_runs
+    return bar.planned if case.stop_early is False else bar.min_runs
 
 
 def _most_turns(case: TestCaseModel) -> int:

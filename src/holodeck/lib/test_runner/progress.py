@@ -173,7 +173,7 @@ class ProgressIndicator(SpinnerMixin):
         result = self._shown_last()
         if result is None:
             return []
-        reasons = result.explained()
+        reasons = result.detailed_reasons()
         shown = reasons if self.verbose else reasons[:_REASONS_SHOWN]
         lines = [line for reason in shown for line in self._reason_lines(reason)]
         hidden = len(reasons) - len(shown)
@@ -279,7 +279,7 @@ class ProgressIndicator(SpinnerMixin):
 
 def _cause(result: TestResult) -> object:
     """The same for tests that broke for the same reason; a test that failed is told by itself."""
-    reasons = result.explained()
+    reasons = result.detailed_reasons()
     is_error = result.outcome in {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
     return (result.outcome, str(reasons[0])) if is_error and reasons else id(result)
 
@@ -291,7 +291,7 @@ def _told(group: list[TestResult]) -> Iterator[str]:
     mark = _MARKS[first.outcome]
     name = clip(_name(first), columns // 2)
     taken = len(f"  {mark.symbol if is_tty() else mark.word} : ") + columns_of(name)
-    why = "".join(_short(one, columns - taken) for one in first.explained()[:1])
+    why = "".join(_short(one, columns - taken) for one in first.detailed_reasons()[:1])
     yield f"  {_mark(mark)} {name}: {clip(why, columns - taken)}"
     if others:
         names = ", ".join(map(_name, others))

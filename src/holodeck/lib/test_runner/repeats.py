@@ -29,7 +29,7 @@ class PassBar:
     needed: int
 
     @property
-    def least_runs(self) -> int:
+    def min_runs(self) -> int:
         """How many runs can be enough for a verdict: all of them pass, or none does."""
         return min(self.needed, self.planned - self.needed + 1)
 

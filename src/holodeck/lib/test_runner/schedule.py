@@ -153,17 +153,17 @@ class Schedule:
 
     async def _work(self, waiting: Iterator[IndexedCase]) -> None:
         for index, case in waiting:
-            closed = self._stop_policy.closed(case)
-            if closed is not None:
-                self._run_state.add(index, closed.row(case))
+            stopped = self._stop_policy.stopped_for(case)
+            if stopped is not None:
+                self._run_state.add(index, stopped.row(case))
                 continue
-            if not await self._budget.admits():
+            if not await self._budget.admit():
                 return
             self._on_start(case)
             finished = await self._run_case(index, case)
             result = with_cost(finished.result, self._agent)
             self._run_state.add(index, result)
-            self._stop_policy.watch(
+            self._stop_policy.add_result(
                 case, result, is_permanent=finished.is_permanent, refusal=finished.refusal
             )
             await self._budget.pay(result)

@@ -87,14 +87,14 @@ class StopPolicy:
         self._max_failures = failure_limit(settings)
         self._fails_fast = settings.fail_fast is True
         self._failures = 0
-        self._closed: dict[str | None, StopReason] = {}
+        self._stopped: dict[str | None, StopReason] = {}
         self._refusals = 0
 
-    def closed(self, case: TestCaseModel) -> StopReason | None:
+    def stopped_for(self, case: TestCaseModel) -> StopReason | None:
         """Return why no further case of the case's suite starts; None if it does."""
-        return self._closed.get(case.suite)
+        return self._stopped.get(case.suite)
 
-    def watch(
+    def add_result(
         self,
         case: TestCaseModel,
         result: TestResult,
@@ -115,7 +115,7 @@ class StopPolicy:
         if case.fail_fast and not result.passed:
             owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
             why = f"{_named(result)} did not pass, and {owner} fail_fast"
-            self._closed.setdefault(case.suite, StopReason("fail_fast", why))
+            self._stopped.setdefault(case.suite, StopReason("fail_fast", why))
 
     def _count_refusal(
         self, result: TestResult, refusal: Refusal | None, *, is_permanent: bool
@@ -264,7 +264,7 @@ class Budget:
         self.refused: str | None = None
         """Why a case was not allowed to start; None if all were."""
 
-    async def admits(self) -> bool:
+    async def admit(self) -> bool:
         """Wait until a case may start; False if none may anymore, and `refused` says why."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._why_empty() or self._has_room())

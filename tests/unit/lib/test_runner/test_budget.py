@@ -18,7 +18,7 @@ def spent(tokens=10, **fields):
 
 async def admitted(budget):
     """How many cases may start right now."""
-    starts = [asyncio.create_task(budget.admits()) for _ in range(20)]
+    starts = [asyncio.create_task(budget.admit()) for _ in range(20)]
     await asyncio.wait(starts, timeout=0)
     await asyncio.sleep(0)
     done = [one for one in starts if one.done()]
@@ -43,7 +43,7 @@ async def test_the_first_case_starts_alone_as_nobody_knows_what_cases_spend():
 )
 async def test_as_many_start_as_are_likely_to_fit(limit, more):
     budget = Budget(ExecutionConfig(max_tokens=limit))
-    await budget.admits()
+    await budget.admit()
     await budget.pay(spent(10))
 
     assert await admitted(budget) == more
@@ -51,9 +51,9 @@ async def test_as_many_start_as_are_likely_to_fit(limit, more):
 
 async def left_of(limits, result):
     budget = Budget(ExecutionConfig(**limits), "EUR")
-    await budget.admits()
+    await budget.admit()
     await budget.pay(result)
-    await budget.admits()
+    await budget.admit()
     return budget.refused
 
 
@@ -104,22 +104,22 @@ async def test_what_is_left_lets_more_cases_start(result):
 async def test_time_is_up_when_it_is_up():
     now = [0.0]
     budget = Budget(ExecutionConfig(max_time=60), clock=lambda: now[0])
-    assert await budget.admits()
+    assert await budget.admit()
 
     now[0] = 60.0
 
-    assert not await budget.admits()
+    assert not await budget.admit()
     assert budget.refused == "the budget of 60 s is used up"
 
 
 async def test_the_reason_of_the_first_case_that_was_refused_stays():
     budget = Budget(ExecutionConfig(max_tokens=10))
-    await budget.admits()
+    await budget.admit()
     await budget.pay(spent(10))
-    assert not await budget.admits()
+    assert not await budget.admit()
     first = budget.refused
 
     await budget.pay(spent(10))
 
-    assert not await budget.admits()
+    assert not await budget.admit()
     assert budget.refused == first == "the budget of 10 tokens is used up (10 tokens spent)"
