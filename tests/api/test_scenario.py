@@ -17,7 +17,7 @@ import pytest
 from fakes import Reply, clean_environment
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError, ConfigError
-from support.participants import a_user, an_agent, said
+from support.participants import a_user, an_agent, texts_of
 
 PATHS = {
     "holodeck.scenario": [
@@ -182,7 +182,7 @@ async def test_a_scripted_scenario_with_checks_of_its_own(models):
 
     assert result.success
     assert seen == ["It is sunny"]
-    assert "and tomorrow?" in said(result.messages)
+    assert "and tomorrow?" in texts_of(result.messages)
 
 
 async def test_runs_on_one_loop_may_share_a_judge(models):
@@ -224,9 +224,9 @@ async def test_listeners_hear_how_a_run_ended_that_an_agent_broke(play):
     assert result.error == "LookupError: lost"
     line = inspect.getsourcelines(Broken.call)[1] + 1
     place = f'{Path(__file__).relative_to(Path.cwd())}:{line}: raise LookupError("lost")'
-    told = f"Broken raised LookupError: lost ({place})"
-    assert result.reasoning == f"case 'case', step 1 (proceed): {told}"
-    assert said(result.messages) == ["q"]
+    message = f"Broken raised LookupError: lost ({place})"
+    assert result.reasoning == f"case 'case', step 1 (proceed): {message}"
+    assert texts_of(result.messages) == ["q"]
     assert result.total_time is not None
 
 
@@ -323,8 +323,8 @@ async def test_time_limits_fire_whatever_the_agent_does(agent, limit, hang):
     with pytest.raises(BackendTimeoutError, match=r"took more than 0\.5 s") as raised:
         await scenario.run("case", "", [a_user("q"), agent(hang)], **limit)
 
-    told = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
-    assert "case 'case', step 1 (proceed)" in told
+    text = "\n".join([str(raised.value), *getattr(raised.value, "__notes__", [])])
+    assert "case 'case', step 1 (proceed)" in text
 
 
 async def test_the_callers_loop_is_used_by_arun_only():
@@ -366,7 +366,7 @@ def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"max_turn": 3}, "scenario.configure: max_turn: unknown setting; the settings are"),
         ({"max_turns": 2.5}, "scenario.configure: max_turns: input should be a valid integer"),
@@ -374,8 +374,8 @@ def test_what_is_configured_holds_until_a_run_says_otherwise(unconfigured):
     ],
     ids=str,
 )
-def test_an_invalid_setting_is_rejected(settings, told, unconfigured):
-    with pytest.raises(ConfigError, match=told):
+def test_an_invalid_setting_is_rejected(settings, message, unconfigured):
+    with pytest.raises(ConfigError, match=message):
         scenario.configure(**settings)
 
     assert scenario.ScenarioConfig.default_config is None
@@ -413,17 +413,17 @@ async def test_a_script_that_asks_no_model_needs_no_key(keyless):
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "message"),
     [
         ([scenario.user()], r"step 1 \(user\): UserSimulatorAgent"),
         ([scenario.agent(), scenario.judge()], r"step 2 \(judge\): JudgeAgent"),
     ],
     ids=["user", "judge"],
 )
-async def test_a_missing_key_is_an_error_on_the_first_call(keyless, steps, told):
+async def test_a_missing_key_is_an_error_on_the_first_call(keyless, steps, message):
     model = "model 'openai/gpt-4.1-mini': there is no API key for openai: set OPENAI_API_KEY"
 
-    with pytest.raises(ConfigError, match=f"case 'case', {told}: {model}"):
+    with pytest.raises(ConfigError, match=f"case 'case', {message}: {model}"):
         await scenario.run("case", "", keyless, script=steps)
 
 

@@ -17,7 +17,7 @@ from holodeck.scenario import (
 )
 from holodeck.scenario import scenario_executor as executors
 from holodeck.scenario import types as scenario_types
-from support.participants import said
+from support.participants import texts_of
 
 KIND = "Agent provides helpful response"
 
@@ -57,10 +57,10 @@ class MyAgent(AgentAdapter):
 
     def __init__(self, answer: AgentReturnTypes = "Hello, how can I help you?") -> None:
         self.answer = answer
-        self.heard: list[AgentInput] = []
+        self.inputs: list[AgentInput] = []
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:
-        self.heard.append(input)
+        self.inputs.append(input)
         return self.answer
 
 
@@ -130,7 +130,7 @@ async def test_a_system_message_that_a_step_adds_is_seen_by_the_user(models):
         ],
     )
 
-    assert said(result.messages)[-2:] == ["The user is now in a hurry", "and you?"]
+    assert texts_of(result.messages)[-2:] == ["The user is now in a hurry", "and you?"]
     assert "in a hurry" in models.heard_by_the_user[0]
 
 
@@ -149,8 +149,8 @@ async def test_several_messages_of_one_agent_added_by_hand(models):
     await executor.step()
     await executor.step()
 
-    assert said(first.heard[0].new_messages) == ["well?"]
-    assert said(second.heard[0].new_messages)[:3] == ["I am looking...", "Found: ...", "well?"]
+    assert texts_of(first.inputs[0].new_messages) == ["well?"]
+    assert texts_of(second.inputs[0].new_messages)[:3] == ["I am looking...", "Found: ...", "well?"]
 
 
 class MyLlm:
@@ -191,7 +191,7 @@ async def test_ways_to_read_what_the_user_said(models, agent, answer):
 
     result = await scenario.run("reads", "Somebody talks", everybody(agent()), script=script)
 
-    assert said(result.messages) == ["hi", answer]
+    assert texts_of(result.messages) == ["hi", answer]
 
 
 STEPS = [
@@ -214,7 +214,7 @@ async def test_what_an_agent_may_answer(models, answer, texts):
 
     result = await scenario.run("a", "Somebody talks", everybody(MyAgent(answer)), script=script)
 
-    assert said(result.messages) == ["hi", *texts]
+    assert texts_of(result.messages) == ["hi", *texts]
 
 
 @pytest.mark.parametrize("is_good", [True, False])

@@ -13,14 +13,14 @@ class Scripted(scenario.AgentAdapter):
     def __init__(self, role: AgentRole, *lines: Any, name: str = "") -> None:
         self.role = role
         self.lines = list(lines) or [(name or role.value.lower()) + " says"]
-        self.heard: list[AgentInput] = []
+        self.inputs: list[AgentInput] = []
 
     @property
     def calls(self) -> int:
-        return len(self.heard)
+        return len(self.inputs)
 
     async def call(self, input: AgentInput) -> Any:  # noqa: A002 - as documented
-        self.heard.append(input)
+        self.inputs.append(input)
         line = self.lines[min(self.calls, len(self.lines)) - 1]
         if isinstance(line, BaseException):
             raise line
@@ -49,5 +49,5 @@ class Log:
         return lambda state: self.entries.append(f"{word} {state.current_turn}")
 
 
-def said(messages: list[dict[str, Any]]) -> list[str]:
+def texts_of(messages: list[dict[str, Any]]) -> list[str]:
     return [one["content"] for one in messages]

@@ -192,9 +192,11 @@ async def test_recording_asks_again_and_keeps_the_new_answer(play, calls):
     async def next_word():
         return next(count)
 
-    told = [await play(lambda _: next_word(), mode=mode) for mode in ("auto", "record", "auto")]
+    responses = [
+        await play(lambda _: next_word(), mode=mode) for mode in ("auto", "record", "auto")
+    ]
 
-    assert [words(one)[1] for one in told] == ["a", "b", "b"]
+    assert [words(one)[1] for one in responses] == ["a", "b", "b"]
 
 
 async def test_off_neither_reads_nor_writes(play, calls, tmp_path):
@@ -284,8 +286,8 @@ async def test_an_argument_that_cannot_be_recognised_is_named(play):
     async def echo(client):
         return "ok"
 
-    told = re.escape("leave it out: @scenario.cache(ignore=['client'])")
-    with pytest.raises(ConfigError, match=told):
+    message = re.escape("leave it out: @scenario.cache(ignore=['client'])")
+    with pytest.raises(ConfigError, match=message):
         await play(lambda _: echo(object()))
 
 
@@ -363,7 +365,7 @@ def test_the_decorator_needs_its_parentheses():
 
 @pytest.fixture
 def run_models(fake_openai, tmp_path):
-    """Plays a scenario whose user and judge are on a server, which is told what both say."""
+    """Plays a scenario whose user and judge are on a server, with scripted replies."""
     row = {"reasoning": "it did", "status": "passed"}
     fake_openai.when("# Criteria", json.dumps({"c1": row, "decision": "verdict"}))
     fake_openai.otherwise(json.dumps({"message": "hello?", "done": False}))

@@ -154,8 +154,10 @@ def test_no_text_of_an_agent_passes_for_a_call_or_a_result(words):
 
 async def test_extra_fields_in_a_verdict_are_ignored(fake_openai):
     more = {"criterion": "Another one", "is_checkpoint": True}
-    told = {name: {**word, **more} for name, word in json.loads(words("passed", "failed")).items()}
-    fake_openai.reply(json.dumps(told))
+    answer = {
+        name: {**word, **more} for name, word in json.loads(words("passed", "failed")).items()
+    }
+    fake_openai.reply(json.dumps(answer))
 
     result = await play(judge_at(fake_openai), scenario.judge())
 

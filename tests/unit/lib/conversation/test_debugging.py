@@ -11,7 +11,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.scenario import events
 from support.clock import simulated
-from support.participants import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, texts_of
 
 PASSED = scenario.ScenarioResult(success=True, messages=[], passed_criteria=["is kind"])
 
@@ -33,7 +33,7 @@ def debugged(*agents, lines=(), name="a chat", ask=None, **settings):
 
 
 async def play(*agents, lines, **settings):
-    """The result, and what the person was told."""
+    """The result, and what the person saw."""
     stream = io.StringIO()
     with redirect_stderr(stream):
         result = await debugged(*agents, lines=lines, **settings).run()
@@ -41,20 +41,20 @@ async def play(*agents, lines, **settings):
 
 
 async def test_enter_lets_the_simulated_user_speak():
-    result, told = await play(a_user("hi"), an_agent(), lines=["", " ", "/pass"])
+    result, output = await play(a_user("hi"), an_agent(), lines=["", " ", "/pass"])
 
-    assert said(result.messages) == ["hi", "agent says"] * 2
-    assert "Enter lets the simulated user speak" in told
+    assert texts_of(result.messages) == ["hi", "agent says"] * 2
+    assert "Enter lets the simulated user speak" in output
 
 
 async def test_a_text_is_what_the_user_says_and_everybody_hears_it():
     user, agent, judge = a_user("hi"), an_agent(), a_judge([])
     result, _ = await play(user, agent, judge, lines=["I am here", "", "//tmp", "/pass"])
 
-    assert said(result.messages)[::2] == ["I am here", "hi", "/tmp"]
+    assert texts_of(result.messages)[::2] == ["I am here", "hi", "/tmp"]
     assert result.messages[0]["role"] == "user"
-    for heard in (user.heard[0], agent.heard[0], judge.heard[0]):
-        assert "I am here" in said(heard.new_messages)
+    for heard in (user.inputs[0], agent.inputs[0], judge.inputs[0]):
+        assert "I am here" in texts_of(heard.new_messages)
     assert user.calls == 1
 
 
@@ -62,7 +62,7 @@ async def test_fixed_content_is_added_without_a_prompt():
     script = [scenario.user("fixed"), scenario.agent(), scenario.user(), scenario.succeed()]
     result, _ = await play(a_user("hi"), an_agent(), lines=["typed"], script=script)
 
-    assert said(result.messages) == ["fixed", "agent says", "typed"]
+    assert texts_of(result.messages) == ["fixed", "agent says", "typed"]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ async def test_a_person_can_end_the_case(line, success, reasoning):
     result, _ = await play(a_user(), an_agent(), lines=["hello", line])
 
     assert (result.success, result.reasoning) == (success, reasoning)
-    assert said(result.messages) == ["hello", "agent says"]
+    assert texts_of(result.messages) == ["hello", "agent says"]
 
 
 async def test_a_person_can_call_the_judge_at_any_time():
@@ -87,14 +87,14 @@ async def test_a_person_can_call_the_judge_at_any_time():
 
     assert result.success
     assert result.passed_criteria == ["is kind"]
-    assert [one.judgment_request for one in judge.heard] == [False, True]
+    assert [one.judgment_request for one in judge.inputs] == [False, True]
 
 
 @pytest.mark.parametrize("judges", [[], [a_judge([])]], ids=["no judge", "a judge that goes on"])
 async def test_without_a_verdict_the_person_is_prompted_again(judges):
-    result, told = await play(a_user(), an_agent(), *judges, lines=["/judge", "/fail"])
+    result, output = await play(a_user(), an_agent(), *judges, lines=["/judge", "/fail"])
 
-    assert "there is no verdict" in told
+    assert "there is no verdict" in output
     assert result.reasoning == "failed by the person debugging it"
 
 
@@ -107,9 +107,9 @@ async def test_without_a_verdict_the_person_is_prompted_again(judges):
     ],
 )
 async def test_an_unknown_command_prompts_again(line, answer):
-    result, told = await play(a_user(), an_agent(), lines=[line, "/pass"])
+    result, output = await play(a_user(), an_agent(), lines=[line, "/pass"])
 
-    assert answer in " ".join(told.split())
+    assert answer in " ".join(output.split())
     assert (result.success, result.messages) == (True, [])
 
 
@@ -129,10 +129,10 @@ def test_quitting_interrupts_and_listeners_hear_of_it(line, run):
 
 
 async def test_without_a_user_the_person_does_all_the_talking():
-    result, told = await play(SilentUser(), an_agent(), lines=["", "hello", "/pass"])
+    result, output = await play(SilentUser(), an_agent(), lines=["", "hello", "/pass"])
 
-    assert said(result.messages) == ["hello", "agent says"]
-    assert "there is no simulated user; write what the user says" in told
+    assert texts_of(result.messages) == ["hello", "agent says"]
+    assert "there is no simulated user; write what the user says" in output
 
 
 def test_time_limits_pause_while_a_person_types():

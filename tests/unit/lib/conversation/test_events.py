@@ -1,4 +1,4 @@
-"""Who listens is told, in a function or in a file, and harms no run."""
+"""Listeners, as functions and as files, get all events and cannot disturb a run."""
 
 import json
 import logging
@@ -128,12 +128,14 @@ async def test_a_file_that_disappears_is_logged_once(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [("missing/events.jsonl", "cannot write to"), (3, "3 is not a listener; write a function")],
     ids=["no folder", "no listener"],
 )
-async def test_an_invalid_listener_is_rejected_before_the_run(tmp_path, monkeypatch, wrong, told):
+async def test_an_invalid_listener_is_rejected_before_the_run(
+    tmp_path, monkeypatch, wrong, message
+):
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=message):
         await play(events=wrong)

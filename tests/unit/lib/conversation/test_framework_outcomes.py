@@ -21,8 +21,8 @@ PLAYS = pytest.mark.parametrize("play", [scenario.run, scenario.arun], ids=["run
 
 
 @pytest.fixture
-def told():
-    """The results that the plugin is told of."""
+def results():
+    """The results that the plugin gets."""
     results = []
     end = add_result_listener(lambda _, result: results.append(result), MEANINGS)
     yield results
@@ -31,7 +31,7 @@ def told():
 
 @PLAYS
 @OUTCOMES
-async def test_an_exception_that_ends_a_test_propagates_and_is_reported(play, word, told):
+async def test_an_exception_that_ends_a_test_propagates_and_is_reported(play, word, results):
     end, kind, status, code, event = WORDS[word]
     events = []
     script = [scenario.user("hi"), lambda _: end("not today")]
@@ -39,7 +39,7 @@ async def test_an_exception_that_ends_a_test_propagates_and_is_reported(play, wo
     with pytest.raises(kind, match="not today"):
         await play("n", "d", [a_user(), an_agent()], script=script, events=events.append)
 
-    [result] = told
+    [result] = results
     assert (result.status, result.reason_code) == (status, code)
     assert "step 2 (<lambda>)" in result.reasoning
     assert result.messages == [{"role": "user", "content": "hi"}]

@@ -17,7 +17,7 @@ from holodeck.lib.conversation.events import MessageAdded
 from holodeck.lib.conversation.usage import record_usage
 from holodeck.models.token_usage import TokenUsage
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
-from support.participants import Scripted, a_judge, a_user, an_agent, said
+from support.participants import Scripted, a_judge, a_user, an_agent, texts_of
 
 CALL = {
     "role": "assistant",
@@ -37,10 +37,10 @@ async def test_everybody_but_the_author_hears_a_message():
 
     await executor(user, agent, judge, max_turns=2).run()
 
-    assert [said(one.new_messages) for one in agent.heard] == [["q1"], ["q2"]]
-    assert [said(one.new_messages) for one in user.heard] == [[], ["a1"]]
-    assert [said(one.new_messages) for one in judge.heard] == [["q1", "a1"], ["q2", "a2"]]
-    assert said(agent.heard[1].messages) == ["q1", "a1", "q2"]
+    assert [texts_of(one.new_messages) for one in agent.inputs] == [["q1"], ["q2"]]
+    assert [texts_of(one.new_messages) for one in user.inputs] == [[], ["a1"]]
+    assert [texts_of(one.new_messages) for one in judge.inputs] == [["q1", "a1"], ["q2", "a2"]]
+    assert texts_of(agent.inputs[1].messages) == ["q1", "a1", "q2"]
 
 
 async def test_fixed_content_is_new_to_its_own_role_until_it_is_called():
@@ -56,7 +56,7 @@ async def test_fixed_content_is_new_to_its_own_role_until_it_is_called():
 
     await executor(user, an_agent(), script=steps).run()
 
-    assert said(user.heard[0].new_messages) == ["fixed", "canned", "hurry"]
+    assert texts_of(user.inputs[0].new_messages) == ["fixed", "canned", "hurry"]
 
 
 async def test_a_queue_is_empty_only_after_its_owner_was_called():
@@ -65,7 +65,7 @@ async def test_a_queue_is_empty_only_after_its_owner_was_called():
 
     await executor(user, agent, script=steps).run()
 
-    assert said(agent.heard[0].new_messages) == ["u1", "canned", "again"]
+    assert texts_of(agent.inputs[0].new_messages) == ["u1", "canned", "again"]
 
 
 @pytest.mark.parametrize("content", ["q", [{"type": "text", "text": "q"}]], ids=["flat", "deep"])
@@ -94,9 +94,9 @@ async def test_a_new_user_message_is_at_hand():
 
     await executor(a_user(), agent, script=steps).run()
 
-    assert agent.heard[0].last_new_user_message_str() == "one"
+    assert agent.inputs[0].last_new_user_message_str() == "one"
     with pytest.raises(ValueError, match="no new message"):
-        agent.heard[1].last_new_user_message_str()
+        agent.inputs[1].last_new_user_message_str()
 
 
 async def test_a_user_message_that_is_not_a_text_is_an_error():
@@ -106,7 +106,7 @@ async def test_a_user_message_that_is_not_a_text_is_an_error():
     await executor(a_user(), agent, script=steps).run()
 
     with pytest.raises(ValueError, match="not a text"):
-        agent.heard[0].last_new_user_message_str()
+        agent.inputs[0].last_new_user_message_str()
 
 
 class Answer(BaseModel):
@@ -198,9 +198,9 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize(("returned", "told"), BAD.values(), ids=BAD)
-async def test_other_answers_are_refused_with_the_step_and_the_way_out(returned, told):
-    with pytest.raises(ValueError, match=told) as caught:
+@pytest.mark.parametrize(("returned", "message"), BAD.values(), ids=BAD)
+async def test_other_answers_are_refused_with_the_step_and_the_way_out(returned, message):
+    with pytest.raises(ValueError, match=message) as caught:
         await executor(an_agent(returned), script=[scenario.agent()]).run()
 
     assert str(caught.value).startswith("case 'case', step 1 (agent): Scripted.call")
@@ -308,12 +308,12 @@ class Hanging(scenario.AgentAdapter):
 
 
 @pytest.mark.parametrize(
-    ("limit", "told"),
+    ("limit", "message"),
     [({"call_timeout": 0.5}, r"Hanging\.call took"), ({"timeout": 0.5}, r"case 'case' took")],
     ids=["call", "case"],
 )
-async def test_time_limits_fire(limit, told, hang):
-    with pytest.raises(BackendTimeoutError, match=told):
+async def test_time_limits_fire(limit, message, hang):
+    with pytest.raises(BackendTimeoutError, match=message):
         await executor(a_user(), Hanging(hang), **limit).run()
 
 
@@ -383,8 +383,8 @@ async def test_listeners_get_verdicts_and_errors():
     with pytest.raises(LookupError):
         await executor(an_agent(LookupError("lost")), event_bus=events.append).run()
 
-    told = [type(one).__name__ for one in events]
-    assert told == ["RunStarted", "CriterionJudged", "RunFinished", "RunStarted", "RunFinished"]
+    types = [type(one).__name__ for one in events]
+    assert types == ["RunStarted", "CriterionJudged", "RunFinished", "RunStarted", "RunFinished"]
     assert events[1].verdict.criterion == "kind"
     assert (events[-1].status, events[-1].result.error) == ("ERROR", "LookupError: lost")
 

@@ -37,12 +37,12 @@ async def shown_of(*agents, name="a chat", **settings):
 
 
 async def test_messages_tool_calls_and_verdicts_are_shown():
-    told = await shown_of(
+    output = await shown_of(
         a_user("hi"), an_agent([CALL, FOUND, {"role": "assistant", "content": "found"}]),
         a_judge(VERDICT), verbose=True,
     )  # fmt: skip
 
-    lines = told.splitlines()
+    lines = output.splitlines()
     assert lines[:4] == ["", "Scenario: a chat", "User: hi", 'Agent calls look: {"q": "shoes"}']
     assert lines[4] == "Result of look:"
     assert lines[-5].startswith("  … ")
@@ -57,19 +57,19 @@ async def test_messages_tool_calls_and_verdicts_are_shown():
 
 async def test_the_end_says_why_where_no_criterion_does():
     script = [scenario.user("hi"), scenario.fail("too dull")]
-    told = await shown_of(a_user(), an_agent(), script=script, verbose=True)
+    output = await shown_of(a_user(), an_agent(), script=script, verbose=True)
 
-    assert told.splitlines()[-1].endswith("s): too dull")
+    assert output.splitlines()[-1].endswith("s): too dull")
 
 
 async def test_a_broken_run_ends_with_its_error():
     stream = io.StringIO()
     with redirect_stderr(stream), pytest.raises(OSError, match="gone"):
         await scenario.run("a chat", "…", [a_user(), an_agent(OSError("gone"))], verbose=True)
-    told = stream.getvalue()
+    output = stream.getvalue()
 
-    assert told.splitlines()[-1].startswith("ERROR: a chat (")
-    assert "OSError: gone" in told
+    assert output.splitlines()[-1].startswith("ERROR: a chat (")
+    assert "OSError: gone" in output
 
 
 async def test_nothing_is_shown_without_a_terminal_and_without_verbose():
@@ -79,10 +79,10 @@ async def test_nothing_is_shown_without_a_terminal_and_without_verbose():
 
 @pytest.mark.parametrize("level", [2, 3])
 async def test_a_higher_level_names_the_scenario_in_every_line(level):
-    told = await shown_of(a_user("hi"), an_agent("a\nb"), max_turns=1, verbose=level)
+    output = await shown_of(a_user("hi"), an_agent("a\nb"), max_turns=1, verbose=level)
 
-    assert "[a chat] User: hi\n[a chat] Agent: a\n[a chat]   b\n" in told
-    assert all(line.startswith("[a chat] ") for line in told.splitlines())
+    assert "[a chat] User: hi\n[a chat] Agent: a\n[a chat]   b\n" in output
+    assert all(line.startswith("[a chat] ") for line in output.splitlines())
 
 
 async def test_concurrent_runs_are_shown_with_their_names():
@@ -107,11 +107,11 @@ async def test_concurrent_runs_are_shown_with_their_names():
 
 
 async def test_secrets_and_control_characters_stay_hidden():
-    told = await shown_of(
+    output = await shown_of(
         a_user("\x1b[2J\u202e sk-abcdefghijklmnop1234"), an_agent(), max_turns=1, verbose=True
     )
 
-    assert "User: \\x1b[2J\\u202e ***1234" in told
+    assert "User: \\x1b[2J\\u202e ***1234" in output
 
 
 async def test_a_stream_that_breaks_harms_no_run():

@@ -8,7 +8,7 @@ import pytest
 from holodeck import scenario
 from holodeck.scenario import AgentRole, ScenarioExecutor, ScenarioResult
 from holodeck.scenario.script import DroppedStep
-from support.participants import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, texts_of
 
 GOOD = ScenarioResult(success=True, messages=[], passed_criteria=["kind"])
 BAD = ScenarioResult(success=False, messages=[], failed_criteria=["kind"])
@@ -29,7 +29,7 @@ async def test_fixed_lines_call_nobody():
         agents=[user, agent],
     )
 
-    assert said(result.messages) == ["hi", "ho"]
+    assert texts_of(result.messages) == ["hi", "ho"]
     assert user.calls == agent.calls == 0
 
 
@@ -47,7 +47,7 @@ async def test_a_judge_step_asks_for_a_verdict():
     result = await play(scenario.judge(), agents=[an_agent(), judge])
 
     assert result.success
-    assert judge.heard[0].judgment_request
+    assert judge.inputs[0].judgment_request
 
 
 async def test_a_text_given_to_judge_is_a_criterion_and_no_message():
@@ -56,8 +56,8 @@ async def test_a_text_given_to_judge_is_a_criterion_and_no_message():
     result = await play(scenario.judge("The agent is kind"), scenario.succeed(), agents=[judge])
 
     assert (result.success, result.reasoning) == (False, "it is rude")
-    assert [one.judgment_criteria for one in judge.heard] == [["The agent is kind"]]
-    assert judge.heard[0].messages == []
+    assert [one.judgment_criteria for one in judge.inputs] == [["The agent is kind"]]
+    assert judge.inputs[0].messages == []
 
 
 async def test_content_for_the_judge_is_added_as_a_message():
@@ -83,7 +83,7 @@ async def test_messages_go_the_way_of_their_role():
     )
 
     assert result.messages[:3][-1] == tool
-    assert tool in user.heard[0].new_messages
+    assert tool in user.inputs[0].new_messages
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ async def test_a_function_may_end_the_case(step):
     result = await play(scenario.user("hi"), step, scenario.succeed())
 
     assert (result.success, result.reasoning) == (False, "enough")
-    assert said(result.messages) == ["hi"]
+    assert texts_of(result.messages) == ["hi"]
 
 
 async def applied(state):
@@ -143,7 +143,7 @@ async def test_a_step_may_be_awaited_inside_of_a_function():
 async def test_an_unapplied_step_of_any_kind_takes_effect_when_returned():
     result = await play(lambda _: scenario.user("hi"), scenario.succeed())
 
-    assert said(result.messages) == ["hi"]
+    assert texts_of(result.messages) == ["hi"]
 
 
 async def test_a_step_made_and_dropped_warns():
@@ -183,7 +183,7 @@ async def test_a_judge_who_gives_no_verdict_lets_the_script_go_on():
     result = await play(scenario.user("hi"), scenario.judge(), scenario.user("again"))
 
     assert result.reason_code == "no_conclusion"
-    assert said(result.messages) == ["hi", "again"]
+    assert texts_of(result.messages) == ["hi", "again"]
 
 
 async def test_a_checkpoint_that_passes_lets_the_script_go_on():
@@ -198,8 +198,8 @@ async def test_a_checkpoint_that_passes_lets_the_script_go_on():
 
     assert result.success
     assert result.passed_criteria == ["kind"]
-    assert said(result.messages) == ["hi", "again"]
-    assert judge.heard[0].judgment_criteria == ["kind"]
+    assert texts_of(result.messages) == ["hi", "again"]
+    assert judge.inputs[0].judgment_criteria == ["kind"]
 
 
 async def test_a_checkpoint_that_fails_ends_the_case():
@@ -297,9 +297,9 @@ MISUSE = {
 }
 
 
-@pytest.mark.parametrize(("step", "agents", "told"), MISUSE.values(), ids=MISUSE)
-async def test_usage_errors_name_the_case_and_the_step(step, agents, told):
-    with pytest.raises(ValueError, match=told) as caught:
+@pytest.mark.parametrize(("step", "agents", "message"), MISUSE.values(), ids=MISUSE)
+async def test_usage_errors_name_the_case_and_the_step(step, agents, message):
+    with pytest.raises(ValueError, match=message) as caught:
         await play(step, agents=agents)
 
     assert str(caught.value).startswith("case 'case', step 1")

@@ -6,7 +6,7 @@ import pytest
 
 from holodeck import scenario
 from holodeck.errors import BackendError, ConfigError
-from support.participants import a_judge, an_agent, said
+from support.participants import a_judge, an_agent, texts_of
 
 
 def user_at(server, **options):
@@ -31,7 +31,7 @@ async def test_the_user_speaks_by_the_situation(fake_openai):
 
     result = await play(user_at(fake_openai), max_turns=2)
 
-    assert said(result.messages) == ["dinner idea?", "a1", "without meat", "a2"]
+    assert texts_of(result.messages) == ["dinner idea?", "a1", "without meat", "a2"]
     assert [one["role"] for one in result.messages] == ["user", "assistant"] * 2
     first, second = (one.prompt for one in fake_openai.requests)
     assert "# Your situation\nwants a recipe" in first
@@ -57,7 +57,7 @@ async def test_only_the_message_of_an_answer_is_used(fake_openai, answer):
 
     result = await play(user_at(fake_openai), scenario.user(), scenario.succeed())
 
-    assert said(result.messages) == ["hi"]
+    assert texts_of(result.messages) == ["hi"]
 
 
 UNUSABLE = {
@@ -77,7 +77,7 @@ async def test_an_answer_without_a_message_is_retried_once(fake_openai, answer):
 
     result = await play(user_at(fake_openai), scenario.agent(), scenario.user(), scenario.succeed())
 
-    assert said(result.messages) == ["a1", "better"]
+    assert texts_of(result.messages) == ["a1", "better"]
     assert "That was no message of the user" in fake_openai.requests[1].prompt
 
 
@@ -89,7 +89,7 @@ async def test_a_silent_user_leads_to_the_verdict(fake_openai):
     result = await play(user_at(fake_openai), judge=judge)
 
     assert result.success
-    assert said(result.messages) == ["hi", "a1"]
+    assert texts_of(result.messages) == ["hi", "a1"]
 
 
 def when_asked(given):
@@ -106,7 +106,7 @@ async def test_a_user_who_is_done_leads_to_the_verdict_with_a_last_message(fake_
     result = await play(user_at(fake_openai), judge=judge)
 
     assert result.success
-    assert said(result.messages) == ["hi", "a1", "thanks, bye"]
+    assert texts_of(result.messages) == ["hi", "a1", "thanks, bye"]
 
 
 async def test_nobody_is_done_before_the_agent_has_spoken(fake_openai):
@@ -114,7 +114,7 @@ async def test_nobody_is_done_before_the_agent_has_spoken(fake_openai):
 
     result = await play(user_at(fake_openai), scenario.user(), scenario.agent(), scenario.succeed())
 
-    assert said(result.messages) == ["hi", "a1"]
+    assert texts_of(result.messages) == ["hi", "a1"]
 
 
 async def test_the_opening_is_sent_verbatim(fake_openai):
@@ -122,7 +122,7 @@ async def test_the_opening_is_sent_verbatim(fake_openai):
         user_at(fake_openai, opening="quick dinner idea?"), scenario.user(), scenario.succeed()
     )
 
-    assert said(result.messages) == ["quick dinner idea?"]
+    assert texts_of(result.messages) == ["quick dinner idea?"]
     assert fake_openai.requests == []
 
 
@@ -133,7 +133,7 @@ async def test_the_agent_may_speak_first(fake_openai):
         user_at(fake_openai, agent_first=True), scenario.proceed(turns=2), scenario.succeed()
     )
 
-    assert said(result.messages) == ["a1", "hi", "a2"]
+    assert texts_of(result.messages) == ["a1", "hi", "a2"]
 
 
 async def test_persona_facts_and_language_are_in_the_prompt(fake_openai):

@@ -5,7 +5,7 @@ import pytest
 from holodeck import scenario
 from holodeck.scenario import AgentRole, ScenarioExecutor
 from holodeck.scenario.script import DroppedStep
-from support.participants import Log, Scripted, a_judge, a_user, an_agent, said
+from support.participants import Log, Scripted, a_judge, a_user, an_agent, texts_of
 
 
 def executor(*agents, script=None, **settings):
@@ -38,7 +38,7 @@ async def test_the_roles_speak_in_order_whatever_the_order_of_the_list():
 
     result = await executor(judge, an_agent(), a_user()).run()
 
-    assert said(result.messages) == ["user says", "agent says", "user says", "agent says"]
+    assert texts_of(result.messages) == ["user says", "agent says", "user says", "agent says"]
 
 
 async def test_agents_of_one_role_speak_in_the_order_of_the_list():
@@ -46,7 +46,7 @@ async def test_agents_of_one_role_speak_in_the_order_of_the_list():
 
     result = await executor(first, a_user("hi"), second, max_turns=1).run()
 
-    assert said(result.messages) == ["hi", "one", "two"]
+    assert texts_of(result.messages) == ["hi", "one", "two"]
 
 
 async def test_each_agent_step_takes_the_next_one_and_a_third_opens_a_turn():
@@ -56,7 +56,7 @@ async def test_each_agent_step_takes_the_next_one_and_a_third_opens_a_turn():
 
     result = await executor(a_user(), an_agent("one"), an_agent("two"), script=steps).run()
 
-    assert said(result.messages) == ["hi", "one", "two", "one"]
+    assert texts_of(result.messages) == ["hi", "one", "two", "one"]
     assert turns == [0, 0, 1]
 
 
@@ -178,7 +178,7 @@ async def test_after_a_reset_nobody_has_anything_left_to_hear():
 
     await talk.agent()
 
-    assert agent.heard[0].new_messages == []
+    assert agent.inputs[0].new_messages == []
 
 
 async def test_agents_play_one_role_each_in_one_turn_and_all_again_in_the_next():
@@ -186,7 +186,7 @@ async def test_agents_play_one_role_each_in_one_turn_and_all_again_in_the_next()
 
     result = await executor(*participants, max_turns=2).run()
 
-    assert said(result.messages) == ["u1", "u2", "a1", "a2"] * 2
+    assert texts_of(result.messages) == ["u1", "u2", "a1", "a2"] * 2
 
 
 async def test_a_step_lets_the_next_one_speak():
@@ -239,17 +239,17 @@ async def test_on_turn_is_called_for_the_turn_beyond_the_maximum():
 
 
 async def test_callbacks_may_be_async_and_what_they_give_is_ignored():
-    told = []
+    turns = []
 
     async def on_step(state):
-        told.append(state.current_turn)
+        turns.append(state.current_turn)
         return scenario.ScenarioResult(success=False, messages=[])
 
     talk = executor(a_user(), an_agent())
 
     with pytest.warns(DroppedStep, match="a result, which ends nothing"):
         assert await talk.proceed(turns=1, on_step=on_step) is None
-    assert told == [0, 0]
+    assert turns == [0, 0]
 
 
 async def test_what_a_callback_raises_ends_the_run():
@@ -283,7 +283,7 @@ async def test_a_judge_with_criteria_is_called_at_max_turns():
     result = await executor(a_user(), an_agent(), judge, max_turns=2).run()
 
     assert (result.success, result.reasoning) == (True, "decided")
-    assert [one.judgment_request for one in judge.heard] == [False, False, True]
+    assert [one.judgment_request for one in judge.inputs] == [False, False, True]
 
 
 async def test_the_verdict_follows_when_a_user_leaves():
@@ -294,7 +294,7 @@ async def test_the_verdict_follows_when_a_user_leaves():
     result = await executor(user, an_agent(), judge).run()
 
     assert result.success
-    assert said(result.messages) == ["hi", "agent says", "bye"]
+    assert texts_of(result.messages) == ["hi", "agent says", "bye"]
 
 
 async def test_without_a_judge_the_script_goes_on_when_a_user_leaves():

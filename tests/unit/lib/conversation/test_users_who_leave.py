@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holodeck import scenario
-from support.participants import a_judge, a_user, an_agent, said
+from support.participants import a_judge, a_user, an_agent, texts_of
 
 DONE = scenario.EndConversation("bye, thank you")
 SILENT = scenario.EndConversation(reason="the user had nothing to say")
@@ -41,7 +41,7 @@ async def test_a_script_whose_user_says_goodbye_still_reaches_its_fail_step():
     result = await play(agent, a_user(DONE), a_content_judge(), script=script)
 
     assert (result.success, result.reasoning) == (False, "always")
-    assert said(result.messages) == ["hi", "agent says", "bye, thank you", "agent says"]
+    assert texts_of(result.messages) == ["hi", "agent says", "bye, thank you", "agent says"]
     assert agent.calls == 2
 
 

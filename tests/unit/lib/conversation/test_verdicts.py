@@ -90,7 +90,7 @@ async def test_a_verdict_that_passes_with_a_failed_criterion_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (False, "returned False, which decides nothing; write `assert …`"),
         (True, "returned True, which decides nothing"),
@@ -98,8 +98,8 @@ async def test_a_verdict_that_passes_with_a_failed_criterion_is_refused():
     ],
     ids=["false", "true", "no parentheses"],
 )
-async def test_a_step_that_returns_something_without_effect_warns(value, told):
-    with pytest.warns(DroppedStep, match=told):
+async def test_a_step_that_returns_something_without_effect_warns(value, message):
+    with pytest.warns(DroppedStep, match=message):
         await play(lambda _: value, scenario.succeed())
 
 
@@ -114,17 +114,17 @@ async def test_a_step_that_returns_an_awaitable_of_a_result_ends_the_case():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (lambda: LEAKS, "a callback returned a result, which ends nothing"),
         (lambda: scenario.fail("x"), r"scenario.fail\(…\) was made but not used"),
     ],
     ids=["result", "step"],
 )
-async def test_a_callback_that_returns_a_result_warns(value, told):
+async def test_a_callback_that_returns_a_result_warns(value, message):
     steps = [scenario.proceed(turns=1, on_step=lambda _: value()), scenario.succeed()]
 
-    with pytest.warns(DroppedStep, match=told):
+    with pytest.warns(DroppedStep, match=message):
         await play(*steps)
 
 

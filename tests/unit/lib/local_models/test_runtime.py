@@ -158,8 +158,8 @@ async def test_it_calls_a_tool_and_answers_with_what_the_tool_returned(model):
     function = {"name": called.call.name, "arguments": json.dumps(called.call.arguments)}
     calls = [{"id": called.call_id, "type": "function", "function": function}]
     result = {"role": "tool", "tool_call_id": called.call_id, "content": "42"}
-    told = [*asked, {"role": "assistant", "content": None, "tool_calls": calls}, result]
-    answered = await reply_to(model, told, [ADD], ChatSettings(max_tokens=60))
+    messages = [*asked, {"role": "assistant", "content": None, "tool_calls": calls}, result]
+    answered = await reply_to(model, messages, [ADD], ChatSettings(max_tokens=60))
 
     assert (called.call.name, called.call.arguments) == ("add", {"a": 17, "b": 25})
     assert (called.call_id, called.finish_reason) == ("call_1", "tool_calls")
