@@ -1,4 +1,4 @@
-"""Regular expressions with a time limit: the one door to the library `regex`."""
+"""Regular expressions with a time limit: the adapter for the library `regex`."""
 
 import re
 import string
