@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any, ClassVar, TypeVar, Unpack
 
@@ -10,7 +10,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, JudgedOptions
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
-    Example,
+    Question,
     Texts,
     examples_for,
     join_passages,
@@ -19,7 +19,7 @@ from holodeck.lib.evaluators.judge_prompt import (
     word_prompt,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
-from holodeck.lib.judging.judge import Judge
+from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.lib.llm.errors import RequestError
 from holodeck.lib.text import one_line
 from holodeck.models.judged_metrics import (
@@ -50,7 +50,7 @@ class Opinion:
     """The judge's reason; None if it was not asked for one."""
 
 
-class CriterionAsker:
+class QuestionAsker:
     """Asks the judge for one word and reads the probability of each mark.
 
     If the endpoint does not return probabilities or rejects the request, all further requests ask
@@ -60,31 +60,19 @@ class CriterionAsker:
     def __init__(self) -> None:
         self._has_probabilities = True
 
-    async def opinion(
-        self,
-        judge: Judge,
-        criterion: Criterion,
-        texts: Texts,
-        examples: Sequence[Example],
-        wording: int,
-    ) -> Opinion:
+    async def opinion(self, judge: Judge, question: Question, wording: int) -> Opinion:
         """Return the judge's opinion. Raises EvaluationError."""
         if self._has_probabilities:
-            found = await self._by_probabilities(judge, criterion, texts, examples, wording)
+            found = await self._by_probabilities(judge, question, wording)
             if found is not None:
                 return found
-        return await _by_json(judge, criterion, texts, examples, wording)
+        return await _by_json(judge, question, wording)
 
     async def _by_probabilities(
-        self,
-        judge: Judge,
-        criterion: Criterion,
-        texts: Texts,
-        examples: Sequence[Example],
-        wording: int,
+        self, judge: Judge, question: Question, wording: int
     ) -> Opinion | None:
         """Return None if the probabilities do not show an opinion."""
-        messages = word_prompt(criterion, texts, examples, wording)
+        messages = word_prompt(question, wording)
         try:
             response = await judge.say(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
         except EvaluationError as error:
@@ -97,39 +85,33 @@ class CriterionAsker:
         if response.token_probabilities is None:
             self._has_probabilities = False
             return None
-        return probability_of_marks(response.token_probabilities, criterion.marks)
+        return probability_of_marks(response.token_probabilities, question.criterion.marks)
 
 
-async def _by_json(
-    judge: Judge, criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int
-) -> Opinion:
-    schema = {
-        "type": "object",
-        "properties": {
-            "reason": {"type": "string"},
-            "answer": {"type": "string", "enum": list(criterion.marks)},
-        },
-        "required": ["reason", "answer"],
-        "additionalProperties": False,
-    }
-    answer = await judge.ask(json_prompt(criterion, texts, examples, wording), schema)
-    score = criterion.marks.index(answer["answer"]) / (len(criterion.marks) - 1)
+async def _by_json(judge: Judge, question: Question, wording: int) -> Opinion:
+    marks = question.criterion.marks
+    schema = _object_schema(
+        reason={"type": "string"}, answer={"type": "string", "enum": list(marks)}
+    )
+    answer = await judge.ask(json_prompt(question, wording), schema)
+    score = marks.index(answer["answer"]) / (len(marks) - 1)
     return Opinion(score, answer["answer"], one_line(answer["reason"], MAX_REASON) or None)
 
 
-async def ask_for_reason(
-    judge: Judge, criterion: Criterion, texts: Texts, examples: Sequence[Example], mark: str
-) -> str:
+async def ask_for_reason(judge: Judge, question: Question, mark: str) -> str:
     """Ask the judge for its reason. Raises EvaluationError."""
-    schema = {
+    schema = _object_schema(reason={"type": "string", "minLength": 1})
+    answer = await judge.ask(reason_prompt(question, mark), schema)
+    return one_line(answer["reason"], MAX_REASON)
+
+
+def _object_schema(**properties: Any) -> JsonObject:
+    return {
         "type": "object",
-        "properties": {"reason": {"type": "string", "minLength": 1}},
-        "required": ["reason"],
+        "properties": properties,
+        "required": list(properties),
         "additionalProperties": False,
     }
-    prompt = reason_prompt(word_prompt(criterion, texts, examples), mark)
-    answer = await judge.ask(prompt, schema)
-    return one_line(answer["reason"], MAX_REASON)
 
 
 def probability_of_marks(
@@ -279,7 +261,7 @@ class JudgeEvaluator(JudgedEvaluator):
         self._margin = margin
         self._include_reason = include_reason
         self._first_wording = first_wording
-        self._asker = CriterionAsker()
+        self._asker = QuestionAsker()
 
     def required_params(self) -> frozenset[EvalParam]:
         return self.PARAM_SPEC.required | {_PARAMS[key] for key in self._inputs}
@@ -287,40 +269,34 @@ class JudgeEvaluator(JudgedEvaluator):
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         texts = self._texts(kwargs)
         scores = await gather_all(
-            self._score_criterion(criterion, examples, texts)
+            self._score_criterion(Question(criterion, texts, examples))
             for criterion, examples in zip(self.criteria, self._examples, strict=True)
         )
         return self._result(scores)
 
-    async def _score_criterion(
-        self, criterion: Criterion, examples: list[Example], texts: Texts
-    ) -> CriterionScore:
+    async def _score_criterion(self, question: Question) -> CriterionScore:
         async def ask(wordings: Iterable[int]) -> tuple[Opinion, ...]:
             opinions = (
-                self._asker.opinion(
-                    self.judge, criterion, texts, examples, self._first_wording + wording
-                )
+                self._asker.opinion(self.judge, question, self._first_wording + wording)
                 for wording in wordings
             )
             return tuple(await gather_all(opinions))
 
+        criterion = question.criterion
         threshold = self.threshold if criterion.threshold is None else criterion.threshold
         opinions = await ask(range(self._votes))
         score = CriterionScore(criterion, opinions, threshold, self._margin)
         if self._confirmations and score.needs_confirming:
             opinions += await ask(range(self._votes, self._votes + self._confirmations))
             score = CriterionScore(criterion, opinions, threshold, self._margin)
-        reason = await self._reason(score, examples, texts)
-        return CriterionScore(criterion, opinions, threshold, self._margin, reason)
+        return replace(score, reason=await self._reason(score, question))
 
-    async def _reason(
-        self, score: CriterionScore, examples: list[Example], texts: Texts
-    ) -> str | None:
+    async def _reason(self, score: CriterionScore, question: Question) -> str | None:
         """Return the reason of the median opinion; ask the judge for it only if configured."""
-        deciding = next(one for one in score.opinions if one.score == score.score)
-        if deciding.reason is not None or not self._include_reason:
-            return deciding.reason
-        return await ask_for_reason(self.judge, score.criterion, texts, examples, deciding.mark)
+        median = next(one for one in score.opinions if one.score == score.score)
+        if median.reason is not None or not self._include_reason:
+            return median.reason
+        return await ask_for_reason(self.judge, question, median.mark)
 
     def _texts(self, kwargs: Mapping[str, Any]) -> Texts:
         given = {key: kwargs[_PARAMS[key].value] for key in self._inputs}

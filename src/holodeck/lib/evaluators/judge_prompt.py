@@ -47,6 +47,15 @@ class Example:
     mark: str
 
 
+@dataclass(frozen=True)
+class Question:
+    """A criterion, and the texts to judge by it."""
+
+    criterion: Criterion
+    texts: Texts
+    examples: Sequence[Example]
+
+
 def examples_for(
     criterion: Criterion, number: int, examples: Sequence[JudgeExample], shown: Sequence[JudgeInput]
 ) -> list[Example]:
@@ -72,51 +81,45 @@ def join_passages(texts: Sequence[str]) -> str:
     return "\n\n".join(texts)
 
 
-def word_prompt(
-    criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int = 0
-) -> Messages:
+def word_prompt(question: Question, wording: int = 0) -> Messages:
     """Return a prompt that asks for one of the criterion's marks and nothing else.
 
     `wording` changes the judge's role, and from the sixth wording on the order of marks and
     examples. The end of the question never changes: it affects small models too much.
     """
-    request = _AS_WORD.format(marks=_marks(criterion, wording))
-    answered = [(one, one.mark) for one in examples]
-    messages = _conversation(criterion, texts, answered, request, wording)
-    messages[0]["content"] += f" Reply {_marks(criterion, wording)}."
+    marks = _marks(question.criterion, wording)
+    answers = [one.mark for one in question.examples]
+    messages = _conversation(question, answers, _AS_WORD.format(marks=marks), wording)
+    messages[0]["content"] += f" Reply {marks}."
     return messages
 
 
-def json_prompt(
-    criterion: Criterion, texts: Texts, examples: Sequence[Example], wording: int = 0
-) -> Messages:
+def json_prompt(question: Question, wording: int = 0) -> Messages:
     """Return a prompt that asks for a reason and one of the criterion's marks, as JSON."""
-    request = _AS_JSON.format(marks=_marks(criterion, wording))
-    answered = [(one, json.dumps({"reason": _PRECEDENT, "answer": one.mark})) for one in examples]
-    return _conversation(criterion, texts, answered, request, wording)
+    marks = _marks(question.criterion, wording)
+    answers = [json.dumps({"reason": _PRECEDENT, "answer": one.mark}) for one in question.examples]
+    return _conversation(question, answers, _AS_JSON.format(marks=marks), wording)
 
 
-def reason_prompt(messages: Messages, mark: str) -> Messages:
-    """Continue a `word_prompt` with the judge's answer and ask for the reason."""
+def reason_prompt(question: Question, mark: str) -> Messages:
+    """Return a `word_prompt` with the judge's answer, followed by the request for a reason."""
     why = 'Why? Reply with JSON only: {"reason": one short sentence about the answer}.'
-    return [*messages, {"role": "assistant", "content": mark}, {"role": "user", "content": why}]
+    answer = {"role": "assistant", "content": mark}
+    return [*word_prompt(question), answer, {"role": "user", "content": why}]
 
 
 def _conversation(
-    criterion: Criterion,
-    texts: Texts,
-    answered: Sequence[tuple[Example, str]],
-    request: str,
-    wording: int,
+    question: Question, answers: Sequence[str], request: str, wording: int
 ) -> Messages:
     role = _ROLES[wording % len(_ROLES)]
     messages = [{"role": "system", "content": _SYSTEM.format(role=role)}]
-    for example, answer in reversed(answered) if _is_reversed(wording) else answered:
-        messages.append(
-            {"role": "user", "content": _user_message(example.question, example.texts, request)}
-        )
+    examples = list(zip(question.examples, answers, strict=True))
+    for example, answer in reversed(examples) if _is_reversed(wording) else examples:
+        text = _user_message(example.question, example.texts, request)
+        messages.append({"role": "user", "content": text})
         messages.append({"role": "assistant", "content": answer})
-    messages.append({"role": "user", "content": _user_message(criterion.question, texts, request)})
+    text = _user_message(question.criterion.question, question.texts, request)
+    messages.append({"role": "user", "content": text})
     return messages
 
 
