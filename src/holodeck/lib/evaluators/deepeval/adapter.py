@@ -105,8 +105,6 @@ _QUIET = {
 
 _PICTURE = "[DEEPEVAL:"
 """DeepEval reads this in a text as a picture, and would load it."""
-
-
 _ITERATIONS_TO_END = 10
 """Iterations of the event loop in which tasks end that wait for nothing."""
 
@@ -121,7 +119,7 @@ class Library:
     judge_model: Any
 
 
-_loading = threading.Lock()
+_load_lock = threading.Lock()
 _loaded: list[Library] = []
 
 
@@ -139,13 +137,13 @@ async def load() -> None:
 
 def library() -> Library:
     """Import DeepEval once. Raises MissingExtra, or EvaluationError if it cannot be loaded."""
-    with _loading:
+    with _load_lock:
         if not _loaded:
-            _loaded.append(_imported())
+            _loaded.append(_import_library())
     return _loaded[0]
 
 
-def _imported() -> Library:
+def _import_library() -> Library:
     set_variables({**_QUIET, "DEEPEVAL_CACHE_FOLDER": str(cache_dir() / "deepeval")})
     try:
         from deepeval import metrics, test_case
