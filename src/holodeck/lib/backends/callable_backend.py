@@ -92,7 +92,6 @@ class CallableBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message. Raises BackendError."""
         return await self.ask(message, context or ())
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
@@ -228,11 +227,9 @@ class _InContext:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message. Raises BackendError."""
         return await self._backend.ask(message, context or (), self._context)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        """Return a conversation after the earlier messages. Raises BackendError."""
         return await self._backend.open(context or (), self._context)
 
     async def teardown(self) -> None:
@@ -260,7 +257,6 @@ class CallableSession:
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:
-        """Return the agent's response. Raises BackendError."""
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         history = tuple(self._history)
@@ -277,7 +273,6 @@ class CallableSession:
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the agent's response in one piece. Raises BackendError."""
         yield (await self.send(message)).response
 
     async def close(self) -> None:
@@ -295,7 +290,6 @@ class LimitedSession:
         self._timeout = timeout
 
     async def send(self, message: str) -> ExecutionResult:
-        """Return the agent's response. Raises BackendError."""
         return await call_with_limit(partial(self._session.send, message), self._timeout)
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:

@@ -89,7 +89,6 @@ class ChatBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message, in a conversation of its own. Raises BackendError."""
         return (await self.answer(message, self._opening(context)))[0]
 
     async def create_session(self, context: Sequence[Message] | None = None) -> "ChatSession":
@@ -225,7 +224,6 @@ class ChatSession:
         self._history = [*self._history, *(dict(one) for one in messages)]
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the agent's response in one piece. Raises BackendError."""
         yield (await self.send(message)).response
 
     async def close(self) -> None:

@@ -106,7 +106,6 @@ class HttpBackend:
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
-        """Return the response to one message, in a conversation of its own. Raises BackendError."""
         return await self.ask(message, context or (), conversation_id=uuid.uuid4().hex)
 
     async def create_session(self, context: Sequence[Message] | None = None) -> "HttpSession":
@@ -201,7 +200,6 @@ class HttpSession:
         self._is_closed = False
 
     async def send(self, message: str) -> ExecutionResult:
-        """Return the agent's response. Raises BackendError."""
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         result = await self._backend.ask(message, tuple(self._history), self._id, known=True)
@@ -217,7 +215,6 @@ class HttpSession:
         self._history += messages
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
-        """Yield the agent's response in one piece. Raises BackendError."""
         yield (await self.send(message)).response
 
     async def close(self) -> None:
