@@ -1,4 +1,4 @@
-"""Answers kept under a cache key, and given again."""
+"""Responses that are recorded under a cache key, and replayed."""
 
 # ruff: noqa: A002 - `input` is what adapters call it
 
@@ -13,6 +13,9 @@ from pydantic import BaseModel
 
 from holodeck import scenario
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.response_cache import CacheKey
+from holodeck.lib.conversation.simulated_user import Persona
+from holodeck.scenario import AgentInput
 from support.participants import a_user
 
 CALLS = []
@@ -443,3 +446,12 @@ async def test_a_replay_needs_no_key(monkeypatch, fake_openai, tmp_path):
     assert recorded.success
     assert (replayed.success, words(replayed)) == (True, words(recorded))
     assert len(fake_openai.requests) == 2
+
+
+def test_the_names_of_classes_in_existing_recordings_do_not_change():
+    key = CacheKey({})
+    given = AgentInput(thread_id="t", messages=[], new_messages=[], scenario_state=None)
+
+    assert key.of(scenario.AgentRole.USER, "") == "holodeck.lib.conversation.roles.AgentRole.USER"
+    assert key.of(given, "")["class"] == "holodeck.lib.conversation.types.AgentInput"
+    assert key.of(Persona(), "")["class"] == "holodeck.lib.conversation.simulated_user.Persona"

@@ -1,4 +1,4 @@
-"""Before the user speaks, a person is asked, and may speak instead or end the case."""
+"""A person at the terminal writes the messages of the user, or ends the case."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Scenarios that end their test: what `pytest.skip()` and the like raise comes through."""
+"""Exceptions of a test framework, such as those of `pytest.skip()`, end a scenario and its test."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Who hears what, what answers are understood, and what results tell."""
+"""Messages: who gets which, what participants may return, and what results contain."""
 
 # ruff: noqa: A002 - `input` is what adapters call it
 

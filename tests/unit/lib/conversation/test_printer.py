@@ -1,4 +1,4 @@
-"""A conversation is shown as it happens, to whoever wants to see it."""
+"""Conversations are shown as they happen."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Who speaks when: the turns of a conversation, on its own and by a script."""
+"""The turns of a conversation, with and without a script."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nothing passes in a scenario that nobody decided."""
+"""No scenario passes without a decision."""
 
 import pytest
 
