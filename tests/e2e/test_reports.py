@@ -101,11 +101,11 @@ def test_a_name_without_a_known_ending_takes_the_format_it_is_given(bot_dir, wri
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-o", "report.txt"], ["'report.txt' does not tell its format", ".md", "--format"]),
+        (["-o", "report.txt"], ["'report.txt' has an unknown suffix", ".md", "--format"]),
         (["-o", "r.md", "--format", "json"], ["contradicts", "markdown"]),
         (["-o", "r", "--format", "jsn"], ["'jsn'", "did you mean 'json'?"]),
         (["-o", "bot.py/report.md"], ["bot.py is not a folder"]),
-        (["-o", "/proc/report.md"], ["/proc takes no new file"]),
+        (["-o", "/proc/report.md"], ["no file can be created in /proc"]),
     ],
     ids=["suffix", "contradiction", "unknown format", "file as folder", "closed folder"],
 )

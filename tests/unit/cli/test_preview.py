@@ -73,7 +73,7 @@ def test_a_plan_counts_calls_and_calls_nothing_unknown_by_a_number(folder):
     assert ran.code == 0
     assert ran.stdout.splitlines() == [
         "Plan for echo: 2 test cases, 1 skipped",
-        "  At once: 4",
+        "  At the same time: 4",
         "  Agent calls: 3",
         "  Judge calls: 0",
         "  Time: unknown, one case after the other",

@@ -124,7 +124,7 @@ def test_several_reports_are_written_in_the_format_of_their_names(folder):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-o", "r.txt"], "'r.txt' does not tell its format"),
+        (["-o", "r.txt"], "'r.txt' has an unknown suffix"),
         (["-o", "r.txt", "--format", "xml"], "report 'xml' is not known"),
         (["--format", "json"], "add --output FILE"),
         (["-o", "mine.py/r.md"], "is not a folder"),

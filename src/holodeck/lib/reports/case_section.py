@@ -24,16 +24,16 @@ _TEXT_LIMIT = 500
 
 
 def transcript_section(result: TestResult, mark: str) -> Iterator[str]:
-    """Everything that was said, where the turns do not tell all of it."""
+    """Yield the transcript of a conversation whose turns do not contain all messages."""
     if result.messages:
         yield from (f"{mark} Transcript", "", *fenced(transcript_of(result.messages)), "")
 
 
 def conclusion_section(result: TestResult, mark: str) -> Iterator[str]:
-    """The ending, the verdicts on the criteria, and what they cost."""
+    """Yield the end reason, the verdicts on the criteria, and the usage of models."""
     if result.ending is not None:
-        words = result.ending.reasoning or result.ending.code.replace("_", " ")
-        yield from (f"**Ended:** {inline(words, _TEXT_LIMIT)}", "")
+        reason = result.ending.reasoning or result.ending.code.replace("_", " ")
+        yield from (f"**Ended:** {inline(reason, _TEXT_LIMIT)}", "")
     yield from _criteria(result.criteria, mark)
     costs = (("Judge", result.judge_cost), ("Simulated user", result.simulator_cost))
     lines = [_model_cost(who, cost) for who, cost in costs if cost is not None]
@@ -56,8 +56,8 @@ def _criteria(rows: list[CriterionRow], mark: str) -> Iterator[str]:
 def _criterion_status(row: CriterionRow) -> str:
     if row.status == "passed":
         return "✅ pass"
-    words = "fail" if row.status == "failed" else row.status
-    return f"❌ {words}" if row.required else f"{words}, reported only"
+    status = "fail" if row.status == "failed" else row.status
+    return f"❌ {status}" if row.required else f"{status}, reported only"
 
 
 def _model_cost(who: str, cost: ModelCost) -> str:
@@ -69,7 +69,7 @@ def _model_cost(who: str, cost: ModelCost) -> str:
 
 
 def format_calls(calls: int, failed: int) -> str:
-    """How many calls there were, and how many of them got no answer."""
+    """Return the number of calls, and how many of them failed."""
     return f"{calls} ({failed} not answered)" if failed else str(calls)
 
 
@@ -97,14 +97,14 @@ STATUS = {
     Outcome.SKIPPED: "⏭️ SKIPPED",
 }
 _PART = "####"
-"""Heads a part of a case; a part of a turn stands one level below."""
+"""The heading of a part of a case; a part of a turn is one level below."""
 _PART_OF_TURN = "#####"
-_CALLS_SHOWN = 50
-_CELL_LIMIT = 120
+_MAX_CALLS = 50
+_MAX_CELL = 120
 
 
 def case_section(result: TestResult, number: int) -> Iterator[str]:
-    """The lines about the test; `number` counts from 1 and names the anchor."""
+    """Yield the lines about a test; `number` counts from 1 and names the anchor."""
     yield from (f'<a id="{anchor(number)}"></a>', "")
     yield from (f"### Test: {display_name(result)} {STATUS[result.outcome]}", "")
     if result.skip_reason is not None:
@@ -123,7 +123,7 @@ def case_section(result: TestResult, number: int) -> Iterator[str]:
 
 
 def _repeats(repeats: Repeats) -> Iterator[str]:
-    """The repetitions and scores in a table each, then those that did not pass in full."""
+    """Yield tables of the repetitions and scores, then all about those that did not pass."""
     low, high = repeats.interval or (0, 1)
     yield from (f"**{repeats}**; 95 % interval {100 * low:.1f} % to {100 * high:.1f} %", "")
     yield from _runs_table("Repetition", repeats.runs)
@@ -165,11 +165,11 @@ def _single_run(result: TestResult) -> Iterator[str]:
         yield from conclusion_section(result, _PART)
     yield from _errors(result)
     yield from _attempts(result)
-    yield from _tries(result)
+    yield from _earlier_runs(result)
 
 
 def _conversation(result: TestResult) -> Iterator[str]:
-    """The transcript with the verdict of each turn, then what is said of the whole."""
+    """Yield each turn with its verdict, then the checks of the whole conversation."""
     for number, turn in enumerate(result.turns, 1):
         yield from (f"{_PART} Turn {number}{_status(result, turn)}", "")
         yield from ("**Input:**", "", *fenced(turn.input), "")
@@ -196,12 +196,12 @@ def _status(result: TestResult, turn: TurnResult) -> str:
 
 
 def display_name(result: TestResult) -> str:
-    """The test's name as inline Markdown."""
+    """Return the test's name as inline Markdown."""
     return inline(result.test_name) if result.test_name else "Unnamed Test"
 
 
 def anchor(number: int) -> str:
-    """Where links to the test lead."""
+    """Return the target of links to the test."""
     return f"test-{number}"
 
 
@@ -224,49 +224,49 @@ def _file_row(file: ProcessedFileInput) -> tuple[str, ...]:
     return inline(file.original.path), inline(file.original.type), took, status
 
 
-def _response(answer: str | None, mark: str = _PART) -> Iterator[str]:
+def _response(text: str | None, mark: str = _PART) -> Iterator[str]:
     yield from (f"{mark} Agent Response", "")
-    if answer is None:
+    if text is None:
         yield "*(no response)*"
-    elif not answer:
-        yield "*(an empty answer)*"
+    elif not text:
+        yield "*(empty response)*"
     else:
-        yield from fenced(answer)
+        yield from fenced(text)
     yield ""
 
 
 def _tools(
     result: TestResult | TurnResult, calls: list[ToolInvocation], mark: str = _PART
 ) -> Iterator[str]:
-    """What was called and expected, then each of `calls` with its result."""
+    """Yield the called and the expected tools, then each of `calls` with its result."""
     called, expected = result.tool_calls, result.expected_tools
     if not called and not calls and expected is None and not result.tool_checks:
         return
     yield from (f"{mark} Tool Usage", "")
-    yield f"- **Tools Called:** {_called(result)}"
+    yield f"- **Tools Called:** {_called_tools(result)}"
     if expected is not None:
         wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
         yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
     if result.tools_matched is not None or result.tool_checks:
-        yield f"- **Match Status:** {_matched(result.tools_matched)}"
+        yield f"- **Match Status:** {_match_status(result.tools_matched)}"
     yield ""
     yield from _checks(result)
     yield from _calls(calls)
 
 
-def _called(result: TestResult | TurnResult) -> str:
+def _called_tools(result: TestResult | TurnResult) -> str:
     if result.evidence.tool_calls is not None:
         return _listed(result.tool_calls)
     return f"{_listed(result.tool_calls)}, others are unknown" if result.tool_calls else "unknown"
 
 
-def _matched(matched: bool | None) -> str:
+def _match_status(matched: bool | None) -> str:
     return "⚠️ unknown" if matched is None else _verdict(matched)
 
 
 def _listed(names: list[str]) -> str:
-    shown = ", ".join(inline(name) for name in names[:_CALLS_SHOWN]) or "none"
-    hidden = len(names) - _CALLS_SHOWN
+    shown = ", ".join(inline(name) for name in names[:_MAX_CALLS]) or "none"
+    hidden = len(names) - _MAX_CALLS
     return f"{shown} and {hidden} more" if hidden > 0 else shown
 
 
@@ -296,17 +296,17 @@ def _check_status(check: ToolCheck) -> str:
 def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
     if not calls:
         return
-    shown = list(enumerate(calls[:_CALLS_SHOWN], 1))
+    shown = list(enumerate(calls[:_MAX_CALLS], 1))
     header = ("Call", "Tool", "Arguments", "Result", "Time")
     yield from (*table(header, (_call_row(number, call) for number, call in shown)), "")
-    if len(calls) > _CALLS_SHOWN:
-        yield from (f"*… and {plural(len(calls) - _CALLS_SHOWN, 'more call')}.*", "")
+    if len(calls) > _MAX_CALLS:
+        yield from (f"*… and {plural(len(calls) - _MAX_CALLS, 'more call')}.*", "")
     for number, call in shown:
-        yield from _call_in_full(number, call)
+        yield from _call_details(number, call)
 
 
 def _call_row(number: int, call: ToolInvocation) -> tuple[str, ...]:
-    outcome = f"❌ {inline(call.error, _CELL_LIMIT)}" if call.error else _cell(call.result)
+    outcome = f"❌ {inline(call.error, _MAX_CELL)}" if call.error else _cell(call.result)
     return (
         str(number),
         inline(call.name),
@@ -317,15 +317,15 @@ def _call_row(number: int, call: ToolInvocation) -> tuple[str, ...]:
 
 
 def _cell(value: object) -> str:
-    return inline(json_text(value), _CELL_LIMIT)
+    return inline(json_text(value), _MAX_CELL)
 
 
-def _call_in_full(number: int, call: ToolInvocation) -> Iterator[str]:
-    """What did not fit into the table."""
+def _call_details(number: int, call: ToolInvocation) -> Iterator[str]:
+    """Yield what does not fit into the table."""
     if call.raised is not None:
         yield from _raised(f"Call {number}, raised", call.raised)
     for title, value in (("arguments", call.args), ("result", call.result)):
-        if len(json_text(value)) > _CELL_LIMIT:
+        if len(json_text(value)) > _MAX_CELL:
             yield from (f"Call {number}, {title}:", "")
             yield from (*fenced(json_text(value, indent=2), "json"), "")
 
@@ -413,7 +413,7 @@ def _errors(result: TestResult) -> Iterator[str]:
 
 
 def _raised(title: str, raised: RaisedError) -> Iterator[str]:
-    """Where the user's code raised an error, the outermost frame first."""
+    """Yield the traceback of an error in the user's code, outermost frame first."""
     yield from (f"{title}:", "", *fenced("\n".join([*raised.traceback, raised.error])), "")
 
 
@@ -423,11 +423,11 @@ def _attempts(result: TestResult) -> Iterator[str]:
             (str(attempt.number), inline(attempt.error, 500), _milliseconds(attempt.retry_after_ms))
             for attempt in result.attempts
         ]
-        yield from ("#### Attempts", "", "Tries of the agent that did not work:", "")
+        yield from ("#### Attempts", "", "Calls of the agent that failed:", "")
         yield from (*table(("Attempt", "Error", "Waited before the next"), rows), "")
 
 
-def _tries(result: TestResult) -> Iterator[str]:
+def _earlier_runs(result: TestResult) -> Iterator[str]:
     if result.tries:
         yield from (f"{_PART} Earlier Tries", "", "The case was run again after these:", "")
         yield from _runs_table("Try", result.tries)

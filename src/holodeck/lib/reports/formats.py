@@ -1,4 +1,4 @@
-"""The formats of a report, and how one gets into a file."""
+"""The formats of a report, and how a report is written to a file."""
 
 import errno
 import json
@@ -27,26 +27,26 @@ FORMATS: Registry[Renderer] = Registry(
 )
 """Format → function from a report to its text."""
 PIPE_TIMEOUT_S = 1.0
-"""How long a pipe may be without anybody who reads from it."""
+"""How long to wait until a process reads from a pipe."""
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
 
 
 def generate_json_report(report: TestReport) -> str:
-    """The report with every field, as JSON."""
+    """Return the report with every field, as JSON."""
     try:
         text = report.model_dump_json(indent=2)
-    except PydanticSerializationError:  # half a surrogate pair, which JSON can only write escaped
+    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
         text = json.dumps(report.model_dump(), indent=2, default=str)
     return text + "\n"
 
 
 def format_for(path: Path, explicit: str | None = None) -> str:
-    """The format for a file: what its suffix says, else `explicit`. Raises ConfigError."""
+    """Return the format of a file by its suffix, else `explicit`. Raises ConfigError."""
     by_suffix = SUFFIXES.get(path.suffix.lower())
     if explicit is None and by_suffix is None:
         known = ", ".join(SUFFIXES)
-        wanted = f"end it in one of {known}, or say --format {' or '.join(FORMATS.names())}"
-        raise ConfigError("--output", f"{str(path)!r} does not tell its format; {wanted}")
+        wanted = f"use one of {known}, or add --format {' or '.join(FORMATS.names())}"
+        raise ConfigError("--output", f"{str(path)!r} has an unknown suffix; {wanted}")
     if explicit is not None and ":" not in explicit and explicit not in FORMATS.names():
         raise ConfigError("--format", unknown_name("report", explicit, FORMATS.names()))
     if explicit is not None and by_suffix is not None and explicit != by_suffix:
@@ -57,7 +57,7 @@ def format_for(path: Path, explicit: str | None = None) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Raise ConfigError if a report at `path` would fail for a reason that is plain by now."""
+    """Raise ConfigError if it is already certain that `path` cannot be written."""
     try:
         is_folder = path.is_dir()
         _resolve_links(path)
@@ -68,28 +68,28 @@ def check_writable(path: Path) -> None:
         raise ConfigError("--output", f"{str(path)!r} is a folder; name a file")
     folder = next((parent for parent in path.absolute().parents if parent.exists()), None)
     if folder is None or not folder.is_dir():
-        raise ConfigError("--output", f"{str(path)!r} cannot be made: {folder} is not a folder")
+        raise ConfigError("--output", f"{str(path)!r} cannot be created: {folder} is not a folder")
     if path.exists() and not os.access(path, os.W_OK):
-        raise ConfigError("--output", f"{str(path)!r} cannot be written: no right to write it")
+        raise ConfigError("--output", f"{str(path)!r} cannot be written: permission denied")
     if path.is_file() or not path.exists():
         _check_folder(path, path.resolve().parent if path.exists() else folder)
 
 
 def _resolve_links(path: Path) -> Path:
-    """Where the links of `path` lead. Raises OSError if they lead in a circle."""
+    """Return the target of links. Raises OSError if they form a loop."""
     try:
         return path.resolve()
-    except RuntimeError as error:  # what Python says before 3.13
+    except RuntimeError as error:  # before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from error
 
 
 def _check_folder(path: Path, folder: Path) -> None:
-    """Raise ConfigError unless a file can be made there; rights alone do not tell."""
+    """Raise ConfigError unless a file can be created there; permissions alone do not tell."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = f"{folder} takes no new file: {error.strerror}"
+        reason = f"no file can be created in {folder}: {error.strerror}"
         raise ConfigError("--output", f"{str(path)!r} cannot be written: {reason}") from error
 
 
@@ -98,7 +98,7 @@ def write_report(
 ) -> None:
     """Write the report; a reader sees the old file or the whole new one.
 
-    Raises ReportError, which names the path as `shown`, else as it is.
+    Raises ReportError with the path, or with `shown` in its place.
     """
     text = FORMATS.load(report_format, where="--format")(report)
     data = text.encode("utf-8", "backslashreplace")
@@ -131,21 +131,21 @@ def _write(data: bytes, path: Path) -> None:
 
 
 def _open_special_file(target: Path) -> int:
-    """The descriptor of a pipe or device; who reads from a pipe may come a moment late."""
-    give_up_at = time.monotonic() + PIPE_TIMEOUT_S
+    """Open a pipe or device; wait a moment for a process that reads from the pipe."""
+    deadline = time.monotonic() + PIPE_TIMEOUT_S
     while True:
         try:
             return os.open(target, os.O_WRONLY | os.O_NONBLOCK)
         except OSError as error:
             if error.errno != errno.ENXIO:
                 raise
-            if time.monotonic() >= give_up_at:
-                raise OSError(errno.ENXIO, "nobody reads from it") from error
+            if time.monotonic() >= deadline:
+                raise OSError(errno.ENXIO, "no process reads from it") from error
         time.sleep(0.01)
 
 
 def _write_special_file(data: bytes, target: Path) -> None:
-    """Write to what is no file; a pipe that nobody reads is an error instead of a long wait."""
+    """Write to a pipe or device; a pipe without a reader is an error instead of a long wait."""
     descriptor = _open_special_file(target)
     os.set_blocking(descriptor, True)
     with os.fdopen(descriptor, "wb") as file:
@@ -153,7 +153,7 @@ def _write_special_file(data: bytes, target: Path) -> None:
 
 
 def _mode_for(target: Path) -> int:
-    """The mode the file has, or the one that a new file gets."""
+    """Return the mode of the file, or the one of a new file."""
     if target.exists():
         return stat.S_IMODE(target.stat().st_mode)
     umask = os.umask(0)

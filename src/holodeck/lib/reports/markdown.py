@@ -1,7 +1,7 @@
-"""Markdown that says what it was given and nothing else, whatever that was.
+"""Markdown that shows any text as it is.
 
 Short text goes through `inline`: every character that could begin markup becomes a backslash
-escape, or an entity where tables or GitHub's own additions look through backslashes. Long text
+escape, or an entity where tables or GitHub's extensions ignore backslashes. Long text
 goes through `fenced`, because nothing inside a fence that is longer than any run of backticks in
 it can be markup, while a block quote would still render what it quotes.
 """
@@ -15,7 +15,7 @@ from holodeck.lib.text import one_line, printable
 
 INLINE_LIMIT = 200
 BLOCK_LIMIT = 20_000
-"""Characters of one block; answers can be millions of characters long, readers cannot."""
+"""Characters of one block; a response can have millions."""
 
 _ESCAPES = str.maketrans(
     {
@@ -35,14 +35,14 @@ _ESCAPES = str.maketrans(
 )
 _LONE_UNDERSCORE = re.compile(r"(?<![^\W_])_|_(?![^\W_])")
 _LIST_START = re.compile(r"^(\d*)([-+.)])(?=[\s-]|$)")
-# An entity for a space of no width: it parts what GitHub would link after the Markdown is done.
+# An entity for a zero-width space separates what GitHub would link after rendering.
 _NOT_LINKED = re.compile(r"(@)(?=\w)|(\\#)(?=\d)", re.ASCII)
 _URL_COLON = re.compile(r":(?=//)")
 _WWW_DOT = re.compile(r"(?i)\b(www)\.")
 
 
 def inline(text: str, limit: int = INLINE_LIMIT) -> str:
-    """`text` as one line of plain words, fit for headings, table cells, lists and link texts."""
+    """Return `text` as one line without markup, for headings, table cells, lists and links."""
     escaped = one_line(text, limit).translate(_ESCAPES)
     escaped = _LONE_UNDERSCORE.sub("\\_", escaped)
     escaped = _NOT_LINKED.sub(lambda match: f"{match[0]}&#8203;", escaped)
@@ -52,7 +52,7 @@ def inline(text: str, limit: int = INLINE_LIMIT) -> str:
 
 
 def code(text: str, limit: int = INLINE_LIMIT) -> str:
-    """`text` as a code span; not for table cells."""
+    """Return `text` as a code span; not for table cells."""
     content = one_line(text, limit) or " "
     ticks = "`" * (_longest_run(content) + 1)
     pad = " " if content[0] == "`" or content[-1] == "`" else ""
@@ -60,27 +60,27 @@ def code(text: str, limit: int = INLINE_LIMIT) -> str:
 
 
 def fenced(text: str, info: str = "text") -> list[str]:
-    """`text` as a block, word for word; of a very long one the beginning and how much is missing.
-
-    The JSON report always has all of it.
-    """
+    """Return `text` as a code block, shortened to BLOCK_LIMIT characters."""
     shown = printable(text[:BLOCK_LIMIT])
     fence = "`" * max(3, _longest_run(shown) + 1)
     lines = [f"{fence}{info}", shown.removesuffix("\n"), fence]
     hidden = len(text) - BLOCK_LIMIT
     if hidden > 0:
-        lines += ["", f"*… {hidden:,} of {len(text):,} characters are left out here.*"]
+        lines += [
+            "",
+            f"*… {hidden:,} of {len(text):,} characters are omitted; the JSON report has them.*",
+        ]
     return lines
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table; the cells are Markdown already."""
+    """Return a table; the cells are Markdown already."""
     lines = [header, ["---"] * len(header), *rows]
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """A tool's arguments or result as JSON."""
+    """Return a tool's arguments or result as JSON."""
     try:
         return json.dumps(value, indent=indent, ensure_ascii=False, default=str)
     except (RecursionError, ValueError):

@@ -1,4 +1,4 @@
-"""From results to the numbers of a run, and from the report to the exit code."""
+"""Summarizes results: counts, averages, token usage and pass@k; chooses the exit code."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -55,10 +55,9 @@ def _mean_estimate(repeats: Sequence[Repeats], k: int, estimator: Estimator) -> 
 
 
 def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary:
-    """The run in numbers.
+    """Return the run in numbers.
 
-    An average is over the rows that have a score, zeros included; the rows that could not be
-    computed are counted beside it in `metrics_errored`.
+    An average includes all rows with a score; `metrics_errored` counts the others.
     """
     passed = sum(result.passed for result in results)
     outcomes = Counter(str(result.outcome) for result in results)
@@ -98,16 +97,16 @@ def summarize(results: Sequence[TestResult], wall_time_ms: int) -> ReportSummary
 
 
 def _lacks_usage(result: TestResult) -> bool:
-    """Whether the token usage of some run of the agent is unknown."""
+    """Return whether the token usage of any run of the agent is unknown."""
     return any(
         run.token_usage is None and run.agent_time_ms is not None for run in result.single_runs
     )
 
 
 def unknown_usage_note(summary: ReportSummary) -> str:
-    """Return what to add to the tokens of a run in which some are unknown."""
-    lacking = summary.unknown_token_usage
-    return f", unknown for {lacking} of {summary.total_tests} tests" if lacking else ""
+    """Return a note that the usage of some tests is unknown; empty if all is known."""
+    count = summary.unknown_token_usage
+    return f", unknown for {count} of {summary.total_tests} tests" if count else ""
 
 
 def _scores_by_metric(rows: Sequence[MetricResult]) -> dict[str, list[float]]:
@@ -123,7 +122,7 @@ def _mean(scores: Sequence[float]) -> float:
 
 
 def _standard_error(scores: Sequence[float]) -> float:
-    """Of the mean. `statistics` has it exactly, in fractions, which takes a while for thousands."""
+    """Return that of the mean; `statistics` would compute with fractions, which is slow."""
     mean = _mean(scores)
     variance = fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
     return sqrt(variance / len(scores))
@@ -151,12 +150,10 @@ _UNDECIDED = {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
 
 
 def exit_code(report: TestReport) -> ExitCode:
-    """What the run tells the shell: 130, 3, 4, 6, 1, 5 or 0, and the first that applies wins.
+    """Return the exit code; the first of 130, 3, 4, 6, 1, 5 and 0 that applies.
 
-    What could not be decided outranks what failed: as long as agents or metrics break, the number
-    of failures is not known; nor is it where the budget was used up before all had run, which is 6.
-    5 is for a run that tested nothing, all being skipped included, left
-    a case unchecked, or gave up before it came to all.
+    Errors (3, 4) and a used-up budget (6) outrank failures, because the number of failures is not
+    known. 5 means that no case ran, a case was unchecked, or the run stopped early.
     """
     if report.interrupted:
         return ExitCode.INTERRUPTED

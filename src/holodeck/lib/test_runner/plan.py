@@ -1,4 +1,4 @@
-"""The plan of a run: its cases and calls, and what earlier runs let expect."""
+"""The plan of a run: its cases and calls, and estimates from recorded runs."""
 
 from collections.abc import Callable, Sequence
 from math import fsum
@@ -18,24 +18,24 @@ from holodeck.models.test_case import TestCaseModel
 
 
 class Bounds(Model):
-    """How often something happens if every answer comes at the first try."""
+    """How often something happens if no request is retried."""
 
     least: Count
     most: Count | None
-    """None: not known."""
+    """None if it is unknown."""
 
 
 class Estimate(Model):
-    """A sum over the cases, as far as earlier runs tell."""
+    """A sum over the cases, estimated from recorded runs."""
 
     known: float | None
-    """Of the cases that are known; None if none is."""
+    """The sum over the cases with results; None if no case has one."""
     unknown_cases: Count
-    """Cases that it leaves out."""
+    """The number of cases without results."""
 
 
 class Plan(Model):
-    """What a run would do. Nothing of it has been called."""
+    """What a run would do."""
 
     schema_version: Literal[1] = 1
     agent_name: str
@@ -43,22 +43,22 @@ class Plan(Model):
     cases: Count
     """Cases that would run."""
     skipped: Count = 0
-    """Cases beside them that say why they are not run."""
+    """Further cases, which have `skip`."""
     selection: Selection | None = None
-    """What was chosen of the cases; None if the run is about them all."""
+    """The selected cases; None if all cases run."""
     parallel: int | str
-    """Most cases that run at once."""
+    """How many cases run at the same time."""
     agent_calls: Bounds
     judge_calls: Bounds
     duration_ms: Estimate
-    """Of the cases one after the other."""
+    """The sum of the durations of the cases."""
     agent_tokens: Estimate
     expected_judge_calls: Estimate
     judge_tokens: Estimate
     simulator_tokens: Estimate
-    """Of the models that play users; only cases that have one count."""
+    """Only cases with a simulated user count."""
     currency: str | None = None
-    """None where the configuration has no prices."""
+    """None if the configuration has no prices."""
     cost: Estimate | None = None
 
 
@@ -66,18 +66,23 @@ def build_plan(
     agent: Agent,
     agent_config_path: str,
     settings: ExecutionConfig,
-    past: Sequence[CaseHistory],
+    history: Sequence[CaseHistory],
     selection: Selection | None,
 ) -> Plan:
-    """What a run of the agent's cases would do; `past` is what is known of each of them."""
+    """Return what a run of the agent's cases would do; `history` is that of each case."""
     cases = agent.test_cases or []
-    run = [(case, one) for case, one in zip(cases, past, strict=True) if case.skip is None]
-    known = [one for _, one in run]
-    judged = [_judged_checks(agent, case) * _least_runs(case) for case, _ in run]
-    gives_again = settings.cache_mode in {"auto", "replay"}
-    kept = [case for case, _ in run if gives_again and case.cache_key is not None]
-    sure = sum(judged) - sum(_least_runs(one) for one in kept if one.criteria is not None)
-    may_ask = sum(judged) > 0 if settings.cache_mode != "replay" else sure > 0
+    run = [(case, one) for case, one in zip(cases, history, strict=True) if case.skip is None]
+    past = [one for _, one in run]
+    judge_calls = sum(_judged_checks(agent, case) * _least_runs(case) for case, _ in run)
+    is_replaying = settings.cache_mode == "replay"
+    uses_cache = is_replaying or settings.cache_mode == "auto"
+    cacheable = sum(
+        _least_runs(case)
+        for case, _ in run
+        if uses_cache and case.cache_key is not None and case.criteria is not None
+    )
+    least = judge_calls - cacheable
+    is_judged = least > 0 if is_replaying else judge_calls > 0
     return Plan(
         agent_name=agent.name,
         agent_config_path=agent_config_path,
@@ -86,32 +91,32 @@ def build_plan(
         selection=selection,
         parallel=settings.parallel_test_cases or 1,
         agent_calls=_add_bounds([_agent_calls(case) for case, _ in run]),
-        judge_calls=Bounds(least=sure, most=None if may_ask else 0),
-        duration_ms=_estimate([one.duration_ms for one in known]),
-        agent_tokens=_estimate([one.agent_tokens for one in known]),
-        expected_judge_calls=_estimate([one.judge_calls for one in known]),
-        judge_tokens=_estimate([one.judge_tokens for one in known]),
+        judge_calls=Bounds(least=least, most=None if is_judged else 0),
+        duration_ms=_estimate([one.duration_ms for one in past]),
+        agent_tokens=_estimate([one.agent_tokens for one in past]),
+        expected_judge_calls=_estimate([one.judge_calls for one in past]),
+        judge_tokens=_estimate([one.judge_tokens for one in past]),
         simulator_tokens=_estimate(
             [
                 one.simulator_tokens
                 for case, one in run
-                if case.simulate is not None and settings.cache_mode != "replay"
+                if case.simulate is not None and not is_replaying
             ]
         ),
         currency=None if agent.prices is None else agent.prices.unit,
-        cost=None if agent.prices is None else _estimate([one.cost for one in known]),
+        cost=None if agent.prices is None else _estimate([one.cost for one in past]),
     )
 
 
 def _agent_calls(case: TestCaseModel) -> Bounds:
     turns = len(case.turns) if case.turns is not None else 1
     least, most = (1, _most_turns(case)) if case.is_played else (turns, turns)
-    tries = 1 + (case.retries or 0)
-    return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * tries)
+    attempts = 1 + (case.retries or 0)
+    return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * attempts)
 
 
 def _least_runs(case: TestCaseModel) -> int:
-    """How often a case is run at least."""
+    """Return how often a case runs at least."""
     bar = pass_bar(case)
     if bar is None:
         return 1
@@ -119,7 +124,7 @@ def _least_runs(case: TestCaseModel) -> int:
 
 
 def _most_turns(case: TestCaseModel) -> int:
-    """How often the agent is asked at most where a conversation is played."""
+    """Return how many turns a simulated conversation has at most."""
     most = MAX_TURNS if case.max_turns is None else case.max_turns
     if case.script is None:
         return most
@@ -138,11 +143,11 @@ def _add_bounds(bounds: Sequence[Bounds]) -> Bounds:
 
 
 def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
-    """Checks of a case that ask a judge, each at least once."""
+    """Return how many checks of a case call a judge."""
     of_turns = [metric for _, part in case.parts for metric in part.evaluations or ()]
     metrics = [*metrics_of(agent, case), *of_turns]
-    asked = sum(metric.enabled and needs_judge(metric) for metric in metrics)
-    return asked + (case.criteria is not None)
+    count = sum(metric.enabled and needs_judge(metric) for metric in metrics)
+    return count + (case.criteria is not None)
 
 
 def _estimate(values: Sequence[float | None]) -> Estimate:
@@ -151,7 +156,7 @@ def _estimate(values: Sequence[float | None]) -> Estimate:
 
 
 def describe_plan(plan: Plan) -> str:
-    """The plan for people, a fact a line."""
+    """Return the plan as text, a fact per line."""
     skipped = f", {plan.skipped} skipped" if plan.skipped else ""
     lines = [
         f"Plan for {one_line(plan.agent_name, 80)}: {plural(plan.cases, 'test case')}{skipped}"
@@ -159,9 +164,9 @@ def describe_plan(plan: Plan) -> str:
     if plan.selection is not None:
         lines.append(f"  Selected: {one_line(str(plan.selection), 300)}")
     lines += [
-        f"  At once: {plan.parallel}",
+        f"  At the same time: {plan.parallel}",
         f"  Agent calls: {_format_bounds(plan.agent_calls)}",
-        f"  Judge calls: {_format_bounds(plan.judge_calls)}{_judges(plan)}",
+        f"  Judge calls: {_format_bounds(plan.judge_calls)}{_expected_judge_calls(plan)}",
         f"  Time: {_format_estimate(plan.duration_ms, _seconds)}, one case after the other",
         f"  Agent tokens: {_format_estimate(plan.agent_tokens, _count)}",
     ]
@@ -177,7 +182,7 @@ def describe_plan(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _judges(plan: Plan) -> str:
+def _expected_judge_calls(plan: Plan) -> str:
     if plan.judge_calls.most == 0 or plan.expected_judge_calls.known is None:
         return ""
     return f", by earlier runs {_format_estimate(plan.expected_judge_calls, _count)}"

@@ -1,4 +1,4 @@
-"""What a person sees while tests run, and the summary at the end; it makes text, it writes none."""
+"""The text shown while tests run, and the summary at the end; the caller writes it."""
 
 import time
 from collections import Counter
@@ -16,16 +16,16 @@ from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
 
-_NAME_LIMIT = 120
-_REASON_LIMIT = 300
-_REASONS_SHOWN = 3
+_MAX_NAME = 120
+_MAX_REASON = 300
+_MAX_REASONS = 3
 _RULE_COLUMNS = 60
-_INPUT_LIMIT = 50
-_LEAST_COLUMNS = 20
+_MAX_INPUT = 50
+_MIN_COLUMNS = 20
 _NOT_PASSED = {Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED}
 SLOW_S = 3.0
-"""From so many seconds on, a run one test at a time is worth a hint."""
-_NOT_JUST_PASSED = (
+"""The summary of a sequential run that takes longer suggests `-j`."""
+_OTHER_COUNTS = (
     ("Flaky", (Outcome.FLAKY,)),
     ("Failed", (Outcome.FAILED,)),
     ("Errors", (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)),
@@ -56,19 +56,19 @@ _MARKS = {
 }
 
 
-def case_label(name: str | None, said: str) -> str:
-    """What a test is called: its name, else the beginning of its input in quotes."""
-    return name or f"'{one_line(said, _INPUT_LIMIT)}'"
+def case_label(name: str | None, test_input: str) -> str:
+    """Return the name of a test, else the beginning of its input in quotes."""
+    return name or f"'{one_line(test_input, _MAX_INPUT)}'"
 
 
 class ProgressIndicator(SpinnerMixin):
-    """Follows a run: pass `start_test` and `update` to the executor, print what the rest returns.
+    """Counts results: pass `start_test` and `update` to the executor, print what the rest returns.
 
-    On a terminal there are symbols and colours, elsewhere words; the facts are the same.
+    A terminal gets symbols and colours, other outputs get words; the facts are the same.
 
     Args:
-        total_tests: How many tests the run has.
-        quiet: Only the failures and the summary are shown.
+        total_tests: The number of tests of the run.
+        quiet: Show only the failures and the summary.
         verbose: Show times of fast tests, every reason, and every metric in the summary.
     """
 
@@ -82,9 +82,9 @@ class ProgressIndicator(SpinnerMixin):
         self.quiet = quiet
         self.verbose = verbose
         self.selection: Selection | None = None
-        """What was chosen of the cases; None if the tests are all there are."""
+        """The selected cases; None if all cases run."""
         self.is_one_at_a_time = False
-        """Whether the tests run one after the other although nobody asked for that."""
+        """Whether the tests run one after the other although no setting says so."""
         self.current_test_name: str | None = None
         self.test_results: list[TestResult] = []
         self.start_time = datetime.now(UTC)
@@ -92,89 +92,89 @@ class ProgressIndicator(SpinnerMixin):
         self._wait = ("", 0.0)
 
     def note_wait(self, wait: Wait) -> None:
-        """A request waits before it is sent again; shown until then."""
+        """Show that a request waits before its retry."""
         self._wait = (f"{wait.next_retry}: {wait.reason}", time.monotonic() + wait.seconds)
 
     def start_test(self, test_name: str) -> None:
-        """A test begins; several may run at a time."""
+        """Note that a test starts; several may run at the same time."""
         self.current_test_name = test_name
         self._running.append((test_name, time.monotonic()))
 
     def update(self, result: TestResult) -> None:
-        """A test is over."""
+        """Add the result of a test."""
         self.current_test += 1
         self.test_results.append(result)
         self.passed += result.passed
         self.skipped += result.skipped_by == "skip"
         self.unreached += result.skipped_by not in {None, "skip"}
         self.failed += not result.passed and result.outcome is not Outcome.SKIPPED
-        if result.skip_reason is None:  # what was skipped did not run, or its run is over
-            self._forget(case_label(result.test_name, result.test_input))
+        if result.skip_reason is None:  # a skipped test did not start
+            self._remove_running(case_label(result.test_name, result.test_input))
 
-    def _forget(self, name: str | None) -> None:
-        # A test without a name runs under the caller's word for one: then the oldest goes.
-        same = (item for item in self._running if item[0] == name)
-        done = next(same, self._running[0] if self._running else None)
-        if done is not None:
-            self._running.remove(done)
+    def _remove_running(self, name: str | None) -> None:
+        # The caller may have started a test without a name under another label: remove the oldest.
+        same_name = (item for item in self._running if item[0] == name)
+        ended = next(same_name, self._running[0] if self._running else None)
+        if ended is not None:
+            self._running.remove(ended)
 
     def get_spinner_line(self) -> str:
-        """`⠋ Test 2/5: Running...` on a terminal; empty elsewhere and when quiet."""
+        """Return `⠋ Test 2/5: Running...`; empty if quiet or not on a terminal."""
         if not is_tty() or self.quiet:
             return ""
         number = min(self.current_test + 1, self.total_tests)
         return f"{self.get_spinner_char()} Test {number}/{self.total_tests}: Running..."
 
     def get_live_line(self) -> str:
-        """The spinner line with what runs for how long; empty while nothing runs."""
+        """Return the spinner line with the running test and its time; empty if none runs."""
         running = list(self._running)
         line = self.get_spinner_line() if running else ""
         if not line:
             return ""
-        if wait := self._shown_wait():
+        if wait := self._current_wait():
             return line.replace("Running...", wait)
         name, since = running[0]
         more = f" and {len(running) - 1} more" if len(running) > 1 else ""
         end = f" ({time.monotonic() - since:.0f} s){more}"
         room = width() - 1 - columns_of(line) - 1 - columns_of(end)
-        return f"{line} {clip(_shown(name), max(room, 1))}{end}"
+        return f"{line} {clip(_short_name(name), max(room, 1))}{end}"
 
     def get_heartbeat_line(self) -> str:
-        """For logs that would otherwise be still; empty when quiet."""
+        """Return a line for logs without other output; empty if quiet."""
         if self.quiet:
             return ""
         done = f"{self.current_test} of {self.total_tests} done"
         line = f"still running: {done}, {self._elapsed():.0f} s"
-        return f"{line}; {wait}" if (wait := self._shown_wait()) else line
+        return f"{line}; {wait}" if (wait := self._current_wait()) else line
 
-    def _shown_wait(self) -> str:
-        """The wait that was noted last; "" once it is over."""
+    def _current_wait(self) -> str:
+        """Return the wait that was noted last; empty once it is over."""
         sentence, until = self._wait
-        return one_line(sentence, _REASON_LIMIT) if time.monotonic() < until else ""
+        return one_line(sentence, _MAX_REASON) if time.monotonic() < until else ""
 
     def get_progress_line(self) -> str:
-        """The line of the last finished test; empty when quiet and before there is one.
+        """Return the line of the last finished test; empty if quiet or there is none.
 
-        A test that the run did not come to has none: the summary counts them.
+        Tests that the run did not reach have no line; the summary counts them.
 
         `Test 2/5: ✓ name (1.23s)` on a terminal, `[Test 2/5] PASS name (1.23s)` elsewhere.
         """
-        result = self._shown_last()
+        result = self._last_to_show()
         if result is None:
             return ""
         place = f"Test {self.current_test}/{self.total_tests}"
         place = f"{place}:" if is_tty() else f"[{place}]"
         name, mark = _name(result), _mark(_MARKS[result.outcome])
-        parts = (place, mark, name, _passes(result), self._took(result))
+        parts = (place, mark, name, _repetitions(result), self._duration(result))
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
-        """Why the last test did not pass, indented: at most three lines unless verbose."""
-        result = self._shown_last()
+        """Return why the last test did not pass, indented; at most three reasons unless verbose."""
+        result = self._last_to_show()
         if result is None:
             return []
         reasons = result.detailed_reasons()
-        shown = reasons if self.verbose else reasons[:_REASONS_SHOWN]
+        shown = reasons if self.verbose else reasons[:_MAX_REASONS]
         lines = [line for reason in shown for line in self._reason_lines(reason)]
         hidden = len(reasons) - len(shown)
         return [*lines, f"    … and {hidden} more (--verbose shows all)"] if hidden else lines
@@ -182,47 +182,47 @@ class ProgressIndicator(SpinnerMixin):
     def _reason_lines(self, reason: Reason) -> Iterator[str]:
         yield f"    {_short(reason)}"
         if self.verbose and reason.raised is not None:
-            yield from (f"      {one_line(one, _REASON_LIMIT)}" for one in reason.raised.traceback)
+            yield from (f"      {one_line(one, _MAX_REASON)}" for one in reason.raised.traceback)
 
-    def _shown_last(self) -> TestResult | None:
-        """The last result, if it is one to be shown by itself."""
+    def _last_to_show(self) -> TestResult | None:
+        """Return the last result, unless only the summary counts it."""
         if self.quiet or not self.test_results:
             return None
         last = self.test_results[-1]
         return last if last.skipped_by in {None, "skip"} else None
 
     def get_summary(self) -> str:
-        """The run in a few lines; with `verbose`, every test and metric too."""
+        """Return the run in a few lines; with `verbose`, also every test and metric."""
         if self.total_tests == 0:
             return "No tests to execute" + (f" ({self.selection})" if self.selection else "")
         rule = "=" * min(_RULE_COLUMNS, width())
         return "\n".join(["", rule, *self._summary_lines(), rule])
 
     def get_failures(self) -> str:
-        """The tests that did not pass, a line each; the same error is told once. Empty if none.
+        """Return a line `FAIL name: reason` per test that did not pass; empty if all did.
 
-        Also when quiet: `FAIL name: reason`.
+        Tests with the same error share a line.
         """
         failed = [one for one in self.test_results if one.outcome in _NOT_PASSED]
         if not failed:
             return ""
         groups: dict[object, list[TestResult]] = {}
         for result in failed:
-            groups.setdefault(_cause(result), []).append(result)
-        lines = [line for one in groups.values() for line in _told(one)]
+            groups.setdefault(_group_key(result), []).append(result)
+        lines = [line for one in groups.values() for line in _failure_lines(one)]
         return "\n".join(["", "Failures:", *lines])
 
     def __str__(self) -> str:
-        """The last progress line, or the summary once all tests are done."""
+        """Return the last progress line, or the summary once all tests are done."""
         finished = self.current_test >= self.total_tests
         return self.get_summary() if finished else self.get_progress_line()
 
     def _summary_lines(self) -> Iterator[str]:
         ran = self.current_test - self.skipped - self.unreached
-        rate = percent(100 * self.passed / ran, 1) if ran else "none was run"
+        rate = percent(100 * self.passed / ran, 1) if ran else "none ran"
         yield f"{self._verdict()}Test Results: {self.passed}/{ran} passed ({rate})"
         outcomes = Counter(result.outcome for result in self.test_results)
-        for title, kinds in _NOT_JUST_PASSED:
+        for title, kinds in _OTHER_COUNTS:
             if count := sum(outcomes[kind] for kind in kinds):
                 yield f"  {title}: {count}"
         if self.skipped:
@@ -230,11 +230,11 @@ class ProgressIndicator(SpinnerMixin):
         if not_run := self.total_tests - self.current_test + self.unreached:
             yield f"  Not run: {not_run}"
         if self.selection is not None:
-            yield f"  Selected: {one_line(str(self.selection), _REASON_LIMIT)}"
+            yield f"  Selected: {one_line(str(self.selection), _MAX_REASON)}"
         yield f"  Duration: {self._elapsed():.2f}s"
         if self.is_one_at_a_time and ran > 1 and self._elapsed() >= SLOW_S:
             yield "  One test at a time (not async, or a shared object); try -j N"
-        yield from self._tokens()
+        yield from self._usage_lines()
         if self.verbose and self.test_results:
             yield from ("", "Test Details:")
             for number, result in enumerate(self.test_results, 1):
@@ -247,17 +247,12 @@ class ProgressIndicator(SpinnerMixin):
             return colorize("✓", ANSIColors.GREEN) + " "
         return colorize("⚠", ANSIColors.RED) + " "
 
-    def _tokens(self) -> Iterator[str]:
+    def _usage_lines(self) -> Iterator[str]:
         found = summarize(self.test_results, 0)
-        spent = found.token_usage
-        if spent.total_tokens:
-            asked, answered, total = (
-                spent.prompt_tokens,
-                spent.completion_tokens,
-                spent.total_tokens,
-            )
-            extra = unknown_usage_note(found)
-            yield f"  Tokens: {total} ({asked} prompt, {answered} completion){extra}"
+        usage = found.token_usage
+        if usage.total_tokens:
+            parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
+            yield f"  Tokens: {usage.total_tokens} ({parts}){unknown_usage_note(found)}"
         if found.judge_calls:
             tokens = plural(found.judge_usage.total_tokens, "token")
             yield f"  Judges: {plural(found.judge_calls, 'call')}, {tokens}"
@@ -267,7 +262,7 @@ class ProgressIndicator(SpinnerMixin):
         if found.cost is not None:
             yield f"  Cost: {describe_cost(found.cost)}"
 
-    def _took(self, result: TestResult) -> str:
+    def _duration(self, result: TestResult) -> str:
         elapsed_ms = result.execution_time_ms
         if elapsed_ms >= 1000:
             return f"({elapsed_ms / 1000:.2f}s)"
@@ -277,35 +272,35 @@ class ProgressIndicator(SpinnerMixin):
         return (datetime.now(UTC) - self.start_time).total_seconds()
 
 
-def _cause(result: TestResult) -> object:
-    """The same for tests that broke for the same reason; a test that failed is told by itself."""
+def _group_key(result: TestResult) -> object:
+    """Return the same key for tests with the same error; a failed test has a key of its own."""
     reasons = result.detailed_reasons()
     is_error = result.outcome in {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
     return (result.outcome, str(reasons[0])) if is_error and reasons else id(result)
 
 
-def _told(group: list[TestResult]) -> Iterator[str]:
-    """The first of the tests with its reason, and which others have the same."""
+def _failure_lines(group: list[TestResult]) -> Iterator[str]:
+    """Yield the first test with its reason, then the names of the others."""
     first, *others = group
-    columns = max(width(), _LEAST_COLUMNS) if is_tty() else _REASON_LIMIT
+    columns = max(width(), _MIN_COLUMNS) if is_tty() else _MAX_REASON
     mark = _MARKS[first.outcome]
     name = clip(_name(first), columns // 2)
-    taken = len(f"  {mark.symbol if is_tty() else mark.word} : ") + columns_of(name)
-    why = "".join(_short(one, columns - taken) for one in first.detailed_reasons()[:1])
-    yield f"  {_mark(mark)} {name}: {clip(why, columns - taken)}"
+    used = len(f"  {mark.symbol if is_tty() else mark.word} : ") + columns_of(name)
+    reason = "".join(_short(one, columns - used) for one in first.detailed_reasons()[:1])
+    yield f"  {_mark(mark)} {name}: {clip(reason, columns - used)}"
     if others:
         names = ", ".join(map(_name, others))
         yield clip(f"    same error in {plural(len(others), 'more case')}: {names}", columns)
 
 
-def _passes(result: TestResult) -> str:
-    """How many repetitions of how many passed; empty for a case that is not repeated."""
+def _repetitions(result: TestResult) -> str:
+    """Return such as `[2/3]`, the repetitions that passed; empty without repetitions."""
     repeats = result.repeats
     return "" if repeats is None else f"[{repeats.passed}/{len(repeats.runs)}]"
 
 
 def _details(number: int, result: TestResult) -> Iterator[str]:
-    name = _shown(result.test_name) or f"Test {number}"
+    name = _short_name(result.test_name) or f"Test {number}"
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
         yield f"      Cost: {describe_cost(result.cost)}"
@@ -314,19 +309,19 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     yield from _row_lines(result.metric_results)
     for one in result.criteria:
         mark = _PASS if one.status == "passed" else _FAIL
-        yield f"      {_mark(mark)} {_shown(one.criterion)}: {one.status}{_note(one.required)}"
+        yield f"      {_mark(mark)} {_short_name(one.criterion)}: {one.status}{_note(one.required)}"
         if one.reasoning:
-            yield f"        Reasoning: {one_line(one.reasoning, _REASON_LIMIT)}"
+            yield f"        Reasoning: {one_line(one.reasoning, _MAX_REASON)}"
     for place, run in enumerate(result.repeats.runs if result.repeats else (), 1):
         yield from _row_lines(run.metric_results, f"repetition {place}: ")
 
 
-def _row_lines(rows: list[MetricResult], where: str = "") -> Iterator[str]:
+def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
     for row in rows:
-        what = f"{where}{_shown(row.metric_name)}: {_score(row)}{_note(row.required)}"
-        yield f"      {_metric_mark(row)} {what}"
+        text = f"{prefix}{_short_name(row.metric_name)}: {_score(row)}{_note(row.required)}"
+        yield f"      {_metric_mark(row)} {text}"
         if row.reasoning:
-            yield f"        Reasoning: {one_line(row.reasoning, _REASON_LIMIT)}"
+            yield f"        Reasoning: {one_line(row.reasoning, _MAX_REASON)}"
 
 
 def _note(required: bool) -> str:
@@ -343,18 +338,18 @@ def _metric_mark(row: MetricResult) -> str:
 
 def _score(row: MetricResult) -> str:
     if row.error is not None:
-        return f"ERROR: {one_line(row.error, _REASON_LIMIT)}"
+        return f"ERROR: {one_line(row.error, _MAX_REASON)}"
     score = "not computed" if row.score is None else f"{row.score:.2f}"
     return score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
 
 
 def _mark(mark: _Mark) -> str:
-    # Colours can be asked for where there is no terminal, in the log of a CI job say.
+    # Colours can be forced without a terminal, for example in the log of a CI job.
     return colorize(mark.symbol if is_tty() else mark.word, mark.color)
 
 
-def _short(reason: Reason, limit: int = _REASON_LIMIT) -> str:
-    """The reason on one line; of a long one the place of an error stays."""
+def _short(reason: Reason, limit: int = _MAX_REASON) -> str:
+    """Return the reason on one line; shortening keeps the location of an error."""
     if reason.raised is None:
         return one_line(reason.text, limit)
     place = one_line(reason.raised.place, limit // 2)
@@ -362,8 +357,8 @@ def _short(reason: Reason, limit: int = _REASON_LIMIT) -> str:
 
 
 def _name(result: TestResult) -> str:
-    return _shown(case_label(result.test_name, result.test_input))
+    return _short_name(case_label(result.test_name, result.test_input))
 
 
-def _shown(name: str | None) -> str:
-    return one_line(name or "", _NAME_LIMIT)
+def _short_name(name: str | None) -> str:
+    return one_line(name or "", _MAX_NAME)

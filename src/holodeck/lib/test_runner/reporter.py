@@ -10,14 +10,14 @@ from holodeck.lib.text import percent, plural
 from holodeck.models.test_result import Outcome, ReportSummary, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
-_MOST_LISTED = 100
-_MOST_CHANCES = 5
+_MAX_LISTED = 100
+_MAX_ESTIMATES = 5
 
 
 def generate_markdown_report(report: TestReport) -> str:
-    """The report as Markdown that renders the same whatever the agent answered.
+    """Return the report as Markdown; no agent response can change how it renders.
 
-    What did not pass is listed first, each with its reason and a link to its section.
+    Tests that did not pass are listed first, each with its reason and a link to its section.
 
     Args:
         report: The results and their summary.
@@ -30,7 +30,7 @@ def generate_markdown_report(report: TestReport) -> str:
 
 def _document(report: TestReport) -> Iterator[str]:
     yield from _head(report)
-    yield from _remarkable(report)
+    yield from _highlights(report)
     yield from ("## Summary", "", *_summary_table(report.summary), "")
     yield from _averages(report)
     yield from ("---", "", "## Test Results", "")
@@ -64,7 +64,7 @@ def _head(report: TestReport) -> Iterator[str]:
     yield ""
 
 
-def _remarkable(report: TestReport) -> Iterator[str]:
+def _highlights(report: TestReport) -> Iterator[str]:
     yield from _listed("Not Passed", report, _has_failed)
     yield from _listed("Flaky", report, lambda one: one.outcome is Outcome.FLAKY)
     yield from _listed("Skipped", report, lambda one: one.outcome is Outcome.SKIPPED)
@@ -75,18 +75,18 @@ def _has_failed(result: TestResult) -> bool:
 
 
 def _listed(title: str, report: TestReport, belongs: Callable[[TestResult], bool]) -> Iterator[str]:
-    """The tests of one kind with their reasons, each a link to its section."""
+    """Yield the tests of one kind with their reasons, each with a link to its section."""
     found = [(number, one) for number, one in enumerate(report.results, 1) if belongs(one)]
     if not found:
         return
     yield from (f"## {title}", "")
-    for number, result in found[:_MOST_LISTED]:
+    for number, result in found[:_MAX_LISTED]:
         symbol = STATUS[result.outcome].split()[0]
         reasons = result.reasons()
         why = f": {inline(reasons[0])}" if reasons else ""
         yield f"- {symbol} [{display_name(result)}](#{anchor(number)}){why}"
-    if len(found) > _MOST_LISTED:
-        yield f"- … and {len(found) - _MOST_LISTED} more"
+    if len(found) > _MAX_LISTED:
+        yield f"- … and {len(found) - _MAX_LISTED} more"
     yield ""
 
 
@@ -107,16 +107,18 @@ def _summary_table(summary: ReportSummary) -> list[str]:
         ("Total Duration", _duration(summary.total_duration_ms)),
         ("Wall Time", _duration(summary.wall_time_ms)),
     ]
-    spent = summary.token_usage
-    if spent.total_tokens:
-        parts = f"{spent.prompt_tokens} prompt, {spent.completion_tokens} completion"
-        rows.append(("Tokens", f"{spent.total_tokens} ({parts}){unknown_usage_note(summary)}"))
+    usage = summary.token_usage
+    if usage.total_tokens:
+        parts = f"{usage.prompt_tokens} prompt, {usage.completion_tokens} completion"
+        rows.append(("Tokens", f"{usage.total_tokens} ({parts}){unknown_usage_note(summary)}"))
     if summary.judge_calls:
-        rows.append(("Judges", _asked(summary.judge_calls, summary.judge_usage)))
+        rows.append(("Judges", _calls_and_tokens(summary.judge_calls, summary.judge_usage)))
     if summary.cost is not None:
         rows.append(("Cost", inline(describe_cost(summary.cost), 1_000)))
     if summary.simulator_calls:
-        rows.append(("Simulated Users", _asked(summary.simulator_calls, summary.simulator_usage)))
+        rows.append(
+            ("Simulated Users", _calls_and_tokens(summary.simulator_calls, summary.simulator_usage))
+        )
     for title, estimates in (("pass@k", summary.pass_at_k), ("pass^k", summary.pass_all_k)):
         if estimates:
             rows.append((title, _estimates(estimates)))
@@ -124,9 +126,9 @@ def _summary_table(summary: ReportSummary) -> list[str]:
 
 
 def _estimates(estimates: dict[int, float]) -> str:
-    """The first few and the last."""
+    """Return the first few estimates and the last."""
     ks = sorted(estimates)
-    shown = [*ks[:_MOST_CHANCES], *ks[_MOST_CHANCES:][-1:]]
+    shown = [*ks[:_MAX_ESTIMATES], *ks[_MAX_ESTIMATES:][-1:]]
     return ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
 
 
@@ -176,7 +178,7 @@ def _standard_error(summary: ReportSummary, name: str) -> str:
     return "–" if error is None else f"± {error:.2f}"
 
 
-def _asked(calls: int, usage: TokenUsage) -> str:
+def _calls_and_tokens(calls: int, usage: TokenUsage) -> str:
     return f"{plural(calls, 'call')}, {plural(usage.total_tokens, 'token')}"
 
 

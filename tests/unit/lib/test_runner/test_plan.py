@@ -52,7 +52,7 @@ def test_a_sum_says_how_much_of_it_is_unknown():
 
     assert describe_plan(plan).splitlines() == [
         "Plan for a: 3 test cases",
-        "  At once: 2",
+        "  At the same time: 2",
         "  Agent calls: 4",
         "  Judge calls: at least 3, by earlier runs about 6 and 1 case unknown",
         "  Time: about 3 min 0 s and 1 case unknown, one case after the other",

@@ -134,7 +134,7 @@ def test_no_answer_and_an_empty_answer_are_told_apart():
     empty = generate_markdown_report(a_report(a_result(agent_response="")))
 
     assert section(silent, "#### Agent Response") == ["*(no response)*"]
-    assert section(empty, "#### Agent Response") == ["*(an empty answer)*"]
+    assert section(empty, "#### Agent Response") == ["*(empty response)*"]
 
 
 def test_tools_are_shown_with_arguments_results_and_the_reason_of_a_mismatch():

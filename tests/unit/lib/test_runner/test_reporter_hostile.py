@@ -139,7 +139,7 @@ def test_a_huge_answer_is_shortened_and_the_report_says_by_how_much():
     report = generate_markdown_report(a_report(a_result(agent_response="word " * 2_000_000)))
 
     assert len(report) < 2 * BLOCK_LIMIT
-    assert "9,980,000 of 10,000,000 characters are left out here." in report
+    assert "9,980,000 of 10,000,000 characters are omitted;" in report
 
 
 def test_a_huge_run_of_backticks_stays_in_its_fence():

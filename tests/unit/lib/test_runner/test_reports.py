@@ -39,7 +39,7 @@ def test_the_suffix_tells_the_format_or_the_option_does(name, explicit, wanted):
 @pytest.mark.parametrize(
     ("name", "explicit", "said"),
     [
-        ("r.txt", None, r"--output: 'r.txt' does not tell its format; end it in one of .md"),
+        ("r.txt", None, r"--output: 'r.txt' has an unknown suffix; use one of .md"),
         ("r.md", "json", "--format: 'json' contradicts 'r.md', which is markdown by its name"),
         ("r.txt", "jsn", "--format: report 'jsn' is not known; did you mean 'json'"),
     ],
