@@ -1,4 +1,4 @@
-"""An agent.yaml, or the file of a suite, as a file of tests: each of its cases is one."""
+"""An agent.yaml or a suite file as a test file: each of its cases is a test."""
 
 import asyncio
 from collections import Counter
@@ -27,13 +27,13 @@ from holodeck.models.outcome import Reason
 
 
 class CaseFailed(Exception):
-    """A case did not pass; the message says why."""
+    """A case did not pass; the message contains the reasons."""
 
     def __init__(self, reasons: Sequence[Reason]) -> None:
         super().__init__("\n".join(map(str, reasons)))
         lines = [(str(one), *_frames(one)) for one in reasons]
-        self.in_full = "\n".join(line for group in lines for line in group)
-        """The reasons with the frames of the user's code that raised them."""
+        self.details = "\n".join(line for group in lines for line in group)
+        """The reasons, with tracebacks of the user's code."""
 
 
 def _frames(reason: Reason) -> list[str]:
@@ -41,31 +41,31 @@ def _frames(reason: Reason) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """Whom cases are put to, and how."""
+class LoadedAgent:
+    """An agent with its settings and secrets."""
 
     path: str
     agent: Agent
     settings: ExecutionConfig
     secrets: tuple[str, ...]
-    """What no output may show."""
+    """To be masked in all output."""
 
     @classmethod
-    def read(cls, path: str, suites: Sequence[Path] = ()) -> "Subject":
-        """The agent in a file, with the cases of more suites. Raises HoloDeckError."""
+    def read(cls, path: str, suites: Sequence[Path] = ()) -> "LoadedAgent":
+        """Read an agent, with the cases of further suites. Raises HoloDeckError."""
         agent, settings, loader = load_agent_with_config(path, suites=suites)
         secrets = collect(agent, loader.environment(agent.base_dir))
         return cls(path, agent, settings, tuple(secrets))
 
-    def with_cases(self, places: Sequence[int]) -> "Subject":
-        """The same with these of its cases."""
-        return replace(self, agent=self.agent.with_cases(places))
+    def with_cases(self, indexes: Sequence[int]) -> "LoadedAgent":
+        """Return the agent with some of its cases."""
+        return replace(self, agent=self.agent.with_cases(indexes))
 
-    def places(self) -> dict[str | None, list[int]]:
-        """Where the cases of each suite stand; of None, those without one."""
+    def indexes_by_suite(self) -> dict[str | None, list[int]]:
+        """Return the indexes of the cases of each suite; None has those without one."""
         found: dict[str | None, list[int]] = {}
-        for place, case in enumerate(self.agent.test_cases or []):
-            found.setdefault(case.suite, []).append(place)
+        for index, case in enumerate(self.agent.test_cases or []):
+            found.setdefault(case.suite, []).append(index)
         return found
 
 
@@ -73,7 +73,7 @@ class AgentFile(pytest.File):
     """An agent.yaml.
 
     Args:
-        is_named: Whether it is named on the command line, so that it has to hold cases.
+        is_named: Whether the command line names it; then it must have test cases.
     """
 
     def __init__(self, *, is_named: bool, **given: Any) -> None:
@@ -82,102 +82,103 @@ class AgentFile(pytest.File):
 
     def collect(self) -> Iterator["CasesOfSuite | AgentCase"]:
         try:
-            subject = self._subject()
-            findings = check(subject.agent)
+            loaded = self._load_agent()
+            findings = check(loaded.agent)
             raise_on_errors(findings)
         except HoloDeckError as error:
             raise self.CollectError(f"{self.path.name}: {error}") from error
-        if subject.settings.has_budget:
-            alone = "its budget is ignored, as each case is a run of its own in pytest"
-            self.warn(pytest.PytestWarning(f"{self.path.name}: {alone}; use 'holodeck test'"))
+        if loaded.settings.has_budget:
+            message = "its budget is ignored, as each case is a run of its own in pytest"
+            self.warn(pytest.PytestWarning(f"{self.path.name}: {message}; use 'holodeck test'"))
         for finding in findings:
             self.warn(pytest.PytestWarning(str(finding)))
-        if not subject.agent.test_cases and self._is_named:
+        if not loaded.agent.test_cases and self._is_named:
             raise self.CollectError(f"{self.path.name}: it has no test cases")
-        yield from self._cases(subject)
+        yield from self._cases(loaded)
 
-    def _subject(self) -> Subject:
-        """Whom the cases are put to. Raises HoloDeckError."""
-        return Subject.read(str(self.path))
+    def _load_agent(self) -> LoadedAgent:
+        """Read the agent. Raises HoloDeckError."""
+        return LoadedAgent.read(str(self.path))
 
-    def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
-        for suite, places in subject.places().items():
-            some = subject.with_cases(places)
+    def _cases(self, loaded: LoadedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
+        for suite, indexes in loaded.indexes_by_suite().items():
+            some = loaded.with_cases(indexes)
             if suite is None:
-                yield from _tests(self, some)
+                yield from _build_tests(self, some)
             else:
-                yield CasesOfSuite.from_parent(self, name=suite, subject=some)
+                yield CasesOfSuite.from_parent(self, name=suite, loaded=some)
 
 
 class SuiteFile(AgentFile):
-    """A file that holds a suite.
+    """A suite file.
 
-    The agent of `--holodeck-agent` answers, else the nearest agent.yaml beside or above the file.
+    Its agent is that of `--holodeck-agent`, else the nearest agent.yaml beside or above the file.
     """
 
-    def _subject(self) -> Subject:
+    def _load_agent(self) -> LoadedAgent:
         named = self.config.getoption("holodeck_agent")
         if named is not None:
             agent = self.config.invocation_params.dir / named
-            return Subject.read(str(agent), [self.path])
-        return Subject.read(self._nearest(), [self.path])
+            return LoadedAgent.read(str(agent), [self.path])
+        return LoadedAgent.read(self._nearest(), [self.path])
 
     def _nearest(self) -> str:
-        """The agent.yaml of the file. Raises ConfigError."""
+        """Return the agent.yaml of the file. Raises ConfigError."""
         agent = find_agent_above(self.path)
         if agent is None:
             raise ConfigError(
                 self.path.name,
-                "holds a suite, and neither its folder nor one above has an agent.yaml to answer;"
+                "is a suite, and neither its folder nor one above has an agent.yaml;"
                 " write one there, or name one: --holodeck-agent FILE",
             )
         return agent
 
-    def _cases(self, subject: Subject) -> Iterator["CasesOfSuite | AgentCase"]:
-        yield from _tests(self, subject.with_cases(subject.places()[suite_name(self.path)]))
+    def _cases(self, loaded: LoadedAgent) -> Iterator["CasesOfSuite | AgentCase"]:
+        indexes = loaded.indexes_by_suite()[suite_name(self.path)]
+        yield from _build_tests(self, loaded.with_cases(indexes))
 
 
 class CasesOfSuite(pytest.Collector):
     """The cases of one suite of an agent.yaml."""
 
-    def __init__(self, *, subject: Subject, **given: Any) -> None:
+    def __init__(self, *, loaded: LoadedAgent, **given: Any) -> None:
         super().__init__(**given)
-        self._subject = subject
+        self._loaded = loaded
 
     def collect(self) -> Iterator["AgentCase"]:
-        yield from _tests(self, self._subject)
+        yield from _build_tests(self, self._loaded)
 
 
-def _tests(parent: pytest.Collector, subject: Subject) -> Iterator["AgentCase"]:
-    """A test for each case, each with a name of its own."""
+def _build_tests(parent: pytest.Collector, loaded: LoadedAgent) -> Iterator["AgentCase"]:
+    """Yield a test for each case, each with a unique name."""
     seen: Counter[str] = Counter()
-    for place, case in enumerate(subject.agent.test_cases or []):
-        name = case.name or f"case {place + 1}"
+    for index, case in enumerate(loaded.agent.test_cases or []):
+        name = case.name or f"case {index + 1}"
         seen[name] += 1
         unique = name if seen[name] == 1 else f"{name} ({seen[name]})"
-        yield AgentCase.from_parent(parent, name=unique, subject=subject.with_cases([place]))
+        yield AgentCase.from_parent(parent, name=unique, loaded=loaded.with_cases([index]))
 
 
 class AgentCase(pytest.Item):
     """One test case."""
 
-    def __init__(self, *, subject: Subject, **given: Any) -> None:
+    def __init__(self, *, loaded: LoadedAgent, **given: Any) -> None:
         super().__init__(**given)
-        self._subject = subject
+        self._loaded = loaded
         self.add_marker("agent_test")
 
     def runtest(self) -> None:
         executor = TestExecutor(
-            self._subject.path,
-            agent_config=self._subject.agent,
-            resolved_execution_config=self._subject.settings,
+            self._loaded.path,
+            agent_config=self._loaded.agent,
+            resolved_execution_config=self._loaded.settings,
         )
         executor.is_checked = True  # when its file was collected
         if self.config.getoption("holodeck_debug"):
             executor.on_conversation = show_conversations(debug=True)
         with process_exit_forbidden():
             report = asyncio.run(executor.execute_tests())
-        [result] = Redactor(self._subject.secrets).redact_report(report).results
+        [result] = Redactor(self._loaded.secrets).redact_report(report).results
         if result.skipped_by == "skip":
             pytest.skip(str(result.skip_reason))
         self.user_properties.append(("outcome", result.outcome.value))
@@ -190,7 +191,7 @@ class AgentCase(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *given: Any) -> Any:
         if isinstance(excinfo.value, CaseFailed) and self.config.get_verbosity() > 0:
-            return f"{self.name}: {excinfo.value.in_full}"
+            return f"{self.name}: {excinfo.value.details}"
         if isinstance(excinfo.value, CaseFailed | HoloDeckError):
             return f"{self.name}: {excinfo.value}"
         return super().repr_failure(excinfo, *given)

@@ -1,6 +1,6 @@
-"""The plugin of pytest: a marker, a summary of scenarios, agents and suites as files of tests.
+"""The pytest plugin: a marker, a summary of scenarios, and agents and suites as test files.
 
-Nothing heavy is imported before a scenario, an agent or a suite is really run.
+Nothing heavy is imported until a scenario, an agent or a suite runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pytest
 from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
 
 Row = dict[str, Any]
-"""What the summary says of one scenario; plain values, for it may come from another process."""
+"""A scenario in the summary, in plain values, because it may come from another process."""
 
 COLOURS = {
     "passed": "green",
@@ -33,34 +33,34 @@ MEANINGS: FrameworkOutcomes = {
     pytest.xfail.Exception: "skipped",
     pytest.exit.Exception: "skipped",
 }
-"""What scenarios say that end their test."""
-LEAST_YELLOW = 0.7
+"""The status of a scenario that raises this in its test."""
+MIN_YELLOW = 0.7
 FLAKY = ("outcome", "flaky")
 """The property of a test whose case is flaky."""
 _HAS_CASES = re.compile(
     r"""^["']?(test_?cases?(_?file)?|suites?|scenarios?|backend)["']?\s*:""", re.MULTILINE
 )
-"""Also where it is misspelt: then the file is read, and says so."""
+"""Also matches misspelled keys, so that reading the file reports them."""
 _SUFFIX = re.compile(r"\.ya?ml$", re.IGNORECASE)
 _NEVER_RUN = re.compile(r"coroutine '(scenario\.a?run|ScriptRun\.run)' was never awaited")
-_NOWHERE = "while no test ran"
+_NO_TEST = "while no test ran"
 _KEY = pytest.StashKey["Scenarios"]()
 
 
 class Scenarios:
-    """The scenarios of a session."""
+    """The scenarios of a pytest session."""
 
     def __init__(self) -> None:
         self.new: list[Row] = []
-        """Those of the phase under way in this process."""
+        """Those of the present phase of a test in this process."""
         self.reported: list[tuple[str, Row]] = []
-        """Those of all processes, with the test that ran each."""
+        """Those of all processes, each with its test."""
         self.never_run: list[str] = []
-        """The tests that made a scenario and never awaited it."""
+        """The tests that created a scenario and never awaited it."""
         self._known: set[str] = set()
 
     def note(self, name: str, result: Any) -> None:
-        """Note a result; the second one of a run, which was given up before, does not count."""
+        """Add a result; only the first result of a scenario run counts."""
         if result.scenario_run_id in self._known:
             return
         self._known.add(result.scenario_run_id)
@@ -76,16 +76,16 @@ class Scenarios:
             }
         )
 
-    def taken(self) -> list[Row]:
-        """What is new, once."""
-        # Popped one by one, for another thread may note one meanwhile.
+    def take(self) -> list[Row]:
+        """Return the new scenarios, each once."""
+        # One at a time, because another thread may add one meanwhile.
         return [self.new.pop(0) for _ in range(len(self.new))]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "holodeck_files",
-        "patterns of agent.yaml and suite files that are tests wherever pytest looks for some",
+        "patterns of agent.yaml and suite files to collect wherever pytest looks for tests",
         type="args",
         default=[],
     )
@@ -93,19 +93,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--holodeck-agent",
         metavar="FILE",
-        help="the agent.yaml that suite files are for; else the nearest beside or above each",
+        help="the agent.yaml for suite files; default: the nearest beside or above each",
     )
     group.addoption(
         "--holodeck-debug",
         action="store_true",
-        help="ask a person at the terminal before the user of a scenario speaks; implies -s",
+        help="type messages in place of simulated users; implies -s",
     )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
     if early_config.known_args_namespace.holodeck_debug:
-        # A person needs the terminal as it is, and this is the last moment to say so.
+        # This is the last moment to switch capturing off.
         early_config.known_args_namespace.capture = "no"
     yield
 
@@ -119,16 +119,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _debugging(config: pytest.Config) -> Callable[[], None]:
-    """Debug every scenario from now on; gives what ends that. Raises UsageError."""
+    """Debug all scenarios from now on; return a function that ends it. Raises UsageError."""
     if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
-        raise pytest.UsageError("--holodeck-debug: one test at a time; leave out -n")
+        raise pytest.UsageError("--holodeck-debug runs one test at a time; remove -n")
     # Imported here because most test runs debug nothing.
     from holodeck.lib.ui.conversation import find_missing_terminal  # noqa: PLC0415
     from holodeck.scenario.config import ScenarioConfig  # noqa: PLC0415
 
     missing = find_missing_terminal()
     if missing is not None:
-        raise pytest.UsageError(f"--holodeck-debug needs a terminal, and {missing} is none")
+        raise pytest.UsageError(f"--holodeck-debug needs a terminal, and {missing} is not one")
     before = ScenarioConfig.default_config
     ScenarioConfig.configure(debug=True)
 
@@ -154,9 +154,9 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 
 def _is_wanted(path: Path, config: pytest.Config, *, is_named: bool) -> bool:
-    """Whether the file is named on the command line, or by a pattern of the configuration.
+    """Return whether the command line or a pattern of the configuration names the file.
 
-    Elsewhere, an agent.yaml may be anything; running it could cost money.
+    Other files are not collected: running an agent could cost money.
     """
     if any(_matches(path, one) for one in config.getini("holodeck_files")):
         return True
@@ -172,10 +172,10 @@ def _matches(path: Path, pattern: str) -> bool:
 
 
 def _check_patterns(config: pytest.Config) -> None:
-    """Raise UsageError for a pattern of `holodeck_files` that finds no file.
+    """Raise UsageError for a pattern of `holodeck_files` that matches no file.
 
-    Without paths on the command line a file has to be where pytest looks for tests; else it may be
-    anywhere below the root.
+    Without paths on the command line, a file must be where pytest looks for tests; with paths, it
+    may be anywhere below the root.
     """
     missing = list(config.getini("holodeck_files"))
     if not missing:
@@ -197,19 +197,21 @@ def _check_patterns(config: pytest.Config) -> None:
     raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {where}{hint}")
 
 
-def _yaml_files(folders: list[Path], left_out: list[str]) -> Iterator[Path]:
+def _yaml_files(folders: list[Path], ignored: list[str]) -> Iterator[Path]:
     for top in folders:
-        for where, below, files in os.walk(top):
-            below[:] = [
-                one for one in below if not any(fnmatch.fnmatch(one, sign) for sign in left_out)
+        for parent, subfolders, files in os.walk(top):
+            subfolders[:] = [
+                one
+                for one in subfolders
+                if not any(fnmatch.fnmatch(one, pattern) for pattern in ignored)
             ]
-            yield from (Path(where, one) for one in files if _SUFFIX.search(one))
+            yield from (Path(parent, one) for one in files if _SUFFIX.search(one))
 
 
 def _is_named(path: Path, session: pytest.Session) -> bool:
-    """Whether the file is named on the command line, be it beside a folder that holds it.
+    """Return whether the command line names the file, perhaps beside a folder that contains it.
 
-    Of such a file pytest forgets that it was named.
+    In the latter case pytest itself does not know it.
     """
     config = session.config
     names = (Path(config.invocation_params.dir, one.partition("::")[0]) for one in config.args)
@@ -217,7 +219,7 @@ def _is_named(path: Path, session: pytest.Session) -> bool:
 
 
 def _absolute(path: Path) -> Path:
-    """The path as pytest has it: without `..`, links as they are."""
+    """Return the path as pytest has it: without `..`, with links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
 
 
@@ -226,21 +228,21 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    report.__dict__["holodeck"] = item.config.stash[_KEY].taken()
+    report.__dict__["holodeck"] = item.config.stash[_KEY].take()
     return report
 
 
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-    """A flaky case is counted by itself, and fails nothing."""
+    """Count a flaky case separately; it fails nothing."""
     if report.when == "call" and report.passed and FLAKY in map(tuple, report.user_properties):
         return "flaky", "f", ("FLAKY", {"yellow": True})
     return None
 
 
-class _Collecting:
-    """Reads the reports, also those of other processes."""
+class _ReportCollector:
+    """Collects scenarios from reports, also those of other processes."""
 
     def __init__(self, scenarios: Scenarios) -> None:
         self._scenarios = scenarios
@@ -248,9 +250,9 @@ class _Collecting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         has_passed = report.when == "call" and report.passed
         for row in getattr(report, "holodeck", []):
-            is_unheeded = has_passed and row["status"] in {"failed", "error"}
-            where = f"{report.nodeid}, which passed all the same" if is_unheeded else report.nodeid
-            self._scenarios.reported.append((where, row))
+            is_ignored = has_passed and row["status"] in {"failed", "error"}
+            test = f"{report.nodeid}, which passed anyway" if is_ignored else report.nodeid
+            self._scenarios.reported.append((test, row))
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, nodeid: str
@@ -260,27 +262,27 @@ class _Collecting:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        """What another process of pytest-xdist noted after its last test."""
+        """Add the scenarios that ended in a process of pytest-xdist after its last test."""
         rows = getattr(node, "workeroutput", {}).get("holodeck", [])
-        self._scenarios.reported.extend((_NOWHERE, row) for row in rows)
+        self._scenarios.reported.extend((_NO_TEST, row) for row in rows)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    collecting = _Collecting(session.config.stash[_KEY])
-    session.config.pluginmanager.register(collecting, "holodeck-reports")
+    collector = _ReportCollector(session.config.stash[_KEY])
+    session.config.pluginmanager.register(collector, "holodeck-reports")
     if not hasattr(session.config, "workerinput"):
         _check_patterns(session.config)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Keep what ended after the last test, and let no run pass that left a scenario out."""
+    """Add scenarios that ended after the last test; fail a session with one that never ran."""
     config: Any = session.config
     scenarios: Scenarios = config.stash[_KEY]
-    rows = scenarios.taken()
+    rows = scenarios.take()
     if hasattr(config, "workerinput"):
         config.workeroutput["holodeck"] = rows
         return
-    scenarios.reported.extend((_NOWHERE, row) for row in rows)
+    scenarios.reported.extend((_NO_TEST, row) for row in rows)
     if scenarios.never_run and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -293,20 +295,20 @@ def pytest_terminal_summary(
         terminalreporter.write_sep("=", "holodeck")
     for nodeid in never_run:
         terminalreporter.write("NOT RUN", red=True)
-        told = "a scenario was made and never played; write `await scenario.run(…)`"
-        terminalreporter.write_line(f" {told} ({nodeid or _NOWHERE})")
+        message = "a scenario was created and never run; write `await scenario.run(…)`"
+        terminalreporter.write_line(f" {message} ({nodeid or _NO_TEST})")
     if not rows:
         return
     for nodeid, row in rows:
         terminalreporter.write(f"{row['status'].upper():<6}", **{COLOURS[row["status"]]: True})
-        terminalreporter.write_line(f" {_line_of(row)} ({nodeid})")
+        terminalreporter.write_line(f" {_describe(row)} ({nodeid})")
         for line in row["reason"].splitlines():
             terminalreporter.write_line(f"         {line}")
     totals, colour = _totals([row for _, row in rows])
     terminalreporter.write_line(totals, **{colour: True})
 
 
-def _line_of(row: Row) -> str:
+def _describe(row: Row) -> str:
     return ", ".join(
         part
         for part in (
@@ -319,7 +321,7 @@ def _line_of(row: Row) -> str:
 
 
 def _totals(rows: list[Row]) -> tuple[str, str]:
-    """The last line, and its colour; those that are skipped do not count for the rate."""
+    """Return the last line and its colour; skipped scenarios do not count for the rate."""
     # Imported here because most test runs have no scenario.
     from holodeck.lib.text import plural  # noqa: PLC0415
 
@@ -341,4 +343,4 @@ def _counts(rows: list[Row]) -> Iterator[str]:
 def _colour(rate: float) -> str:
     if rate == 1:
         return "green"
-    return "yellow" if rate >= LEAST_YELLOW else "red"
+    return "yellow" if rate >= MIN_YELLOW else "red"

@@ -143,7 +143,7 @@ def test_pytest_debugs_only_one_test_at_a_time(talk):
         ran = run.finish()
 
     assert ran.code == 4
-    assert "--holodeck-debug: one test at a time; leave out -n" in ran.screen
+    assert "--holodeck-debug runs one test at a time; remove -n" in ran.screen
 
 
 @pytest.fixture
