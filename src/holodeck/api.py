@@ -38,7 +38,7 @@ from holodeck.models.test_result import TestReport, TestResult
 Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""
 Metric = MetricSettings | Mapping[str, Any] | str | BaseEvaluator | Callable[..., Any]
-"""A metric as YAML has it, its name, an evaluator, or a function that returns a score."""
+"""A metric as in YAML, its name, an evaluator, or a function that returns a score."""
 
 
 class RunSettings(TypedDict, total=False):
@@ -131,8 +131,8 @@ async def arun(
     """Do what `run()` does on the caller's event loop."""
     execution = _execution_config(dict(settings))
     loader = ConfigLoader()
-    subject = _subject(loader, path_or_agent, cases, name)
-    agent = subject.agent
+    tested = _load_agent_under_test(loader, path_or_agent, cases, name)
+    agent = tested.agent
     if metrics is not None or model is not None:
         agent = _with_evaluations(loader, agent, metrics, model)
     redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
@@ -142,10 +142,10 @@ async def arun(
             on_result(redactor.redact_report(result))
 
     executor = TestExecutor(
-        subject.path,
+        tested.config_path,
         execution,
         agent_config=agent,
-        backend=subject.backend,
+        backend=tested.backend,
         config_loader=loader,
         evaluators=_evaluators(metrics or ()),
         progress_callback=report_result,
@@ -157,7 +157,7 @@ async def arun(
         with process_exit_forbidden():
             report = await executor.execute_tests()
     finally:
-        if isinstance(subject.backend, AgentBackend):
+        if isinstance(tested.backend, AgentBackend):
             await executor.shutdown()
         shutdown_observability(traces)
     return redactor.redact_report(report)
@@ -172,43 +172,50 @@ def load_agent(path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """Whom the cases are put to."""
+class _AgentUnderTest:
+    """The agent with its test cases, and how to reach it."""
 
     agent: Agent
-    path: str
+    config_path: str
     """What the report names as its configuration."""
     backend: object | None = None
-    """The agent itself; None where the configuration says how to reach it."""
+    """The agent itself as a Python object; None if `agent.backend` says how to reach it."""
 
 
-def _subject(
-    loader: ConfigLoader, given: Any, cases: Iterable[Case] | str | Path | None, name: str | None
-) -> _Subject:
+def _load_agent_under_test(
+    loader: ConfigLoader,
+    path_or_agent: Any,
+    cases: Iterable[Case] | str | Path | None,
+    name: str | None,
+) -> _AgentUnderTest:
     if cases is not None and not isinstance(cases, str | Path):
-        cases = [{"input": one} if isinstance(one, str) else one for one in cases]
-    if not isinstance(given, Agent) and not _is_path(given):
+        cases = [{"input": case} if isinstance(case, str) else case for case in cases]
+    if not isinstance(path_or_agent, Agent) and not _is_path(path_or_agent):
         if cases is None:
             raise TypeError("run() needs 'cases' for an agent that is not an agent.yaml")
-        is_written = isinstance(given, str | Mapping)
-        called = _name_of(given)
-        backend = given if is_written else IN_PYTHON
-        agent = loader.agent_from({"name": name or called, "backend": backend}, cases)
-        return _Subject(agent, called, None if is_written else given)
-    agent = given if isinstance(given, Agent) else loader.load_agent_yaml(given)
+        is_python = not isinstance(path_or_agent, str | Mapping)
+        default_name = _name_of(path_or_agent)
+        backend = IN_PYTHON if is_python else path_or_agent
+        agent = loader.agent_from({"name": name or default_name, "backend": backend}, cases)
+        return _AgentUnderTest(agent, default_name, path_or_agent if is_python else None)
+    if isinstance(path_or_agent, Agent):
+        agent, config_path = path_or_agent, path_or_agent.name
+    else:
+        agent, config_path = loader.load_agent_yaml(path_or_agent), str(path_or_agent)
     if cases is not None:
-        read = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
-        agent = agent.model_copy(update={"test_cases": read.test_cases}).located_by(None)
+        validated = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
+        agent = agent.model_copy(update={"test_cases": validated.test_cases}).located_by(None)
     if name is not None:
         agent = agent.model_copy(update={"name": name})
-    return _Subject(agent, agent.name if isinstance(given, Agent) else str(given))
+    return _AgentUnderTest(agent, config_path)
 
 
-def _is_path(given: object) -> bool:
+def _is_path(path_or_agent: object) -> bool:
     """Whether it is the path of an agent.yaml, and not `module:attribute`."""
-    if isinstance(given, str):
-        return ":" not in given or is_yaml(given) or Path(given).exists()
-    return isinstance(given, PathLike)
+    if isinstance(path_or_agent, str):
+        is_file = is_yaml(path_or_agent) or Path(path_or_agent).exists()
+        return is_file or ":" not in path_or_agent
+    return isinstance(path_or_agent, PathLike)
 
 
 def _name_of(agent: object) -> str:
@@ -235,9 +242,9 @@ def _with_evaluations(
         values["model"] = model
     update: dict[str, Any] = {} if metrics is None else {"metrics": []}
     if values:
-        about = {"name": agent.name, "backend": IN_PYTHON, "evaluations": values}
-        given = loader.agent_from(about, folder=agent.base_dir).evaluations
-        update |= {name: getattr(given, name) for name in values}
+        written_agent = {"name": agent.name, "backend": IN_PYTHON, "evaluations": values}
+        validated = loader.agent_from(written_agent, folder=agent.base_dir).evaluations
+        update |= {name: getattr(validated, name) for name in values}
     evaluations = agent.evaluations or EvaluationConfig.model_construct(metrics=[])
     return agent.model_copy(update={"evaluations": evaluations.model_copy(update=update)})
 
@@ -272,7 +279,7 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
 
 def _suggested_option(option: str) -> str:
     if option in ExecutionConfig.model_fields:
-        return ", which only says what `holodeck test` shows and keeps"
+        return ": only `holodeck test` prints results and records runs"
     flags = {
         flag.lstrip("-").replace("-", "_"): one.field
         for one in declared_settings().values()

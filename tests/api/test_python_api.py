@@ -151,7 +151,7 @@ def test_each_result_is_reported_when_it_is_there(folder):
     [
         ("retrys", "run() has no option 'retrys'; did you mean 'retries'?"),
         ("timeout", "did you mean 'llm_timeout'?"),
-        ("quiet", "which only says what `holodeck test` shows and keeps"),
+        ("quiet", "run() has no option 'quiet': only `holodeck test` prints"),
     ],
 )
 def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message):

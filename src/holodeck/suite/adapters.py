@@ -32,7 +32,7 @@ class AgentAdapter(Protocol):
         ...
 
 
-class Agent:
+class AgentCaller:
     """Calls an adapter, an AgentBackend or a plain function, within a time limit."""
 
     def __init__(self, adapter: object) -> None:

@@ -20,7 +20,7 @@ from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.threads import call_user_function
 from holodeck.models.outcome import Outcome, combine_outcomes
-from holodeck.suite.adapters import Agent, Context, describe_failure
+from holodeck.suite.adapters import AgentCaller, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
 from holodeck.suite.scorers import QUICK, Scorer, get_scorer
@@ -71,7 +71,7 @@ class Runner:
         self._backoff = RetryConfig(base_delay=retry_delay)
         self._loop = BackgroundLoop()
         self._check_settings()
-        Agent(adapter)
+        AgentCaller(adapter)
 
     def run_suite(
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
@@ -126,7 +126,7 @@ class Runner:
         retries = config.retries if config.is_given("retries") else self.retries
         fail_fast = config.fail_fast if config.is_given("fail_fast") else self.fail_fast
         planned = self._plan(scenarios, suite)
-        agent = Agent(self.adapter)
+        agent = AgentCaller(self.adapter)
         agent.check_context(context)
         context = _copy_of(context)
         run = RunResult(suite_name=suite.name)
@@ -160,7 +160,7 @@ class Runner:
         return planned
 
     async def _run_scenario(
-        self, agent: Agent, planned: PlannedScenario, retries: int, context: Context | None
+        self, agent: AgentCaller, planned: PlannedScenario, retries: int, context: Context | None
     ) -> ScenarioRunResult:
         with span(names.CASE, {names.CASE_NAME: planned.scenario.name}) as current:
             call = _AgentCall(agent, planned, context)
@@ -219,7 +219,9 @@ class Runner:
 class _AgentCall:
     """The attempts to get an answer for one scenario."""
 
-    def __init__(self, agent: Agent, planned: PlannedScenario, context: Context | None) -> None:
+    def __init__(
+        self, agent: AgentCaller, planned: PlannedScenario, context: Context | None
+    ) -> None:
         self.attempts = 0
         self.last_ms = 0.0
         self._agent = agent
