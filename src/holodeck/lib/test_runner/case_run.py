@@ -77,7 +77,7 @@ class CaseRun:
 
     async def run(self) -> FinishedRun:
         """Run the case. Only cancellation and configuration errors are raised."""
-        result = await (self._run() if self.events is None else self.events.around(self._run))
+        result = await (self._run() if self.events is None else self.events.publish_run(self._run))
         state = self.state
         failure: RetryKind | None = "failed" if result.outcome is Outcome.FAILED else state.failure
         return FinishedRun(result, failure, state.is_permanent, state.refusal)

@@ -141,7 +141,7 @@ class CaseCaches:
         self._mode = "off" if settings is None else settings.cache_mode or "auto"
         self._folder = Path() if settings is None else _folder(agent, settings)
 
-    def of(self, case: TestCaseModel, llm: LLMProvider, place: str) -> "ResponseCache | None":
+    def cache_of(self, case: TestCaseModel, llm: LLMProvider, place: str) -> "ResponseCache | None":
         """Return the cache for a model's responses in the case; None if it has none.
 
         Raises ConfigError if responses are to be replayed and the case has no `cache_key`.
@@ -264,7 +264,7 @@ class EvaluatorSet:
         key = "script" if case.criteria is None else "criteria"
         place = self._agent.place("test_cases", index, key)
         judge, llm = self.judge_provider.judge_of_criteria(place), self._agent.judging_model
-        response_cache = None if llm is None else self.case_caches.of(case, llm, place)
+        response_cache = None if llm is None else self.case_caches.cache_of(case, llm, place)
         return CaseCriteria(judge, case.judged, case.about, response_cache)
 
     def _build_scorers(

@@ -264,7 +264,7 @@ class ConversationSetup:
             if llm is None:
                 raise ConfigError(place, NO_SIMULATOR)
             simulator = self._simulator(llm)
-            cache = self._evaluator_set.case_caches.of(case, llm, place)
+            cache = self._evaluator_set.case_caches.cache_of(case, llm, place)
         checks = self._evaluator_set.checks_of(index)
         return ConversationRunner(
             simulator=simulator,

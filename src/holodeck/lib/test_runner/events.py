@@ -90,7 +90,7 @@ class RunEvents:
         await self._dispatcher.drain()
         self._dispatcher = EventDispatcher([])
 
-    def of(self, case: TestCaseModel) -> "CaseEvents | None":
+    def events_of(self, case: TestCaseModel) -> "CaseEvents | None":
         """Return what publishes the events of one run of a case; None if nobody listens."""
         if self._dispatcher.is_idle:
             return None
@@ -120,7 +120,7 @@ class CaseEvents:
         """Publish the messages and verdicts of a conversation of the case."""
         conversation.relay(self._relay)
 
-    async def around(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
+    async def publish_run(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
         """Run the case, and publish its start and its end."""
         facts = {"name": self._ids["scenario_id"], "description": self._case.said}
         self._dispatcher.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
@@ -204,7 +204,7 @@ def _status_of(error: BaseException) -> str:
 
 
 def _broken(error: BaseException) -> CaseResult:
-    """Return what stands for the result of a case that raised an error."""
+    """Return a result for a case that raised an error."""
     return CaseResult(success=False, messages=[], error=describe(error))
 
 

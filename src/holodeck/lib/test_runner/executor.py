@@ -327,7 +327,7 @@ class TestExecutor:
             time_limit_s=self.config.case_timeout,
             conversation=None if conversations is None else conversations.runner_of(index),
             on_conversation=self.on_conversation,
-            events=None if self._events is None else self._events.of(case),
+            events=None if self._events is None else self._events.events_of(case),
         )
 
     def _backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:

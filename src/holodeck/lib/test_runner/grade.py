@@ -49,10 +49,10 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     case, broke_off = state.case, state.ending is not None and state.ending.broke
     is_complete = bool(state.turns) and not state.errors and not broke_off
     if is_complete and case.turns is not None:
-        said = to_turns(state.history)
+        conversation = to_turns(state.history)
         for at, (turn, turn_checks) in enumerate(zip(case.turns, checks.of_turns, strict=True)):
-            said += turn_messages(state.turns[at])
-            await grade_turn(state, at, turn, turn_checks, observations, said)
+            conversation += turn_messages(state.turns[at])
+            await grade_turn(state, at, turn, turn_checks, observations, conversation)
     if is_complete or (case.input and state.answers):
         state.tool_checks = check_tools(case, state.tool_invocations, state.evidence)
     if not is_complete:
@@ -71,15 +71,15 @@ async def grade_turn(
     expectations: TurnModel,
     checks: Sequence[Check],
     observations: "ObservationBuilder",
-    said: tuple[Turn, ...],
+    conversation: tuple[Turn, ...],
 ) -> Outcome:
-    """Check a turn, `said` being the conversation until its end; return what these checks decide.
+    """Check a turn, with the conversation until its end; return what these checks decide.
 
     The results are added to those of earlier checks of the turn.
     """
     turn, rows = state.turns[index], list[MetricResult]()
     tool_checks = check_tools(expectations, turn.tool_invocations, turn.evidence)
-    observation = observations.of_turn(turn, expectations, said, state.case.name)
+    observation = observations.of_turn(turn, expectations, conversation, state.case.name)
     try:
         await _compute_metrics(state, checks, observation, rows)
     finally:
@@ -98,7 +98,7 @@ async def grade_turn(
 
 
 def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
-    """Return what the user and the agent said in a turn."""
+    """Return the messages of the user and the agent in a turn."""
     known = turn.evidence.tool_calls is not None
     calls = tuple(turn.tool_invocations) if known else None
     return Turn("user", turn.input), Turn("assistant", turn.agent_response or "", calls)
@@ -239,21 +239,27 @@ class ObservationBuilder:
 
     def of_case(self, state: CaseState) -> Observation:
         """Return the observation of the whole case."""
-        said = to_turns(state.history)
+        conversation = to_turns(state.history)
         if state.history or not state.case.input:
-            said += tuple(message for turn in state.turns for message in turn_messages(turn))
+            conversation += tuple(
+                message for turn in state.turns for message in turn_messages(turn)
+            )
         if state.case.input and state.agent_seconds is not None:
             latency: float | None = state.agent_seconds * 1000
         else:
             known = [turn.agent_time_ms for turn in state.turns if turn.agent_time_ms is not None]
             latency = sum(known) if known else None
-        return self._build(state.turns, state.case, said, state.case.name, latency)
+        return self._build(state.turns, state.case, conversation, state.case.name, latency)
 
     def of_turn(
-        self, turn: TurnResult, expectations: TurnModel, said: tuple[Turn, ...], name: str | None
+        self,
+        turn: TurnResult,
+        expectations: TurnModel,
+        conversation: tuple[Turn, ...],
+        name: str | None,
     ) -> Observation:
         """Return the observation of one turn of the case of that name."""
-        return self._build([turn], expectations, said, name, turn.agent_time_ms)
+        return self._build([turn], expectations, conversation, name, turn.agent_time_ms)
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""
@@ -266,11 +272,11 @@ class ObservationBuilder:
         self,
         turns: Sequence[TurnResult],
         expectations: TurnModel,
-        said: tuple[Turn, ...],
+        conversation: tuple[Turn, ...],
         name: str | None,
         latency_ms: float | None,
     ) -> Observation:
-        """Return the observation; `input` is what the user said last.
+        """Return the observation; `input` is the last message of the user.
 
         Without `retrieval_context`, the passages are those that the agent's tools retrieved.
         """
@@ -279,7 +285,7 @@ class ObservationBuilder:
             [{"name": call.name, "result": call.result} for call in calls], self._retrieval_tools
         )
         files = [file.markdown_content for turn in turns for file in turn.processed_files]
-        users = (one.content for one in reversed(said) if one.role == "user")
+        users = (one.content for one in reversed(conversation) if one.role == "user")
         observed = reduce(and_, [turn.evidence for turn in turns])
         return Observation(
             response=turns[-1].agent_response or "",
@@ -291,7 +297,7 @@ class ObservationBuilder:
             latency_ms=latency_ms,
             file_content="\n\n".join(files) or None,
             expected_tools=expectations.expected_tools,
-            turns=said,
+            turns=conversation,
             instructions=self._instructions,
             tools=self._tools if self._knows_tools else Unknown("tools"),
             evidence=self.with_tools(observed),

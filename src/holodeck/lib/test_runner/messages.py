@@ -181,8 +181,8 @@ def _call(name: str, call: ToolInvocation) -> JudgeMessage:
 
 
 def _result(name: str, call: ToolInvocation) -> JudgeMessage:
-    told = f"error: {call.error}" if call.error is not None else call.result
-    content = told if isinstance(told, str) else _text(told)
+    result = f"error: {call.error}" if call.error is not None else call.result
+    content = result if isinstance(result, str) else _text(result)
     return {"role": "tool", "tool_call_id": name, "name": call.name, "content": content}
 
 

@@ -76,13 +76,13 @@ class AgentParticipant:
 
     async def _answer(self, new_messages: Sequence[Message]) -> list[Message]:
         state = self._state
-        earlier, said = _split(new_messages)
+        earlier, user_text = _split(new_messages)
         if earlier:
             self._remember(earlier)
         has_begun = any(one["role"] != "system" for one in earlier)
-        if not said and (state.turns or state.history or has_begun):
+        if not user_text and (state.turns or state.history or has_begun):
             raise ScenarioUsageError("the agent cannot respond", NOTHING_NEW)
-        turn = await self._take_turn(TurnModel(input=said or BEGINS), self._session.send)
+        turn = await self._take_turn(TurnModel(input=user_text or BEGINS), self._session.send)
         if turn.outcome is Outcome.AGENT_ERROR:
             raise AgentFailedError(turn.errors[0])
         if turn.errors:  # faults of the agent fail the turn, whatever is checked
@@ -93,7 +93,7 @@ class AgentParticipant:
         if not isinstance(self._session, backend.AcceptsHistory):
             raise ScenarioUsageError(
                 "the agent's backend",
-                "cannot be told of lines that a script says in its place; give its sessions a"
+                "does not accept messages that a script writes for the agent; give its sessions a"
                 " method remember(messages), or remove 'agent: …' and 'message'",
             )
         self._session.remember(messages)
@@ -105,9 +105,9 @@ def _split(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]
     answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
     now = plain[answered[-1] + 1 :] if answered else plain
     before = plain[: len(plain) - len(now)] + [one for one in now if one.get("role") != "user"]
-    said = [text_of(one) for one in now if one.get("role") == "user"]
+    user_texts = [text_of(one) for one in now if one.get("role") == "user"]
     earlier = [backend.Message(role=str(one["role"]), content=text_of(one)) for one in before]
-    return earlier, "\n\n".join(said)
+    return earlier, "\n\n".join(user_texts)
 
 
 def script_steps(
@@ -191,10 +191,10 @@ async def _check(
         return ScenarioResult(
             success=False, messages=[], reasoning=NO_ANSWER, reason_code="never_asked"
         )
-    said = to_turns(state.history)
-    said += tuple(message for turn in state.turns for message in turn_messages(turn))
-    asked = asked_of(expectations, state.turns[-1].input)
-    outcome = await grade_turn(state, -1, asked, checks, observations, said)
+    conversation = to_turns(state.history)
+    conversation += tuple(message for turn in state.turns for message in turn_messages(turn))
+    turn = asked_of(expectations, state.turns[-1].input)
+    outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
         return None
     return ScenarioResult(

@@ -74,7 +74,7 @@ async def test_lines_in_the_agents_place_need_a_backend_that_can_be_told(run):
     result = await run({"agent": "Hello"}, {"user": "hi"}, "agent", "succeed")
 
     assert result.outcome is Outcome.METRIC_ERROR
-    assert "cannot be told of lines that a script says in its place" in result.reasons()[0]
+    assert "does not accept messages that a script writes for the agent" in result.reasons()[0]
 
 
 async def test_a_script_that_says_fail_fails_the_case(run):

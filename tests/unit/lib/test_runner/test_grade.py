@@ -1,4 +1,4 @@
-"""From what was seen to how a test ended."""
+"""What the checks of a case or turn decide."""
 
 import pytest
 
