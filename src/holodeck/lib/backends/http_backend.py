@@ -250,7 +250,7 @@ class _JsonPoster:
     async def post(
         self, body: Any, limit_s: float | None, on_headers: Callable[[Mapping[str, str]], None]
     ) -> Any:
-        """Return the JSON that comes back within `limit_s` seconds. Raises ChatFault."""
+        """Return the JSON that comes back within `limit_s` seconds. Raises RequestError."""
         import httpx2
 
         try:

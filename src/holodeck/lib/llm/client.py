@@ -55,7 +55,7 @@ class RequestSender:
         endpoint: The name that requests with one rate limit share.
         limiters: The limiters of the run.
         kind: The kind of work; each kind has slots of its own.
-        classify: Returns the ChatFault for an exception of another type; None if it is no error
+        classify: Returns the RequestError for an exception of another type; None if it is no error
             of the request.
         jitter: The share of a wait asked for by the server that may be added at random.
     """
@@ -80,7 +80,7 @@ class RequestSender:
         config: RetryConfig,
         stats: RequestStats,
     ) -> T:
-        """Return what `request` returns; it is called for each attempt. Raises ChatFault.
+        """Return what `request` returns; it is called for each attempt. Raises RequestError.
 
         Every failed attempt is noted in `stats`.
         """
@@ -113,15 +113,15 @@ class RequestSender:
             try:
                 return await request(limiter)
             except Exception as error:
-                fault = error if isinstance(error, RequestError) else self._classify(error)
-                if fault is None:
+                failure = error if isinstance(error, RequestError) else self._classify(error)
+                if failure is None:
                     raise
-                stats.attempts.append(Attempt(number=number, error=str(fault)))
-                if fault.is_overload:
-                    limiter.overloaded(slot, fault.retry_after)
-                if fault is error:
+                stats.attempts.append(Attempt(number=number, error=str(failure)))
+                if failure.is_overload:
+                    limiter.overloaded(slot, failure.retry_after)
+                if failure is error:
                     raise
-                raise fault from error
+                raise failure from error
 
     def _is_down(self, error: Exception) -> bool:
         """Whether no connection could be made to a server that has not answered in this run."""
@@ -157,7 +157,7 @@ class ChatClient:
         limits: Time limits and retries.
         limiters: The limiters of the run, shared by all requests to the endpoint.
         kind: The kind of work; each kind has slots of its own.
-        parse: Returns the completion in the body of a response; raises ChatFault.
+        parse: Returns the completion in the body of a response; raises RequestError.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class ChatClient:
         self._parse = parse
 
     async def complete(self, body: str, stats: RequestStats) -> Completion:
-        """Return the completion for a request body (JSON). Raises ChatFault."""
+        """Return the completion for a request body (JSON). Raises RequestError."""
         request = self._http.encode(body.encode())
         completion = await self._sender.send(partial(self._post, request), self._retry, stats)
         stats.meter.add(completion.usage, self._model)
@@ -259,7 +259,7 @@ class HttpChatModel:
         return f"{self._llm.provider.value}/{self._llm.name}"
 
     async def answer(self, request: ChatRequest) -> ChatResponse:
-        """Return the model's response, retried where that may help. Raises ChatFault."""
+        """Return the model's response, retried where that may help. Raises RequestError."""
         stats = RequestStats()
         body = self._build_body(self._llm, request)
         while True:

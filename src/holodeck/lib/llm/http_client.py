@@ -276,7 +276,7 @@ class HttpClient:
         return self._head + b"Content-Length: %d\r\n\r\n" % len(body) + body
 
     async def send(self, request: bytes) -> Response:
-        """Send a request and return the response, whatever its status. Raises ChatFault."""
+        """Send a request and return the response, whatever its status. Raises RequestError."""
         # Each asyncio.timeout costs a little, even one without a limit.
         limit = nullcontext() if self._timeout is None else asyncio.timeout(self._timeout)
         try:
