@@ -16,8 +16,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     require_range,
 )
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
-from holodeck.lib.evaluators.param_spec import EvalParam as P
-from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.evidence import UNSEEN_CALLS
 from holodeck.models.test_case import ExpectedTool
@@ -28,7 +27,7 @@ class HarmEvaluator(DeepEvalEvaluator):
 
     scale = ONE_IS_GOOD
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.ACTUAL_OUTPUT}), optional=frozenset({P.INPUT})
+        required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
     )
 
 
@@ -38,8 +37,8 @@ class HallucinationEvaluator(HarmEvaluator):
     metric = "hallucination"
     deepeval_class = "HallucinationMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.ACTUAL_OUTPUT, P.CONTEXT}),
-        optional=frozenset({P.INPUT}),
+        required=frozenset({EvalParam.ACTUAL_OUTPUT, EvalParam.CONTEXT}),
+        optional=frozenset({EvalParam.INPUT}),
         uses_context=True,
     )
 
@@ -77,7 +76,7 @@ class PIILeakageEvaluator(HarmEvaluator):
         return len(metric.extracted_pii)
 
 
-_RESPONSE_TO_INPUT = frozenset({P.INPUT, P.ACTUAL_OUTPUT})
+_RESPONSE_TO_INPUT = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
 
 
 class SummarizationEvaluator(DeepEvalEvaluator):
@@ -144,7 +143,7 @@ class TaskCompletionEvaluator(DeepEvalEvaluator):
     metric = "task_completion"
     deepeval_class = "TaskCompletionMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=_RESPONSE_TO_INPUT, optional=frozenset({P.TOOLS_CALLED})
+        required=_RESPONSE_TO_INPUT, optional=frozenset({EvalParam.TOOLS_CALLED})
     )
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
@@ -165,13 +164,14 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
     asks_judge = False
     deepeval_class = "ToolCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.TOOLS_CALLED, P.EXPECTED_TOOLS}), optional=frozenset({P.INPUT})
+        required=frozenset({EvalParam.TOOLS_CALLED, EvalParam.EXPECTED_TOOLS}),
+        optional=frozenset({EvalParam.INPUT}),
     )
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
         case, make = super()._test_case(kwargs), adapter.library().cases.ToolCall
-        called = [call.name for call in kwargs[P.TOOLS_CALLED]]
-        expected = kwargs[P.EXPECTED_TOOLS]
+        called = [call.name for call in kwargs[EvalParam.TOOLS_CALLED]]
+        expected = kwargs[EvalParam.EXPECTED_TOOLS]
         case.tools_called = [make(name=name) for name in called]
         case.expected_tools = [make(name=_full_name(one, called)) for one in expected]
         return case
@@ -182,7 +182,9 @@ class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
 
     metric = "argument_correctness"
     deepeval_class = "ArgumentCorrectnessMetric"
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.INPUT, P.TOOLS_CALLED}))
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+        required=frozenset({EvalParam.INPUT, EvalParam.TOOLS_CALLED})
+    )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(case.tools_called)
@@ -209,7 +211,7 @@ class JsonCorrectnessEvaluator(DeepEvalEvaluator):
     metric = "json_correctness"
     deepeval_class = "JsonCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.ACTUAL_OUTPUT}), optional=frozenset({P.INPUT})
+        required=frozenset({EvalParam.ACTUAL_OUTPUT}), optional=frozenset({EvalParam.INPUT})
     )
 
     def __init__(
@@ -222,7 +224,7 @@ class JsonCorrectnessEvaluator(DeepEvalEvaluator):
         self._schema_check = JsonSchemaEvaluator(schema=schema, timeout=None)
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        found = await self._schema_check.evaluate(response=kwargs[P.ACTUAL_OUTPUT])
+        found = await self._schema_check.evaluate(response=kwargs[EvalParam.ACTUAL_OUTPUT])
         fault = None if found["passed"] else found["reasoning"]
         options = {**self._options(), "expected_schema": _CheckedSchema(self._schema, fault)}
         result = await self._measure(self._test_case(kwargs), options)

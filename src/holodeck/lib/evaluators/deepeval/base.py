@@ -11,7 +11,7 @@ from holodeck.lib.evaluators.base import (
     RetryConfig,
 )
 from holodeck.lib.evaluators.deepeval import adapter
-from holodeck.lib.evaluators.param_spec import EvalParam as P
+from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.models.llm import LLMProvider
 from holodeck.models.test_result import ToolInvocation
@@ -20,9 +20,9 @@ ONE_IS_GOOD = "0-1, 1 is good"
 """The scale of metrics that are named after something bad."""
 
 _DEEPEVAL_NAMES = {
-    "response": P.ACTUAL_OUTPUT.value,
-    "query": P.INPUT.value,
-    "ground_truth": P.EXPECTED_OUTPUT.value,
+    "response": EvalParam.ACTUAL_OUTPUT.value,
+    "query": EvalParam.INPUT.value,
+    "ground_truth": EvalParam.EXPECTED_OUTPUT.value,
 }
 
 
@@ -96,7 +96,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
         )
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
-        if self.empty_is_wrong and not kwargs[P.ACTUAL_OUTPUT].strip():
+        if self.empty_is_wrong and not kwargs[EvalParam.ACTUAL_OUTPUT].strip():
             return self._build_result(0.0, "the response is empty")
         return await self._measure(self._test_case(kwargs), self._options())
 
@@ -123,14 +123,14 @@ class DeepEvalEvaluator(JudgedEvaluator):
         """Return the test case in DeepEval's format, with only the inputs that the metric takes."""
         taken = self.required_params() | self.PARAM_SPEC.optional
         given = {name: kwargs.get(name) for name in taken}
-        expected = given.get(P.EXPECTED_OUTPUT)
+        expected = given.get(EvalParam.EXPECTED_OUTPUT)
         return adapter.library().cases.LLMTestCase(
-            input=adapter.clean_text(given.get(P.INPUT) or ""),
-            actual_output=adapter.clean_text(given.get(P.ACTUAL_OUTPUT) or ""),
+            input=adapter.clean_text(given.get(EvalParam.INPUT) or ""),
+            actual_output=adapter.clean_text(given.get(EvalParam.ACTUAL_OUTPUT) or ""),
             expected_output=None if expected is None else adapter.clean_text(expected),
-            context=to_texts(given.get(P.CONTEXT)),
-            retrieval_context=to_texts(given.get(P.RETRIEVAL_CONTEXT)),
-            tools_called=to_tool_calls(given.get(P.TOOLS_CALLED)),
+            context=to_texts(given.get(EvalParam.CONTEXT)),
+            retrieval_context=to_texts(given.get(EvalParam.RETRIEVAL_CONTEXT)),
+            tools_called=to_tool_calls(given.get(EvalParam.TOOLS_CALLED)),
         )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int | None:  # noqa: ARG002 - for overrides

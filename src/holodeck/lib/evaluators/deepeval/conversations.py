@@ -13,8 +13,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     to_tool_calls,
 )
 from holodeck.lib.evaluators.deepeval.geval import Criteria, check_score
-from holodeck.lib.evaluators.param_spec import EvalParam as P
-from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.judged_metrics import RubricBand
 
@@ -22,10 +21,10 @@ from holodeck.models.judged_metrics import RubricBand
 class ConversationEvaluator(DeepEvalEvaluator):
     """Scores a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
 
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.TURNS}))
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.TURNS}))
 
     def _test_case(self, kwargs: Mapping[str, Any]) -> Any:
-        turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[P.TURNS]]
+        turns = [one if isinstance(one, Turn) else Turn(**one) for one in kwargs[EvalParam.TURNS]]
         roles = [turn.role for turn in turns]
         if "user" not in roles or "assistant" not in roles[roles.index("user") :]:
             raise EvaluationError(f"{self.metric} needs a user message that the agent answers")

@@ -11,8 +11,7 @@ from holodeck.lib.evaluators.deepeval.base import (
     require_count,
     require_range,
 )
-from holodeck.lib.evaluators.param_spec import EvalParam as P
-from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.judged_metrics import RubricBand
 
@@ -66,8 +65,15 @@ class GEvalEvaluator(DeepEvalEvaluator):
     metric = "geval"
     deepeval_class = "GEval"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.ACTUAL_OUTPUT}),
-        optional=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.CONTEXT, P.RETRIEVAL_CONTEXT}),
+        required=frozenset({EvalParam.ACTUAL_OUTPUT}),
+        optional=frozenset(
+            {
+                EvalParam.INPUT,
+                EvalParam.EXPECTED_OUTPUT,
+                EvalParam.CONTEXT,
+                EvalParam.RETRIEVAL_CONTEXT,
+            }
+        ),
     )
 
     def __init__(
@@ -84,7 +90,7 @@ class GEvalEvaluator(DeepEvalEvaluator):
         super().__init__(strict_mode=strict_mode, **options)
         self._name = name
         self._criteria = Criteria(criteria, evaluation_steps, rubric)
-        self._params = tuple(P(param) for param in evaluation_params)
+        self._params = tuple(EvalParam(param) for param in evaluation_params)
         if not self._params:
             raise ConfigError("evaluation_params", "is empty: name the inputs that the judge sees")
         self._scale = (0, 1) if strict_mode else self._criteria.scale
@@ -93,7 +99,7 @@ class GEvalEvaluator(DeepEvalEvaluator):
     def name(self) -> str:
         return self._name
 
-    def required_params(self) -> frozenset[P]:
+    def required_params(self) -> frozenset[EvalParam]:
         return self.PARAM_SPEC.required | frozenset(self._params)
 
     def _options(self) -> dict[str, Any]:

@@ -5,8 +5,7 @@ from typing import Any, ClassVar, Protocol
 
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
 from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, require_count
-from holodeck.lib.evaluators.param_spec import EvalParam as P
-from holodeck.lib.evaluators.param_spec import ParamSpec
+from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.evaluation import RAGMetricType
 from holodeck.models.llm import LLMProvider
@@ -19,7 +18,7 @@ class FaithfulnessEvaluator(DeepEvalEvaluator):
     deepeval_class = "FaithfulnessMetric"
     empty_is_wrong = True
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.INPUT, P.ACTUAL_OUTPUT, P.RETRIEVAL_CONTEXT}),
+        required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}),
         uses_retrieval_context=True,
     )
 
@@ -36,7 +35,9 @@ class AnswerRelevancyEvaluator(DeepEvalEvaluator):
     metric = "answer_relevancy"
     deepeval_class = "AnswerRelevancyMetric"
     empty_is_wrong = True
-    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({P.INPUT, P.ACTUAL_OUTPUT}))
+    PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
+        required=frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
+    )
 
     def _expected_verdicts(self, metric: Any, case: Any) -> int:  # noqa: ARG002
         return len(metric.statements)
@@ -53,8 +54,8 @@ class ContextualRelevancyEvaluator(DeepEvalEvaluator):
     metric = "contextual_relevancy"
     deepeval_class = "ContextualRelevancyMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.INPUT, P.RETRIEVAL_CONTEXT}),
-        optional=frozenset({P.ACTUAL_OUTPUT}),
+        required=frozenset({EvalParam.INPUT, EvalParam.RETRIEVAL_CONTEXT}),
+        optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
         uses_retrieval_context=True,
     )
 
@@ -65,8 +66,10 @@ class ContextualPrecisionEvaluator(DeepEvalEvaluator):
     metric = "contextual_precision"
     deepeval_class = "ContextualPrecisionMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.RETRIEVAL_CONTEXT}),
-        optional=frozenset({P.ACTUAL_OUTPUT}),
+        required=frozenset(
+            {EvalParam.INPUT, EvalParam.EXPECTED_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}
+        ),
+        optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
         uses_retrieval_context=True,
     )
 
@@ -80,8 +83,10 @@ class ContextualRecallEvaluator(DeepEvalEvaluator):
     metric = "contextual_recall"
     deepeval_class = "ContextualRecallMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
-        required=frozenset({P.INPUT, P.EXPECTED_OUTPUT, P.RETRIEVAL_CONTEXT}),
-        optional=frozenset({P.ACTUAL_OUTPUT}),
+        required=frozenset(
+            {EvalParam.INPUT, EvalParam.EXPECTED_OUTPUT, EvalParam.RETRIEVAL_CONTEXT}
+        ),
+        optional=frozenset({EvalParam.ACTUAL_OUTPUT}),
         uses_retrieval_context=True,
     )
 
