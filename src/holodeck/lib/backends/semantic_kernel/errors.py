@@ -32,7 +32,7 @@ class MalformedResponse(BackendSessionError):
 
 @contextmanager
 def malformed_on_error() -> Iterator[None]:
-    """Turn Python errors of a library that reads a response into MalformedAnswer."""
+    """Turn Python errors of a library that reads a response into MalformedResponse."""
     try:
         yield
     except (*PYTHON_ERRORS, AssertionError, ValidationError) as error:
