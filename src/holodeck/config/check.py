@@ -28,7 +28,7 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
-from holodeck.models.agent import IN_PYTHON, OURS, Agent, HttpBackendConfig
+from holodeck.models.agent import BUILT_IN_BACKENDS, IN_PYTHON, Agent, HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import ProviderEnum
@@ -130,7 +130,7 @@ def _check_backend(agent: Agent, findings: Findings) -> None:
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
         _check_url(backend.url, ("backend", "url"), findings)
-    elif backend is not None and backend not in {*OURS, IN_PYTHON}:
+    elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         try:
             _check_named_backend(backend, agent, findings)
         except ConfigError as error:

@@ -21,8 +21,8 @@ from holodeck.lib.patterns import compiled
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.tools.names import matches_tool_name
 from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.conversation import find_unanswered, step_kind, step_value
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
-from holodeck.models.script import kind_of, unanswered, value_of
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
 _IN_NO_NAME = re.compile(r"[*?\[\]{}()|^$\\,;<>\"'`]")
@@ -113,12 +113,12 @@ def check_case(
 
 
 def _check_script(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Findings) -> None:
-    left_open = unanswered(case.script or ())
+    left_open = find_unanswered(case.script or ())
     if left_open is not None:
         findings.warning((*path, left_open), "the agent never answers this; write 'agent' below it")
     for number, step in enumerate(case.script or ()):
-        if kind_of(step) == "call":
-            _check_code(agent, value_of(step), (*path, number, "call"), findings)
+        if step_kind(step) == "call":
+            _check_code(agent, step_value(step), (*path, number, "call"), findings)
 
 
 def _check_models(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Findings) -> None:
@@ -151,7 +151,7 @@ def _is_checked_elsewhere(case: TestCaseModel) -> bool:
     """Whether a turn, a criterion or a step of the script can decide the case."""
     if any(one.required for one in case.judged):
         return True
-    if any(kind_of(one) in _DECIDING_STEPS for one in case.script or ()):
+    if any(step_kind(one) in _DECIDING_STEPS for one in case.script or ()):
         return True
     return any(
         turn.expected_tools is not None

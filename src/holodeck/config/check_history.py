@@ -14,7 +14,7 @@ from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHO
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.backends.user_agents import METHODS, argument_passing
 from holodeck.models.agent import Agent, HttpBackendConfig
-from holodeck.models.script import kind_of, needs_telling, value_of
+from holodeck.models.conversation import speaks_for_agent, step_kind, step_value
 from holodeck.models.test_case import TestCaseModel
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -70,7 +70,7 @@ def _check_history(agent: Agent, path: KeyPath, findings: Findings) -> None:
 def _check_lines(agent: Agent, path: KeyPath, case: TestCaseModel, findings: Findings) -> None:
     """Find the first line of a script that the agent should be told of and cannot be."""
     steps = list(enumerate(case.script or ()))
-    told = [at for at, one in steps if needs_telling(kind_of(one), value_of(one))]
+    told = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
     why = _why_deaf(agent) if told else None
     if why is not None:
         findings.error((*path, "script", told[0]), why)

@@ -15,9 +15,8 @@ from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
-from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting
+from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting, validate_min_pass
 from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider
-from holodeck.models.pass_bar import require_reachable_bar
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
@@ -235,7 +234,7 @@ def _check_case(agent: Agent, index: int, case: TestCaseModel) -> None:
             " add 'repeat: 5', say",
         )
     try:
-        require_reachable_bar(case.repeat, case.min_pass, case.min_pass_rate)
+        validate_min_pass(case.repeat, case.min_pass, case.min_pass_rate)
     except ValueError as error:
         _raise_error((agent, index, case), "min_pass", str(error))
 

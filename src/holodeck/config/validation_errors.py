@@ -14,8 +14,8 @@ from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml_nodes import Node, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.agent import TWINS
-from holodeck.models.base import Refused, RefusedParts, models_in
+from holodeck.models.agent import DUPLICATE_NAME
+from holodeck.models.base import InvalidKeys, InvalidParts, models_in
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 from holodeck.models.expectations import ArgMatcher
@@ -81,12 +81,12 @@ def _details(
     reader = _Reader(places, model, at)
     for one in reader.relevant(error):
         cause = one.get("ctx", {}).get("error")
-        if isinstance(cause, Refused):
+        if isinstance(cause, InvalidKeys):
             for message in cause.messages:
                 detail = one.copy()
                 detail["msg"] = message
                 yield reader, detail
-        elif isinstance(cause, RefusedParts):
+        elif isinstance(cause, InvalidParts):
             for path, part in cause.parts.items():
                 below = (*at, *one["loc"], *path)
                 yield from _details(part, places, ArgMatcher, below)
@@ -156,7 +156,7 @@ class _Reader:
         """Where and what a problem is."""
         loc = (*self._at, *detail["loc"])
         origin, node = self._places.find(loc)
-        path, is_twin = origin.path, detail["type"] == TWINS
+        path, is_twin = origin.path, detail["type"] == DUPLICATE_NAME
         text = self._twins(detail["ctx"]) if is_twin else self._text(detail, node, path)
         if detail["type"] == "extra_forbidden":
             node = self._key(loc) or node

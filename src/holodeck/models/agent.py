@@ -1,32 +1,69 @@
 """The agent.yaml as a whole."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.base import Json, Model, NonBlank, OnDemand
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
-from holodeck.models.locator import KeyPath, Locator, SelectionLocator
 from holodeck.models.observability import ObservabilityConfig
-from holodeck.models.on_demand import OnDemand
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
 
+KeyPath = tuple[str | int, ...]
+
+
+class Locator(Protocol):
+    """Knows where the values of an agent were written."""
+
+    def place(self, path: KeyPath) -> str:
+        """File, line and column, as `agent.yaml:41:7`."""
+        ...
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """The path of the value in its own file."""
+        ...
+
+
+@dataclass(frozen=True)
+class SelectionLocator:
+    """Knows it of an agent that has kept only some of its cases."""
+
+    before: Locator
+    indices: Sequence[int]
+    """Where each kept case stood before."""
+
+    def place(self, path: KeyPath) -> str:
+        """File, line and column, as `agent.yaml:41:7`."""
+        return self.before.place(self._as_before(path))
+
+    def written(self, path: KeyPath) -> KeyPath:
+        """The path of the value in its own file."""
+        return self.before.written(self._as_before(path))
+
+    def _as_before(self, path: KeyPath) -> KeyPath:
+        match path:
+            case ("test_cases", int(index), *rest) if index < len(self.indices):
+                return ("test_cases", self.indices[index], *rest)
+        return path
+
+
 CHAT = "chat"
-OURS = (None, "semantic_kernel", CHAT)
+BUILT_IN_BACKENDS = (None, "semantic_kernel", CHAT)
 """Backends that are told everything by the agent.yaml."""
 IN_PYTHON = "(a Python object)"
 """`backend` of an agent that is no module or URL but a Python object, handed to the executor."""
-OPENAI_LIKE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
+OPENAI_COMPATIBLE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
-TWINS = "twins"
+DUPLICATE_NAME = "twins"
 """The type of the error about two that have the same name."""
 
 
@@ -177,7 +214,7 @@ class Agent(Model):
     @property
     def brings_its_own_model(self) -> bool:
         """Whether model, instructions and tools are the backend's own business."""
-        return self.backend not in OURS
+        return self.backend not in BUILT_IN_BACKENDS
 
     @property
     def judging_model(self) -> LLMProvider | None:
@@ -200,7 +237,7 @@ class Agent(Model):
             raise ValueError("'model' is missing: write 'model: {provider: local}', say")
         if self.instructions is None:
             raise ValueError("'instructions' is missing: write 'instructions: {inline: …}', say")
-        if self.backend == CHAT and self.model.provider not in OPENAI_LIKE:
+        if self.backend == CHAT and self.model.provider not in OPENAI_COMPATIBLE:
             raise ValueError(
                 f"'backend: chat' does not speak to {self.model.provider.value!r}: write"
                 " 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"
@@ -210,15 +247,15 @@ class Agent(Model):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> "Agent":
-        _refuse_twins("tools", "name", [tool.name for tool in self.tools or []])
+        _require_unique("tools", "name", [tool.name for tool in self.tools or []])
         cases = self.test_cases or []
         named = [None if case.name is None else (case.suite, case.name) for case in cases]
-        _refuse_twins("test_cases", "name", named)
-        _refuse_twins("test_cases", "id", [case.id for case in cases])
+        _require_unique("test_cases", "name", named)
+        _require_unique("test_cases", "id", [case.id for case in cases])
         return self
 
 
-def _refuse_twins(where: str, key: str, names: Iterable[object]) -> None:
+def _require_unique(where: str, key: str, names: Iterable[object]) -> None:
     seen: dict[object, int] = {}
     for index, name in enumerate(names):
         if name is None:
@@ -231,6 +268,6 @@ def _refuse_twins(where: str, key: str, names: Iterable[object]) -> None:
             )
             context = {"where": where, "key": key, "name": repr(text)}
             raise PydanticCustomError(
-                TWINS, message, {**context, "first": seen[name], "second": index}
+                DUPLICATE_NAME, message, {**context, "first": seen[name], "second": index}
             )
         seen[name] = index

@@ -4,24 +4,38 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import pairwise
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
     StringConstraints,
+    TypeAdapter,
     ValidationError,
     model_validator,
 )
+from pydantic_core.core_schema import definitions_schema, no_info_plain_validator_function
 
 if TYPE_CHECKING:
-    from pydantic import GetJsonSchemaHandler
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
     from pydantic.json_schema import JsonSchemaValue
     from pydantic_core import CoreSchema
+
+    T = TypeVar("T")
+    OnDemand = Annotated[T, "built when needed"]
+else:
+
+    class OnDemand:
+        """`OnDemand[Part]` is the type `Part`, only that its schema waits for the first value."""
+
+        def __class_getitem__(cls, part: Any) -> Any:
+            return Annotated[part, Deferred(part)]
+
 
 NonBlank = Annotated[str, StringConstraints(pattern=r"\S")]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
@@ -34,7 +48,7 @@ Json = Any
 """A value as a JSON document holds it."""
 
 
-class Refused(ValueError):
+class InvalidKeys(ValueError):
     """Several keys of a mapping are refused; each message begins with its key in quotes."""
 
     def __init__(self, messages: Sequence[str]) -> None:
@@ -42,7 +56,7 @@ class Refused(ValueError):
         super().__init__("\n".join(messages))
 
 
-class RefusedParts(ValueError):
+class InvalidParts(ValueError):
     """Parts of a mapping, which holds anything, are no values of the models they stand for."""
 
     def __init__(self, parts: Mapping[tuple[str | int, ...], ValidationError]) -> None:
@@ -81,11 +95,11 @@ class Model(BaseModel):
         ]
         refused += [
             f"{key!r}: found {str(value).lower()}; wanted a number"
-            for key in _numbers(cls)
+            for key in _number_keys(cls)
             if isinstance(value := data.get(key), bool)
         ]
         if refused:
-            raise Refused(refused)
+            raise InvalidKeys(refused)
         return data
 
     @classmethod
@@ -102,20 +116,20 @@ class Model(BaseModel):
 
 
 @cache
-def _numbers(model: type[BaseModel]) -> tuple[str, ...]:
+def _number_keys(model: type[BaseModel]) -> tuple[str, ...]:
     """The keys that hold a number, or a number among other things but true and false."""
     fields = model.model_fields.items()
-    kinds = {field.alias or name: set(_kinds(field.annotation)) for name, field in fields}
+    kinds = {field.alias or name: set(_types_in(field.annotation)) for name, field in fields}
     return tuple(key for key, of in kinds.items() if of & {int, float} and not of & {bool, Any})
 
 
-def _kinds(annotation: Any) -> Iterator[Any]:
+def _types_in(annotation: Any) -> Iterator[Any]:
     """The types of which a value may be."""
     if get_origin(annotation) in {Union, UnionType}:
         for one in get_args(annotation):
-            yield from _kinds(one)
+            yield from _types_in(one)
     elif get_origin(annotation) is Annotated:
-        yield from _kinds(get_args(annotation)[0])
+        yield from _types_in(get_args(annotation)[0])
     else:
         yield annotation
 
@@ -149,3 +163,31 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
         and isinstance(below.value, ast.Constant)
         and isinstance(below.value.value, str)
     }
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """What stands in the schema of a model for a type that has its own schema."""
+
+    type: Any
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[Any]:
+        for model in models_in(self.type):
+            model.model_rebuild()  # else only the adapter could write them down again
+        return TypeAdapter(self.type)
+
+    def _validated(self, value: Any) -> Any:
+        """The value as the type has it; pydantic puts its errors among those of the model."""
+        return self._adapter.validate_python(value)
+
+    def __get_pydantic_core_schema__(
+        self, _source: Any, _handler: "GetCoreSchemaHandler"
+    ) -> "CoreSchema":
+        return no_info_plain_validator_function(self._validated)
+
+    def __get_pydantic_json_schema__(
+        self, _schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        # what is handed over as it is loses its name among the definitions
+        return handler(definitions_schema(self._adapter.core_schema, []))

@@ -9,8 +9,24 @@ from pydantic_core import CoreSchema
 
 from holodeck.models.base import Count, Model, NonBlank, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
-from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
 from holodeck.models.price import PriceTable
+
+Repetitions = Annotated[int, Field(ge=1, le=1000)]
+PassesNeeded = Annotated[int, Field(ge=1, le=1000)]
+RateNeeded = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def validate_min_pass(
+    repeat: int | None, min_pass: int | None, min_pass_rate: float | None
+) -> None:
+    """Raise ValueError if both kinds of bar are set, or the bar cannot be reached."""
+    if min_pass is not None and min_pass_rate is not None:
+        raise ValueError("'min_pass' and 'min_pass_rate' are both set; remove one of them")
+    if repeat is not None and min_pass is not None and min_pass > repeat:
+        raise ValueError(
+            f"'min_pass' is {min_pass}, but 'repeat' is {repeat}: that many cannot pass"
+        )
+
 
 LIMITS, REPEATS, RUN = "Limits", "Retries and repeats", "Run"
 OUTPUT, CACHE = "Output", "Cache"
@@ -358,7 +374,7 @@ class ExecutionConfig(Model):
     def _says_nothing_twice(self) -> "ExecutionConfig":
         if self.fail_fast and self.maxfail is not None:
             raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
-        require_reachable_bar(None, self.min_pass, self.min_pass_rate)
+        validate_min_pass(None, self.min_pass, self.min_pass_rate)
         return self
 
     @property

@@ -1,6 +1,12 @@
 """What of a test case makes a conversation: who plays the user, and what the judge looks at."""
 
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
 from holodeck.models.base import Model, NonBlank
+from holodeck.models.expectations import Expectations
 from holodeck.models.llm import LLMProvider
 
 MAX_TURNS = 10
@@ -33,3 +39,176 @@ class CriterionSettings(Model):
     """The requirement."""
     required: bool = True
     """Whether the case fails if the criterion does not hold; false only reports it."""
+
+
+BareStep = Literal["user", "agent", "judge", "proceed", "succeed", "fail"]
+"""A step that needs nothing more said."""
+
+
+class ScriptMessage(Model):
+    """A message that is added to the conversation."""
+
+    role: Literal["user", "assistant", "system"]
+    """Role of the sender."""
+    content: NonBlank
+    """Text of the message."""
+
+
+class Proceed(Model):
+    """Turns of the simulated user and the agent; the judge is asked after each."""
+
+    turns: Annotated[int, Field(ge=1)] | None = None
+    """Number of turns, including the current one; by default until the judge, the user or
+    `max_turns` ends the conversation."""
+
+
+class StepModel(Model):
+    """One step of a script: a mapping with exactly one key."""
+
+    user: NonBlank | None = None
+    """The user's message; `user` alone lets the simulated user write it."""
+    agent: NonBlank | None = None
+    """A message in place of the agent's response; `agent` alone calls the agent."""
+    message: ScriptMessage | None = None
+    """A message of any role; a message of the user or the agent takes their turn."""
+    judge: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """A checkpoint: the script continues if all of these criteria hold. `judge` alone is the final
+    verdict on `criteria`."""
+    proceed: Proceed | None = None
+    """Lets the simulated user and the agent continue by themselves."""
+    call: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")] | None = None
+    """`module:callable` beside `agent.yaml`, called with the state; a failed assertion fails the
+    case."""
+    check: Expectations | None = None
+    """Checks of the last response; the script ends if one fails."""
+    succeed: NonBlank | None = None
+    """Ends the script successfully, for this reason."""
+    fail: NonBlank | None = None
+    """Ends the script and fails the case, for this reason."""
+
+    @model_validator(mode="after")
+    def _is_one_step(self) -> "StepModel":
+        keys = sorted(self.model_fields_set)
+        if len(keys) != 1:
+            raise ValueError(f"a step has one key, this one has {', '.join(keys) or 'none'}")
+        if getattr(self, keys[0]) is None:
+            raise ValueError(f"{keys[0]!r} has no value; write one after the colon")
+        return self
+
+
+def step_kind(step: str | StepModel) -> str:
+    """Which step it is."""
+    return step if isinstance(step, str) else next(iter(step.model_fields_set))
+
+
+def step_value(step: str | StepModel) -> Any:
+    """What is written after the colon; None for a bare word."""
+    return None if isinstance(step, str) else getattr(step, step_kind(step))
+
+
+def user_text(step: str | StepModel) -> str | None:
+    """What the user says in the step; None if that is not written."""
+    value = step_value(step)
+    if isinstance(value, ScriptMessage):
+        return value.content if value.role == "user" else None
+    return value if step_kind(step) == "user" else None
+
+
+def speaks_for_agent(kind: str, value: Any) -> bool:
+    """Whether the step's words are said without the agent, which has to be told of them."""
+    is_message = kind == "message" and value.role != "user"
+    return is_message or (kind == "agent" and value is not None)
+
+
+def find_script_error(
+    steps: Sequence[BareStep | StepModel],
+    *,
+    has_user: bool,
+    has_criteria: bool,
+    max_turns: int,
+    has_history: bool,
+) -> tuple[int, str] | None:
+    """The place of the first step that makes no sense, and why; None if all do."""
+    walk = _ScriptChecker(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
+    walk.last = "stand-in" if has_history else None  # which ends with the assistant's words
+    for index, step in enumerate(steps):
+        wrong = walk.why_wrong(step_kind(step), step_value(step))
+        if wrong is not None:
+            return index, wrong
+    if not walk.asks:
+        return len(steps) - 1, "the script never asks the agent; write the step 'agent'"
+    return None
+
+
+def find_unanswered(steps: Sequence[BareStep | StepModel]) -> int | None:
+    """The place of a user's written line that the script ends without an answer to, if any."""
+    last = None
+    for index, step in enumerate(steps):
+        if user_text(step) is not None:
+            last = index
+        elif step_kind(step) in {"user", "agent", "proceed", "call"}:
+            last = None
+    return last
+
+
+class _ScriptChecker:
+    """Goes through a script, step by step, and knows what was before."""
+
+    def __init__(self, *, has_user: bool, has_criteria: bool, max_turns: int) -> None:
+        self._has_user = has_user
+        self._has_criteria = has_criteria
+        self._max_turns = max_turns
+        self.asks = False
+        """Whether the agent was asked."""
+        self._ended_by: str | None = None
+        self.last: Literal["user", "agent", "stand-in"] | None = None
+        """Who has spoken last, as far as that is written; None if anybody may have."""
+
+    def why_wrong(self, kind: str, value: Any) -> str | None:
+        if self._ended_by is not None:
+            return f"is never reached: {self._ended_by!r} ends the script"
+        wrong = self._why_wrong(kind, value)
+        is_word = value is None
+        self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
+        self.asks = self.asks or kind == "proceed" or (kind == "agent" and is_word)
+        self.last = _last_speaker(kind, value, self.last)
+        return wrong
+
+    def _why_wrong(self, kind: str, value: Any) -> str | None:
+        if kind in {"user", "proceed"} and not self._has_user and not isinstance(value, str):
+            return f"{kind!r} needs a simulated user; write 'simulate', or what the user says"
+        if (kind, value) == ("judge", None) and not self._has_criteria:
+            return "'judge' has nothing to judge by; write 'criteria', or 'judge: [criterion, …]'"
+        if kind == "check":
+            return self._why_wrong_check(value)
+        if (kind, value) == ("agent", None) and self.last in {"agent", "stand-in"}:
+            return "'agent': the user has said nothing new; write a 'user' step before"
+        if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
+            return f"'proceed': {value.turns} turns are more than max_turns, {self._max_turns}"
+        return None
+
+    def _why_wrong_check(self, check: Expectations) -> str | None:
+        if not self.asks:
+            return "'check' has no answer to look at; ask the agent first"
+        if self.last == "user":
+            return "'check' would look at an answer from before; write 'agent' above it"
+        if self.last == "stand-in":
+            return "'check' looks at what the agent says, not at 'agent: text'; move it up"
+        if not check.looks_at_anything:
+            return "'check' looks at nothing; write 'evaluations', 'expected_tools' or others"
+        return None
+
+
+def _last_speaker(
+    kind: str, value: Any, last: Literal["user", "agent", "stand-in"] | None
+) -> Literal["user", "agent", "stand-in"] | None:
+    """Who has spoken last after a step."""
+    said = value.role if kind == "message" else kind
+    if said == "user":
+        return "user"
+    if said in {"agent", "assistant"}:
+        return "agent" if value is None else "stand-in"
+    return None if kind in {"proceed", "call"} else last
+
+
+_FINAL = ("judge", True)

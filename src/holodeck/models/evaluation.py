@@ -12,6 +12,7 @@ from holodeck.models.base import (
     Milliseconds,
     Model,
     NonBlank,
+    OnDemand,
     Ratio,
     RelativeTolerance,
 )
@@ -28,7 +29,6 @@ from holodeck.models.judged_metrics import (
 )
 from holodeck.models.llm import LLMProvider
 from holodeck.models.metric import MetricKind, MetricSettings
-from holodeck.models.on_demand import OnDemand
 
 __all__ = [
     "BUILT_IN",

@@ -1,20 +1,92 @@
 """What is expected of an answer: tool calls, the right answer, metrics."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 
+from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.base import (
     AbsoluteTolerance,
+    InvalidParts,
     Json,
     Model,
     NonBlank,
-    RefusedParts,
+    OnDemand,
     RelativeTolerance,
 )
 from holodeck.models.evaluation import Metric
-from holodeck.models.on_demand import OnDemand
-from holodeck.models.scorers import Scorer
+
+SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
+_OF_ALL = ("required",)
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "passfail": (),
+    "exact": ("normalize",),
+    "regex": ("pattern",),
+    "similarity": ("threshold",),
+}
+
+
+def scorer_to_metric(written: Any) -> Any:
+    """The metric that a scorer stands for; a metric is one itself."""
+    if isinstance(written, str):
+        return _named_metric(written, {})
+    if not isinstance(written, dict) or {"metric", "type"} & written.keys():
+        return written
+    if len(written) != 1:
+        raise ValueError("a scorer is a name, or one name with its options: '{exact: {…}}'")
+    [(name, options)] = written.items()
+    if not isinstance(options, dict):
+        raise ValueError(f"the options of {name!r} are a mapping")  # noqa: TRY004 - pydantic's
+    return _named_metric(str(name), options)
+
+
+def _named_metric(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if ":" in name:
+        return {"metric": name, **options}
+    if name not in _OPTIONS:
+        hint = did_you_mean(name, SCORER_NAMES, f"; known: {', '.join(SCORER_NAMES)},")
+        raise ValueError(f"the scorer {name!r} is not known{hint} or 'module:callable'")
+    options_of_it = (*_OPTIONS[name], *_OF_ALL)
+    for key in options:
+        if key not in options_of_it:
+            known = ", ".join(options_of_it)
+            raise ValueError(f"{name!r} has no option {key!r}; it has: {known}")
+    return _metric_settings(name, options)
+
+
+def _metric_settings(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    if name == "exact":
+        rest = {key: value for key, value in options.items() if key != "normalize"}
+        normalize = options.get("normalize", True)
+        return {"metric": "exact_match", "ignore_case": normalize, "strip": normalize, **rest}
+    names = {"similarity": "semantic_similarity"}
+    return {"metric": names.get(name, name), **options}
+
+
+Scorer = Annotated[
+    Metric,
+    BeforeValidator(scorer_to_metric),
+    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}]}),
+]
+"""`passfail`, `exact`, `regex`, `similarity`, `module:callable`, or one of them with options."""
+
+
+def _require_known(written: Any) -> Any:
+    scorer_to_metric(written)
+    return written
+
+
+WrittenScorer = Annotated[NonBlank | dict[NonBlank, Json], AfterValidator(_require_known)]
+"""A scorer whose options may still come from a case."""
+
 
 MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
 
@@ -60,22 +132,22 @@ class ExpectedTool(Model):
 
     def matchers(self) -> dict[str, ArgMatcher]:
         """`args` with every literal made a matcher."""
-        return {key: _as_matcher(value) for key, value in self.args.items()}
+        return {key: _to_matcher(value) for key, value in self.args.items()}
 
     @model_validator(mode="after")
     def _matchers_are_well_formed(self) -> "ExpectedTool":
         wrong: dict[tuple[str | int, ...], ValidationError] = {}
         for name, value in self.args.items():
             try:
-                _as_matcher(value)
+                _to_matcher(value)
             except ValidationError as error:
                 wrong["args", name] = error
         if wrong:
-            raise RefusedParts(wrong)
+            raise InvalidParts(wrong)
         return self
 
 
-def _as_matcher(value: Json) -> ArgMatcher:
+def _to_matcher(value: Json) -> ArgMatcher:
     if isinstance(value, dict) and value and set(value) <= set(MATCHER_KEYS):
         number = value.get("number")
         if isinstance(number, int | float) and not isinstance(number, bool):

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank
 
-Told = Literal["system", "developer"]
+InstructionRole = Literal["system", "developer"]
 """Roles of instructions, which belong in the agent.yaml."""
 _ABOUT_ANSWERS = ("refusal", "annotations", "audio", "function_call")
 """Keys that some libraries write into every response, nearly always without a value."""
@@ -117,7 +117,7 @@ class EarlierMessage(Model):
         return self
 
 
-def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
+def _validate_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
     """Return the messages if each tool call is followed by its result and a response is last."""
     open_calls: dict[str, int] = {}
     for index, one in enumerate(messages):
@@ -128,13 +128,13 @@ def _in_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
                     " needs a result"
                 )
             continue
-        _refuse_open(open_calls)
-        open_calls = _opened(one, index)
-    _refuse_open(open_calls)
-    return _ending_in_an_answer(messages)
+        _require_results(open_calls)
+        open_calls = _open_calls(one, index)
+    _require_results(open_calls)
+    return _require_final_answer(messages)
 
 
-def _opened(message: EarlierMessage, index: int) -> dict[str, int]:
+def _open_calls(message: EarlierMessage, index: int) -> dict[str, int]:
     """Return the calls that need a result, each with the index of its message."""
     calls = message.tool_calls or []
     opened = {call.id: index for call in calls}
@@ -143,7 +143,7 @@ def _opened(message: EarlierMessage, index: int) -> dict[str, int]:
     return opened
 
 
-def _refuse_open(open_calls: dict[str, int]) -> None:
+def _require_results(open_calls: dict[str, int]) -> None:
     for call, index in open_calls.items():
         raise ValueError(
             f"'[{index}].tool_calls': the call {call!r} has no result; write one right after it:"
@@ -151,7 +151,7 @@ def _refuse_open(open_calls: dict[str, int]) -> None:
         )
 
 
-def _ending_in_an_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]:
+def _require_final_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]:
     if messages and messages[-1].role != "assistant":
         fix = "move it to 'input' or the first of 'turns'"
         if messages[-1].role == "tool":
@@ -163,7 +163,7 @@ def _ending_in_an_answer(messages: list[EarlierMessage]) -> list[EarlierMessage]
     return messages
 
 
-Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_in_order)]
+Messages = Annotated[list[EarlierMessage], Field(min_length=1), AfterValidator(_validate_order)]
 """Earlier messages, the last of which is a response."""
 
 
@@ -173,7 +173,7 @@ class TranscriptFile(Model):
     file: NonBlank
     """Path of a JSON or YAML file with a list of messages, or a JSON Lines file with one message
     per line; relative to `agent.yaml` or to the suite file."""
-    leave_out: list[Told] = []
+    leave_out: list[InstructionRole] = []
     """Roles whose messages are omitted: `system`, `developer`."""
 
 

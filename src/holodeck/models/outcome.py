@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from holodeck.models.base import Count, Model
-from holodeck.models.on_demand import OnDemand
+from holodeck.models.base import Count, Model, OnDemand
 from holodeck.models.token_usage import TokenUsage
 
 

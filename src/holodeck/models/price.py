@@ -42,13 +42,13 @@ class PriceTable(Model):
         for exact in (model, name):
             if exact in self.models:
                 return self.models[exact]
-        fitting = [one for one in self.models if _fits(one, model, name)]
+        fitting = [one for one in self.models if _matches(one, model, name)]
         if fitting:
             return self.models[max(fitting, key=len)]
         return Price(input=0, output=0) if provider == "local" else None
 
 
-def _fits(pattern: str, *names: str) -> bool:
+def _matches(pattern: str, *names: str) -> bool:
     return any(fnmatchcase(name, pattern) for name in names)
 
 

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json, Model, NonBlank, Seconds
-from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
-from holodeck.models.scorers import WrittenScorer
+from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
+from holodeck.models.expectations import WrittenScorer
 from holodeck.models.test_case import RetryKind, TestCaseModel
 
 Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
@@ -59,7 +59,7 @@ class SuiteConfig(Model):
 
     @model_validator(mode="after")
     def _has_one_bar(self) -> "SuiteConfig":
-        require_reachable_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @model_validator(mode="after")

@@ -6,8 +6,19 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from holodeck.models.base import Json, Model, NonBlank, Seconds
-from holodeck.models.conversation import MAX_TURNS, CriterionSettings, Simulation
+from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
+from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
+from holodeck.models.conversation import (
+    MAX_TURNS,
+    BareStep,
+    CriterionSettings,
+    Simulation,
+    StepModel,
+    find_script_error,
+    step_kind,
+    step_value,
+    user_text,
+)
 from holodeck.models.evaluation import Metric
 from holodeck.models.expectations import (
     MATCHER_KEYS,
@@ -17,9 +28,6 @@ from holodeck.models.expectations import (
     NumberMatcher,
 )
 from holodeck.models.history import History
-from holodeck.models.on_demand import OnDemand
-from holodeck.models.pass_bar import PassesNeeded, RateNeeded, Repetitions, require_reachable_bar
-from holodeck.models.script import StepModel, Word, kind_of, user_text, value_of, why_wrong
 
 __all__ = [
     "MATCHER_KEYS",
@@ -40,13 +48,13 @@ PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
 
 
-def _a_reason(text: str) -> str:
+def _validate_skip_reason(text: str) -> str:
     if text.strip().casefold() in _YES_OR_NO:  # FALSE in a column of a table, say
         raise ValueError(f"{text!r} is no reason; say why the case is not run, or say nothing")
     return text
 
 
-SkipReason = Annotated[NonBlank, AfterValidator(_a_reason)]
+SkipReason = Annotated[NonBlank, AfterValidator(_validate_skip_reason)]
 
 RetryKind = Literal["error", "timeout", "failed"]
 """What a case can be run again after: the agent broke, it took too long, a check said no."""
@@ -173,7 +181,7 @@ class TestCaseModel(TurnModel, NamedModel):
     turns: Annotated[list[OnDemand[TurnModel]], Field(min_length=1)] | None = None
     """The user's messages, turn by turn, in one conversation. Checks of the case apply to the last
     response and the whole conversation."""
-    script: Annotated[list[OnDemand[Word | StepModel]], Field(min_length=1)] | None = None
+    script: Annotated[list[OnDemand[BareStep | StepModel]], Field(min_length=1)] | None = None
     """Steps of a conversation. Without a final step, `criteria` or the other checks decide."""
     simulate: OnDemand[Simulation] | None = None
     """A simulated user who talks to the agent until the judge or the user ends the conversation."""
@@ -225,7 +233,7 @@ class TestCaseModel(TurnModel, NamedModel):
     def asks_judge(self) -> bool:
         """Whether a judge decides about criteria, those of checkpoints included."""
         return self.criteria is not None or any(
-            kind_of(one) == "judge" for one in self.script or ()
+            step_kind(one) == "judge" for one in self.script or ()
         )
 
     @property
@@ -235,9 +243,9 @@ class TestCaseModel(TurnModel, NamedModel):
             return []
         turns = [(("turns", at), one) for at, one in enumerate(self.turns or ())]
         checks = [
-            (("script", at, "check"), asked_of(value_of(one)))
+            (("script", at, "check"), check_as_turn(step_value(one)))
             for at, one in enumerate(self.script or ())
-            if kind_of(one) == "check"
+            if step_kind(one) == "check"
         ]
         return [*turns, *checks]
 
@@ -251,13 +259,13 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @model_validator(mode="after")
     def _has_one_bar(self) -> "TestCaseModel":
-        require_reachable_bar(self.repeat, self.min_pass, self.min_pass_rate)
+        validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @property
     def own_code(self) -> list[str]:
         """The functions that the script calls, as `module:callable`."""
-        return [value_of(one) for one in self.script or () if kind_of(one) == "call"]
+        return [step_value(one) for one in self.script or () if step_kind(one) == "call"]
 
     @model_validator(mode="after")
     def _is_said_once(self) -> "TestCaseModel":
@@ -298,7 +306,7 @@ class TestCaseModel(TurnModel, NamedModel):
     def _script_makes_sense(self) -> "TestCaseModel":
         if self.script is None:
             return self
-        wrong = why_wrong(
+        wrong = find_script_error(
             self.script,
             has_user=self.simulate is not None,
             has_criteria=self.criteria is not None,
@@ -312,8 +320,8 @@ class TestCaseModel(TurnModel, NamedModel):
         return self
 
     def _refuse_what_no_step_uses(self) -> None:
-        words = [kind_of(one) for one in self.script or () if value_of(one) is None]
-        proceeds = any(kind_of(one) == "proceed" for one in self.script or ())
+        words = [step_kind(one) for one in self.script or () if step_value(one) is None]
+        proceeds = any(step_kind(one) == "proceed" for one in self.script or ())
         if not proceeds and "user" not in words:
             raise ValueError("'simulate' is used by no step; write 'user' or 'proceed' in 'script'")
         for key in ("min_turns", "max_turns"):
@@ -337,7 +345,7 @@ class TestCaseModel(TurnModel, NamedModel):
         return self
 
 
-def asked_of(check: Expectations, said: str = "-") -> TurnModel:
+def check_as_turn(check: Expectations, said: str = "-") -> TurnModel:
     """The turn that a check of a script is about, given what the user said in it."""
     known = {key: getattr(check, key) for key in check.model_fields_set}
     return TurnModel.model_validate({"input": said, **known})

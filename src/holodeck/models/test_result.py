@@ -6,11 +6,10 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Count, Json, Model
+from holodeck.models.base import Count, Json, Model, OnDemand
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
-from holodeck.models.on_demand import OnDemand
 from holodeck.models.outcome import (
     Attempt,
     ConversationEnd,

@@ -5,8 +5,7 @@ from typing import Literal
 import pytest
 from pydantic import ValidationError
 
-from holodeck.models.base import Count, Model
-from holodeck.models.on_demand import OnDemand
+from holodeck.models.base import Count, Model, OnDemand
 
 
 def whole_and_part():

@@ -33,10 +33,9 @@ from holodeck.lib.test_runner.script_steps import (
     script_steps,
 )
 from holodeck.models.agent import Agent
-from holodeck.models.conversation import Simulation
+from holodeck.models.conversation import Simulation, step_kind, step_value
 from holodeck.models.llm import LLMProvider
 from holodeck.models.outcome import ConversationEnd, CriterionRow, ModelCost
-from holodeck.models.script import kind_of, value_of
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.token_usage import TokenUsage
 
@@ -279,12 +278,12 @@ class ConversationSetup:
         """Return the functions that the script calls. Raises ConfigError."""
         return {
             at: load_callable(
-                value_of(step),
+                step_value(step),
                 self._agent.base_dir,
                 where=self._agent.place("test_cases", index, "script", at, "call"),
             )
             for at, step in enumerate(case.script or ())
-            if kind_of(step) == "call"
+            if step_kind(step) == "call"
         }
 
     def _simulator(self, llm: LLMProvider) -> ChatModel:

@@ -11,8 +11,7 @@ from holodeck.lib.text import one_line, plural
 from holodeck.models.agent import Agent
 from holodeck.models.base import Count, Model
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.conversation import MAX_TURNS
-from holodeck.models.script import kind_of, value_of
+from holodeck.models.conversation import MAX_TURNS, step_kind, step_value
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 
@@ -128,7 +127,7 @@ def _most_turns(case: TestCaseModel) -> int:
     most = MAX_TURNS if case.max_turns is None else case.max_turns
     if case.script is None:
         return most
-    kinds = [(kind_of(one), value_of(one)) for one in case.script]
+    kinds = [(step_kind(one), step_value(one)) for one in case.script]
     proceeds = [value for kind, value in kinds if kind == "proceed"]
     turns = sum(most if one is None or one.turns is None else one.turns for one in proceeds)
     return turns + kinds.count(("agent", None))

@@ -24,9 +24,9 @@ from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.test_runner.grade import ObservationBuilder, grade_turn, turn_messages
 from holodeck.lib.test_runner.messages import response_messages, to_turns
 from holodeck.lib.threads import call_user_function
+from holodeck.models.conversation import StepModel, step_kind, step_value
 from holodeck.models.expectations import Expectations
-from holodeck.models.script import StepModel, kind_of, value_of
-from holodeck.models.test_case import TestCaseModel, TurnModel, asked_of
+from holodeck.models.test_case import TestCaseModel, TurnModel, check_as_turn
 from holodeck.models.test_result import Outcome
 
 BEGINS = "(The conversation begins. Say the first words.)"
@@ -122,7 +122,7 @@ def script_steps(
     """
 
     def engine_step(at: int, written: str | StepModel) -> ScriptStep:
-        kind, value = kind_of(written), value_of(written)
+        kind, value = step_kind(written), step_value(written)
         if kind == "call":
             return _named(kind, partial(_call, value, code[at]))
         if kind == "check":
@@ -152,7 +152,7 @@ def _plain_step(kind: str, value: Any) -> Step:
 
 def _is_checked_later(case: TestCaseModel, at: int) -> bool:
     """Whether a later step may still fail the conversation."""
-    later = [(kind_of(one), value_of(one)) for one in (case.script or ())[at + 1 :]]
+    later = [(step_kind(one), step_value(one)) for one in (case.script or ())[at + 1 :]]
     return any(
         kind in _CHECKING or (kind == "judge" and value is not None) for kind, value in later
     )
@@ -193,7 +193,7 @@ async def _check(
         )
     conversation = to_turns(state.history)
     conversation += tuple(message for turn in state.turns for message in turn_messages(turn))
-    turn = asked_of(expectations, state.turns[-1].input)
+    turn = check_as_turn(expectations, state.turns[-1].input)
     outcome = await grade_turn(state, -1, turn, checks, observations, conversation)
     if outcome in {Outcome.PASSED, Outcome.UNCHECKED}:
         return None
