@@ -204,7 +204,7 @@ def _load_agent_under_test(
         agent, config_path = loader.load_agent_yaml(path_or_agent), str(path_or_agent)
     if cases is not None:
         validated = loader.agent_from({"name": agent.name, "backend": IN_PYTHON}, cases)
-        agent = agent.model_copy(update={"test_cases": validated.test_cases}).located_by(None)
+        agent = agent.model_copy(update={"test_cases": validated.test_cases}).with_locator(None)
     if name is not None:
         agent = agent.model_copy(update={"name": name})
     return _AgentUnderTest(agent, config_path)

@@ -125,7 +125,7 @@ async def test_a_metric_of_agent_yaml_becomes_the_librarys_evaluators(name, scop
 
     await evaluator.prepare()
 
-    assert not EVALUATORS[name].asks_judge
+    assert not EVALUATORS[name].uses_judge
     assert evaluator.threshold == 0.9
     assert set(evaluator._services) == (set(HARMS) if name == "safety" else {name})
     library = {type(one).__module__.split(".")[0] for one in evaluator._services.values()}

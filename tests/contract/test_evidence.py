@@ -212,7 +212,7 @@ async def test_metrics_that_need_unseen_tool_calls_are_errors(backend, tmp_path,
         {"name": name, "input": "hi", "expected_tools": ["get_weather"], "evaluations": [metric]}
         for name, metric in METRICS.items()
     ]
-    agent = an_agent(fake_openai, *cases).placed_in(tmp_path)
+    agent = an_agent(fake_openai, *cases).with_base_dir(tmp_path)
 
     with backend(False) as blind:
         report = await report_of(tmp_path, agent, blind)
@@ -243,7 +243,7 @@ async def test_a_step_that_asks_for_unseen_tool_calls_is_an_error(tmp_path, fake
         "def look(state):\n    assert not state.has_tool_call('get_weather')\n"
     )
     script = [{"user": "hi"}, "agent", {"call": "steps:look"}, "succeed"]
-    agent = an_agent(fake_openai, {"script": script}).placed_in(tmp_path)
+    agent = an_agent(fake_openai, {"script": script}).with_base_dir(tmp_path)
 
     with function(False) as blind:
         report = await report_of(tmp_path, agent, blind)
@@ -260,7 +260,7 @@ async def test_tool_calls_of_a_script_are_not_counted_where_one_turn_is_unseen(
         "def look(state):\n    assert len(state.tool_calls('get_weather')) == 1\n"
     )
     script = [{"user": "a"}, "agent", {"user": "b"}, "agent", {"call": "steps:look"}, "succeed"]
-    agent = an_agent(fake_openai, {"script": script}).placed_in(tmp_path)
+    agent = an_agent(fake_openai, {"script": script}).with_base_dir(tmp_path)
     answers = {"a": ExecutionResult(ANSWER, tool_calls=[CALL]), "b": ExecutionResult(ANSWER)}
 
     report = await report_of(tmp_path, agent, ScriptedBackend(answers))

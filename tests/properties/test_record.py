@@ -48,7 +48,7 @@ def agent_in(folder):
         for one in PROMPTS
     ]
     raw = {"name": "echo", "backend": "bot:answer", "test_cases": cases}
-    return Agent.model_validate(raw).placed_in(folder)
+    return Agent.model_validate(raw).with_base_dir(folder)
 
 
 class Run:

@@ -109,7 +109,7 @@ async def cancelled_in_the_middle(server, folder, fields, limits):
     agent = agent_for(server, folder, CASES, **fields)
     if "evaluations" in fields:
         cases = [case.model_copy(update={"evaluations": None}) for case in agent.test_cases]
-        agent = agent.model_copy(update={"test_cases": cases}).placed_in(folder)
+        agent = agent.model_copy(update={"test_cases": cases}).with_base_dir(folder)
     executor = TestExecutor(
         str(folder / "agent.yaml"),
         agent_config=agent,

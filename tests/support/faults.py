@@ -222,7 +222,7 @@ def agent_for(server: FakeOpenAI, folder: Path, cases: int, **fields: Any) -> Ag
             for n in range(cases)
         ],
     }
-    return Agent.model_validate(raw | fields).placed_in(folder)
+    return Agent.model_validate(raw | fields).with_base_dir(folder)
 
 
 def settings(limits: ExecutionConfig, **more: Any) -> ExecutionConfig:

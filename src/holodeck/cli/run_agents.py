@@ -138,7 +138,7 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
     start_logging(context.verbosity, env, context.clean)
     agent, settings, loader = load_agent_with_config(target.path, options.settings, target.suites)
     context.protect(collect(agent, env))
-    notice = loader.overruled_notice(agent, options.settings)
+    notice = loader.overridden_notice(agent, options.settings)
     if notice is not None and context.is_new_notice(notice):
         logger.warning("%s", notice)
     if options.preview_mode != "list":  # a list helps to fix the rest
@@ -262,7 +262,7 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
         )
     settings = one.settings
     if options.debug:
-        if not any(case.is_played for case in agent.test_cases or []):
+        if not any(case.is_scripted_or_simulated for case in agent.test_cases or []):
             raise ConfigError("--debug", "none of the selected cases has a simulated user")
         settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
     code = TestRun(

@@ -53,7 +53,7 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
     text = _as_json(findings) if as_json else _as_text(findings, target.path, agent, errors)
     cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
     click.echo(cli_context.clean(text))
-    notice = loader.overruled_notice(agent)
+    notice = loader.overridden_notice(agent)
     if notice is not None:
         cli_context.warn(notice)
     context.exit(ExitCode.CONFIG if errors else ExitCode.PASSED)
@@ -102,7 +102,7 @@ def _contents(agent: "Agent") -> str:
 
     cases = agent.test_cases or []
     shared = agent.evaluations.metrics if agent.evaluations else []
-    metrics = [*shared, *(one for case in cases for one in case.own_evaluations)]
+    metrics = [*shared, *(one for case in cases for one in case.own_metrics)]
     counts = [
         plural(len(cases), "test case"),
         plural(len(agent.tools or []), "tool"),

@@ -123,7 +123,7 @@ def _check_judge_is_asked(agent: Agent, findings: Findings) -> None:
 def _asks_shared_model(case: TestCaseModel) -> bool:
     """Whether the model of `evaluations` judges the criteria of a case, or plays its user."""
     plays = case.simulate is not None and case.simulate.model is None
-    return case.asks_judge or plays
+    return case.uses_judge or plays
 
 
 def _check_backend(agent: Agent, findings: Findings) -> None:

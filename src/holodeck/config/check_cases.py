@@ -122,17 +122,17 @@ def _check_script(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Fi
 
 
 def _check_models(agent: Agent, case: TestCaseModel, path: KeyPath, findings: Findings) -> None:
-    if case.asks_judge and agent.judging_model is None:
+    if case.uses_judge and agent.judge_model is None:
         key = "script" if case.criteria is None else "criteria"
         findings.error((*path, key), NO_JUDGE)
-    if case.simulate is not None and agent.simulator_of(case) is None:
+    if case.simulate is not None and agent.simulator_model(case) is None:
         findings.error((*path, "simulate"), NO_SIMULATOR)
 
 
 def _check_context(agent: Agent, path: KeyPath, findings: Findings) -> None:
     """A context that goes nowhere changes nothing, whatever its author thinks."""
     backend = agent.backend
-    if not agent.brings_its_own_model:
+    if not agent.has_own_model:
         findings.error(path, "the built-in agent takes no context; only a 'backend' of yours may")
     elif isinstance(backend, HttpBackendConfig) and not has_placeholder(backend.request, "context"):
         findings.error(
@@ -246,11 +246,11 @@ def _check_tool_expectations(
         fitting = _fitting(wanted, tools) or [_name(wanted)]
         if forbidden.issuperset(fitting):
             findings.error(place, f"{_name(wanted)!r} is expected and forbidden")
-        if not agent.brings_its_own_model:
+        if not agent.has_own_model:
             _check_known(wanted, place, tools, findings)
     for index, name in enumerate(case.forbidden_tools or []):
         place = (*path, "forbidden_tools", index)
-        if check_forbidden_name(name, place, findings) or agent.brings_its_own_model:
+        if check_forbidden_name(name, place, findings) or agent.has_own_model:
             continue
         if name not in tools:
             findings.error(place, _unknown(name, tools))

@@ -26,7 +26,7 @@ def check_history_support(
     """Find what the agent of a case should have in mind and cannot."""
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(agent, (*path, "turns"), findings)
-    if case.is_played and case.max_turns != 1:
+    if case.is_scripted_or_simulated and case.max_turns != 1:
         _check_memory(agent, (*path, case.form), findings)
     _check_lines(agent, path, case, findings)
     if case.history is not None:

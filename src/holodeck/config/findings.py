@@ -44,14 +44,14 @@ class Findings:
         self._add("warning", path, message, stops_the_run=False)
 
     def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
-        where = format_key_path(self._agent.written(*path)) or self._agent.name
+        where = format_key_path(self._agent.source_path(*path)) or self._agent.name
         place = self._agent.place(*path)
         brief = abridged(message, MAX_MESSAGE // 2)  # what it quotes may be megabytes
         self.all.append(Finding(severity, where, brief, place, stops_the_run))
 
     def of_error(self, path: KeyPath, error: ConfigError, *, stops_the_run: bool = True) -> None:
         """An error of ours, without the place that it already tells."""
-        named = format_key_path(self._agent.written(*path))
+        named = format_key_path(self._agent.source_path(*path))
         known = f"{self._agent.place(*path)}: {named}"
         inner = error.field.removeprefix(known).lstrip(".: ")
         text = f"{inner}: {error.message}" if inner and inner != named else error.message

@@ -165,7 +165,7 @@ class ConfigLoader:
         merged = self.merge_configs(gathered.data, self._shared(folder))
         merged = with_models(merged, lambda model: with_provider_variables(model, env))
         places = Locations(source, gathered.origins)
-        agent = _agent(merged, places).placed_in(folder).located_by(places)
+        agent = _agent(merged, places).with_base_dir(folder).with_locator(places)
         raise_on_lost_checks(lost_checks(agent), places)
         return self._with_prices(agent, folder)
 
@@ -201,7 +201,7 @@ class ConfigLoader:
             text = str(error).replace(f"{_NO_FILE}:1:1: ", "")
             field, _, message = text.partition(": ")
             raise ConfigError(field, message) from None
-        return agent if isinstance(cases, str | Path) else agent.located_by(None)
+        return agent if isinstance(cases, str | Path) else agent.with_locator(None)
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
         """Return the test cases of a data file, with their places in it."""
@@ -291,7 +291,7 @@ class ConfigLoader:
         shared = self._shared_files(folder)
         return [*rows, *effective_model_settings(agent.model, self._written[folder], shared, env)]
 
-    def overruled_notice(
+    def overridden_notice(
         self, agent: Agent, cli_config: ExecutionConfig | None = None
     ) -> str | None:
         """What to tell whoever set variables that a `config.yaml` overrules; None if nobody did."""

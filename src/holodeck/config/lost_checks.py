@@ -102,7 +102,7 @@ def _is_of_the_case(key: str, mapping: str) -> str:
 def raise_on_lost_checks(lost: Iterable[LostCheck], places: Locations) -> None:
     """Raise ConfigError with a line for each lost check."""
     found = {
-        f"{places.key_place(at)}: {format_key_path(places.written(at))}: {why}": at
+        f"{places.key_place(at)}: {format_key_path(places.source_path(at))}: {why}": at
         for at, why in lost
     }
     if found:

@@ -16,7 +16,7 @@ from holodeck.models.test_case import TurnModel
 def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
     """Place and explanation of each; a judge that nothing asks needs none."""
     told = set()
-    if agent.model is not None and not agent.brings_its_own_model:
+    if agent.model is not None and not agent.has_own_model:
         lacking = missing_key_message(agent.model)
         if lacking is not None:
             told.add(id(agent.model))
@@ -37,8 +37,8 @@ def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
 def conversation_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
     """The models that judge criteria and play users."""
     for number, case in enumerate(agent.test_cases or []):
-        judge, user = agent.judging_model, agent.simulator_of(case)
-        if case.asks_judge and judge is not None:
+        judge, user = agent.judge_model, agent.simulator_model(case)
+        if case.uses_judge and judge is not None:
             key = "script" if case.criteria is None else "criteria"
             yield ("test_cases", number, key), f"the judge of {key!r}", judge
         if case.simulate is not None and user is not None:

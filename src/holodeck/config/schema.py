@@ -298,7 +298,7 @@ def _range(value: Schema, unit: str) -> str:
 
 
 def _not_yet(model: type[BaseModel]) -> str:
-    keys = getattr(model, "not_yet", {})
+    keys = getattr(model, "not_supported_yet", {})
     if not keys:
         return ""
     return f"\nNot supported yet: {', '.join(f'`{key}`' for key in keys)}.\n"

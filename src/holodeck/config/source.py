@@ -210,14 +210,15 @@ class Locations:
             return f"{origin.source.name}:{key.line}:{key.column}"
         return origin.place
 
-    def written(self, path: KeyPath) -> KeyPath:
+    def source_path(self, path: KeyPath) -> KeyPath:
         """The path of the value in its own file."""
         return self.origin(path).path
 
 
 def location(agent: "Agent", *path: str | int) -> str:
     """Place and path of a value, to open a message with; only the path if it was in no file."""
-    return f"{agent.place(*path)}: {format_key_path(agent.written(*path))}".removeprefix("agent: ")
+    text = f"{agent.place(*path)}: {format_key_path(agent.source_path(*path))}"
+    return text.removeprefix("agent: ")
 
 
 def find_file(path: str | Path, base_dir: Path, where: str) -> Path:

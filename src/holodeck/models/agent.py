@@ -27,7 +27,7 @@ class Locator(Protocol):
         """File, line and column, as `agent.yaml:41:7`."""
         ...
 
-    def written(self, path: KeyPath) -> KeyPath:
+    def source_path(self, path: KeyPath) -> KeyPath:
         """The path of the value in its own file."""
         ...
 
@@ -44,9 +44,9 @@ class SelectionLocator:
         """File, line and column, as `agent.yaml:41:7`."""
         return self.before.place(self._as_before(path))
 
-    def written(self, path: KeyPath) -> KeyPath:
+    def source_path(self, path: KeyPath) -> KeyPath:
         """The path of the value in its own file."""
-        return self.before.written(self._as_before(path))
+        return self.before.source_path(self._as_before(path))
 
     def _as_before(self, path: KeyPath) -> KeyPath:
         match path:
@@ -133,7 +133,7 @@ class HttpBackendConfig(Model):
 class Agent(Model):
     """An agent, its tests and its settings."""
 
-    not_yet: ClassVar = {
+    not_supported_yet: ClassVar = {
         "tool_filtering": "tool filtering",
         "deployment": "deployment",
         "embedding_provider": "vector stores",
@@ -177,17 +177,17 @@ class Agent(Model):
         return self._base_dir or Path.cwd()
 
     @property
-    def is_placed(self) -> bool:
+    def has_base_dir(self) -> bool:
         """Whether the folder is known that relative paths start from."""
         return self._base_dir is not None
 
-    def placed_in(self, folder: Path) -> "Agent":
+    def with_base_dir(self, folder: Path) -> "Agent":
         """The same agent, its relative paths starting from `folder`."""
         copy = self.model_copy()
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
 
-    def located_by(self, locator: Locator | None) -> "Agent":
+    def with_locator(self, locator: Locator | None) -> "Agent":
         """The same agent, its values knowing their places in the file; None: they were in none."""
         copy = self.model_copy()
         copy._locator = locator  # noqa: SLF001 - a copy of its own class
@@ -197,9 +197,9 @@ class Agent(Model):
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
         return "agent" if self._locator is None else self._locator.place(path)
 
-    def written(self, *path: str | int) -> KeyPath:
+    def source_path(self, *path: str | int) -> KeyPath:
         """The path of a value in the file it was written in, which may be a suite's own."""
-        return path if self._locator is None else self._locator.written(path)
+        return path if self._locator is None else self._locator.source_path(path)
 
     def with_cases(self, places: Sequence[int]) -> "Agent":
         """The same agent with these of its cases, in this order; they still know their places."""
@@ -208,28 +208,28 @@ class Agent(Model):
         return (
             copy
             if self._locator is None
-            else copy.located_by(SelectionLocator(self._locator, places))
+            else copy.with_locator(SelectionLocator(self._locator, places))
         )
 
     @property
-    def brings_its_own_model(self) -> bool:
+    def has_own_model(self) -> bool:
         """Whether model, instructions and tools are the backend's own business."""
         return self.backend not in BUILT_IN_BACKENDS
 
     @property
-    def judging_model(self) -> LLMProvider | None:
+    def judge_model(self) -> LLMProvider | None:
         """The model that judges and plays users where no other is named; None if there is none."""
         shared = self.evaluations.model if self.evaluations else None
         return shared or self.model
 
-    def simulator_of(self, case: TestCaseModel) -> LLMProvider | None:
+    def simulator_model(self, case: TestCaseModel) -> LLMProvider | None:
         """The model that plays the user of a case; None if there is none."""
         own = None if case.simulate is None else case.simulate.model
-        return own or self.judging_model
+        return own or self.judge_model
 
     @model_validator(mode="after")
     def _has_what_its_backend_needs(self) -> "Agent":
-        if self.brings_its_own_model:
+        if self.has_own_model:
             if self.tools:
                 raise ValueError("'tools' belong to the built-in agent; a 'backend' brings its own")
             return self

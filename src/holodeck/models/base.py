@@ -75,7 +75,7 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
-    not_yet: ClassVar[Mapping[str, str]] = {}
+    not_supported_yet: ClassVar[Mapping[str, str]] = {}
     """Keys of the format that this version refuses, and what they wait for."""
 
     @model_validator(mode="before")
@@ -90,7 +90,7 @@ class Model(BaseModel):
             return data
         refused = [
             f"{key!r} is not supported yet ({waits_for}); remove it"
-            for key, waits_for in cls.not_yet.items()
+            for key, waits_for in cls.not_supported_yet.items()
             if data.get(key) is not None
         ]
         refused += [

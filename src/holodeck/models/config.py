@@ -76,7 +76,7 @@ class Setting:
 class ExecutionConfig(Model):
     """Settings of a run. A field that is None was not set at this level; see `config.settings`."""
 
-    not_yet: ClassVar = {
+    not_supported_yet: ClassVar = {
         "cache_enabled": "remote files",
         "download_timeout": "remote files",
     }
@@ -409,7 +409,7 @@ class ExecutionConfig(Model):
 class GlobalConfig(Model):
     """A project's or a user's `config.yaml`."""
 
-    not_yet: ClassVar = {
+    not_supported_yet: ClassVar = {
         "vectorstores": "vector stores",
         "deployment": "deployment",
         "mcp_servers": "MCP tools",

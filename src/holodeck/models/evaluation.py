@@ -44,7 +44,7 @@ __all__ = [
 class EvaluationMetric(MetricSettings):
     """A metric that needs no judge."""
 
-    not_yet: ClassVar = {
+    not_supported_yet: ClassVar = {
         "custom_prompt": "a question of your own is 'type: judge' or 'type: geval'",
         "scale": "scores are 0 to 1",
     }

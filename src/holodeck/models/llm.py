@@ -45,7 +45,7 @@ PROVIDER_VARIABLES = {
 class ProviderSettings(Model):
     """Settings for all models of a provider."""
 
-    not_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
+    not_supported_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
 
     provider: ProviderEnum | None = None
     """The provider of the model."""

@@ -46,7 +46,7 @@ class ConsoleExporterConfig(Model):
 class OTLPExporterConfig(Model):
     """Spans sent to a collector over HTTP."""
 
-    not_yet: ClassVar = {"insecure": "it belongs to gRPC"}
+    not_supported_yet: ClassVar = {"insecure": "it belongs to gRPC"}
 
     enabled: bool = True
     """Whether the exporter is used."""
@@ -65,7 +65,7 @@ class OTLPExporterConfig(Model):
 class ExportersConfig(Model):
     """Destinations of the spans; by default the console."""
 
-    not_yet: ClassVar = {"prometheus": "metrics", "azure_monitor": "Azure Monitor"}
+    not_supported_yet: ClassVar = {"prometheus": "metrics", "azure_monitor": "Azure Monitor"}
 
     console: ConsoleExporterConfig | None = None
     """Spans on stderr."""
@@ -76,7 +76,7 @@ class ExportersConfig(Model):
 class ObservabilityConfig(Model):
     """OpenTelemetry traces of a run."""
 
-    not_yet: ClassVar = {"metrics": "OpenTelemetry metrics", "logs": "OpenTelemetry logs"}
+    not_supported_yet: ClassVar = {"metrics": "OpenTelemetry metrics", "logs": "OpenTelemetry logs"}
 
     enabled: bool = False
     """Whether spans are exported."""

@@ -64,7 +64,7 @@ FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
 class FileInput(Model):
     """A file whose text is sent to the agent before the input."""
 
-    not_yet: ClassVar = {
+    not_supported_yet: ClassVar = {
         "url": "remote files",
         "pages": "page ranges",
         "sheet": "spreadsheet ranges",
@@ -198,7 +198,7 @@ class TestCaseModel(TurnModel, NamedModel):
     `criteria` the case fails."""
 
     @property
-    def is_played(self) -> bool:
+    def is_scripted_or_simulated(self) -> bool:
         """Whether what the user says, and how often, shows only while the case runs."""
         return self.simulate is not None or self.script is not None
 
@@ -210,7 +210,7 @@ class TestCaseModel(TurnModel, NamedModel):
     @property
     def said(self) -> str:
         """Everything the user says; of a conversation that is played, what it is about."""
-        if self.is_played:
+        if self.is_scripted_or_simulated:
             user = self.simulate or Simulation()
             about = (self.situation, user.situation, user.opening)
             written = (user_text(one) for one in self.script or ())
@@ -230,7 +230,7 @@ class TestCaseModel(TurnModel, NamedModel):
         return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
 
     @property
-    def asks_judge(self) -> bool:
+    def uses_judge(self) -> bool:
         """Whether a judge decides about criteria, those of checkpoints included."""
         return self.criteria is not None or any(
             step_kind(one) == "judge" for one in self.script or ()
@@ -250,7 +250,7 @@ class TestCaseModel(TurnModel, NamedModel):
         return [*turns, *checks]
 
     @property
-    def own_evaluations(self) -> Sequence[Metric]:
+    def own_metrics(self) -> Sequence[Metric]:
         """The metrics that are written in the case, its turns and its script."""
         parts = [self, *(one for _, one in self.parts)]
         return [
@@ -263,7 +263,7 @@ class TestCaseModel(TurnModel, NamedModel):
         return self
 
     @property
-    def own_code(self) -> list[str]:
+    def called_functions(self) -> list[str]:
         """The functions that the script calls, as `module:callable`."""
         return [step_value(one) for one in self.script or () if step_kind(one) == "call"]
 
@@ -334,10 +334,10 @@ class TestCaseModel(TurnModel, NamedModel):
         for index, text in enumerate(texts):
             if text in texts[:index]:
                 raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
-        is_read = self.asks_judge or self.simulate is not None or bool(self.own_code)
+        is_read = self.uses_judge or self.simulate is not None or bool(self.called_functions)
         if self.situation is not None and not is_read:
             raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
-        if self.cache_key is not None and self.simulate is None and not self.asks_judge:
+        if self.cache_key is not None and self.simulate is None and not self.uses_judge:
             raise ValueError(
                 "'cache_key' keeps what a judge of criteria or a simulated user says, and the case"
                 " asks neither; write 'criteria' or 'simulate', or remove it"

@@ -13,7 +13,7 @@ TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "prompt", "hierarchical_document")
 class FunctionTool(Model):
     """A Python function in a file beside `agent.yaml`."""
 
-    not_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
+    not_supported_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
 
     type: Literal["function"]
     """Type of the tool."""

@@ -88,7 +88,7 @@ def recorded(agent, number, took, selection=None):
 def test_shards_stay_the_same_while_one_of_them_runs_again_and_again(tmp_path):
     cases = [{"name": name, "input": name} for name in "abcd"]
     agent = Agent.model_validate({"name": "echo", "backend": "mine:answer", "test_cases": cases})
-    agent = agent.placed_in(tmp_path)
+    agent = agent.with_base_dir(tmp_path)
     half = Selection(total=4, selected=4, deselected=0, how="--shard 1/2", shard="1/2", plan="x")
     request = SelectionRequest(shard=Shard(2, 2))
     for number, took in enumerate([(300, 10, 10, 10), (10, 250, 10, 10), (10, 200, 300, 10)], 1):
@@ -149,7 +149,7 @@ class Joined:
 
 def test_chosen_cases_still_know_where_they_stand():
     agent = Agent.model_validate({"name": "a", "backend": "m:f", "test_cases": CASES})
-    placed = agent.located_by(Joined())
+    placed = agent.with_locator(Joined())
 
     chosen = placed.with_cases([2, 0])
 

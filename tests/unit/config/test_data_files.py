@@ -185,7 +185,7 @@ def test_a_case_knows_its_place_in_the_data(folder):
     agent = agent_of(folder, "data/c.csv", 'input,name\n"a\nb",x\nc,y\n')
 
     assert agent.place("test_cases", 1, "input") == "data/c.csv:4:1"
-    assert agent.written("test_cases", 1, "input") == ("input",)
+    assert agent.source_path("test_cases", 1, "input") == ("input",)
 
 
 def test_a_case_knows_its_place_in_a_json_document(folder):

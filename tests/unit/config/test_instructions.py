@@ -98,7 +98,7 @@ def test_a_file_that_is_no_text_is_an_error(folder, content):
 
 def schema_of(response_format, base_dir=None):
     agent = Agent(name="x", backend="a:b", response_format=response_format)
-    return load_response_schema(agent.placed_in(base_dir) if base_dir else agent)
+    return load_response_schema(agent.with_base_dir(base_dir) if base_dir else agent)
 
 
 GOOD = {

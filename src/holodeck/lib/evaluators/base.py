@@ -75,7 +75,7 @@ class BaseEvaluator(ABC):
     """Whether `evaluate` takes the whole Observation as `observation=`."""
     has_verdict: ClassVar[bool] = True
     """Whether it passes or fails a response by itself; otherwise only a threshold decides."""
-    asks_judge: ClassVar[bool] = False
+    uses_judge: ClassVar[bool] = False
     """Whether it calls a judge model."""
     extra: ClassVar[str | None] = None
     """The optional dependency group of holodeck that installs its `libraries`."""
@@ -332,7 +332,7 @@ class JudgedEvaluator(BaseEvaluator):
         judge: A judge that several metrics share.
     """
 
-    asks_judge: ClassVar[bool] = True
+    uses_judge: ClassVar[bool] = True
 
     def __init__(
         self,

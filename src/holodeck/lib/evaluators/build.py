@@ -54,7 +54,7 @@ def build_evaluator(
     evaluator = evaluator_class(metric)
     if evaluator.extra is not None and not all(map(_is_installed, evaluator.libraries)):
         raise MissingExtra(evaluator.extra, f"metric {metric.evaluator_name}")
-    if evaluator.asks_judge:
+    if evaluator.uses_judge:
         options["judge"] = judge
     if isinstance(metric, SemanticSimilarityMetric):
         options["embeddings"] = embeddings
@@ -97,13 +97,13 @@ def _retry_config(metric: MetricSettings) -> RetryConfig:
 
 def needs_judge(metric: MetricSettings) -> bool:
     """Whether the metric calls a judge model."""
-    return evaluator_class(metric).asks_judge
+    return evaluator_class(metric).uses_judge
 
 
 def judge_model_of(agent: Agent, metric: MetricSettings) -> LLMProvider | None:
     """Return the judge model: the metric's, else that of `evaluations`, else the agent's own."""
     own = metric.model if isinstance(metric, JudgedMetric) else None
-    return own or agent.judging_model
+    return own or agent.judge_model
 
 
 def can_fail(metric: MetricSettings) -> bool:
@@ -148,7 +148,7 @@ class RequiredInputs:
 
     def __init__(self, agent: Agent) -> None:
         retrieves = any(tool.is_retrieval for tool in agent.tools or [])
-        self._may_retrieve = retrieves or agent.brings_its_own_model
+        self._may_retrieve = retrieves or agent.has_own_model
         self._required: dict[int, frozenset[EvalParam]] = {}
         self._accepted: dict[int, frozenset[EvalParam]] = {}
 

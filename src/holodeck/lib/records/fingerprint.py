@@ -58,7 +58,7 @@ def fingerprint_of(agent: Agent) -> Fingerprint:
 
 def _uses_evaluations(case: TestCaseModel) -> bool:
     """Return whether the result depends on the agent's `evaluations`: its metrics or its model."""
-    return case.evaluations is None or case.asks_judge or case.simulate is not None
+    return case.evaluations is None or case.uses_judge or case.simulate is not None
 
 
 def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,8 +88,8 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
     digests = [
         _to_text(relevant),
         *files,
-        *_hash_metric_code(case.own_evaluations, folder),
-        *_hash_code(case.own_code, folder),
+        *_hash_metric_code(case.own_metrics, folder),
+        *_hash_code(case.called_functions, folder),
     ]
     digest = _hash_text("\0".join(digests))
     return PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)

@@ -87,7 +87,7 @@ class JudgeProvider:
 
     def judge_of_criteria(self, place: str) -> Judge:
         """Return the judge of criteria. Raises ConfigError if no model is configured."""
-        llm = self._agent.judging_model
+        llm = self._agent.judge_model
         if llm is None:
             raise ConfigError(place, NO_JUDGE)
         return self._judge(llm)
@@ -253,7 +253,7 @@ class EvaluatorSet:
                 checks.of_turns.append(own)
             else:
                 checks.of_steps[at[1]] = own
-        if not case.asks_judge:
+        if not case.uses_judge:
             return checks
         return replace(checks, criteria=self._build_criteria(index, case))
 
@@ -263,7 +263,7 @@ class EvaluatorSet:
 
         key = "script" if case.criteria is None else "criteria"
         place = self._agent.place("test_cases", index, key)
-        judge, llm = self.judge_provider.judge_of_criteria(place), self._agent.judging_model
+        judge, llm = self.judge_provider.judge_of_criteria(place), self._agent.judge_model
         response_cache = None if llm is None else self.case_caches.cache_of(case, llm, place)
         return CaseCriteria(judge, case.judged, case.about, response_cache)
 

@@ -243,7 +243,7 @@ class ConversationSetup:
         self._runners = {
             index: self._runner(case, index)
             for index, case in enumerate(agent.test_cases or [])
-            if case.is_played
+            if case.is_scripted_or_simulated
         }
 
     def runner_of(self, index: int) -> ConversationRunner | None:
@@ -259,7 +259,7 @@ class ConversationSetup:
         simulator, cache = None, None
         if case.simulate is not None:
             place = self._agent.place("test_cases", index, "simulate")
-            llm = self._agent.simulator_of(case)
+            llm = self._agent.simulator_model(case)
             if llm is None:
                 raise ConfigError(place, NO_SIMULATOR)
             simulator = self._simulator(llm)

@@ -172,9 +172,9 @@ class TestExecutor:
         """Return the agent, with its relative paths starting from the folder of its file."""
         if given is None:
             return self.config_loader.load_agent_yaml(self.agent_config_path)
-        if given.is_placed:
+        if given.has_base_dir:
             return given
-        return given.placed_in(Path(self.agent_config_path).absolute().parent)
+        return given.with_base_dir(Path(self.agent_config_path).absolute().parent)
 
     def _as_backend(self, agent: object) -> AgentBackend:
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
@@ -182,7 +182,7 @@ class TestExecutor:
         return CallableBackend(agent, self.agent_config.base_dir, self.config)
 
     def _build_conversations(self) -> "ConversationSetup | None":
-        if not any(case.is_played for case in self.cases):
+        if not any(case.is_scripted_or_simulated for case in self.cases):
             return None
         # Imported here because most runs have neither scripts nor simulated users.
         from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415

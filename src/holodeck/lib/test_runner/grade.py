@@ -234,7 +234,7 @@ class ObservationBuilder:
 
     def __init__(self, agent: Agent, *, is_injected: bool = False) -> None:
         self._agent = agent
-        self._knows_tools = not (is_injected or agent.brings_its_own_model)
+        self._knows_tools = not (is_injected or agent.has_own_model)
         self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
 
     def of_case(self, state: CaseState) -> Observation:

@@ -311,7 +311,7 @@ def _metric(agent: Agent, name: str) -> JudgeMetric:
     cases = agent.test_cases or []
     metrics = [
         *(agent.evaluations.metrics if agent.evaluations else []),
-        *(metric for case in cases for metric in case.own_evaluations),
+        *(metric for case in cases for metric in case.own_metrics),
     ]
     known = [one for one in metrics if isinstance(one, JudgeMetric)]
     found = next((one for one in known if one.name == name), None)

@@ -109,7 +109,7 @@ def build_plan(
 
 def _agent_calls(case: TestCaseModel) -> Bounds:
     turns = len(case.turns) if case.turns is not None else 1
-    least, most = (1, _most_turns(case)) if case.is_played else (turns, turns)
+    least, most = (1, _most_turns(case)) if case.is_scripted_or_simulated else (turns, turns)
     attempts = 1 + (case.retries or 0)
     return Bounds(least=least * _least_runs(case), most=most * (case.repeat or 1) * attempts)
 

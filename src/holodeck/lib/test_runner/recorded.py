@@ -203,7 +203,7 @@ def has_every_turn(result: TestResult, case: TestCaseModel) -> bool:
     """Whether the result has every turn of the case, unless its agent failed."""
     if result.repeats is not None:
         return all(has_every_turn(one, case) for one in result.repeats.runs)
-    if case.is_played:
+    if case.is_scripted_or_simulated:
         is_complete = bool(result.turns) and result.ending is not None
     else:
         is_complete = len(result.turns) == len(case.turns or ())

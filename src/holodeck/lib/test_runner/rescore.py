@@ -131,7 +131,7 @@ async def _regrade_run(
     result: TestResult, case: TestCaseModel, checks: CaseChecks, observations: ObservationBuilder
 ) -> TestResult:
     """Grade one run of a case; a run whose agent or conversation broke stays as it is."""
-    broke_off = case.is_played and result.ending is not None and result.ending.broke
+    broke_off = case.is_scripted_or_simulated and result.ending is not None and result.ending.broke
     if result.outcome is Outcome.AGENT_ERROR or broke_off:
         return result
     state = _recorded_state(result, case, checks)
@@ -141,7 +141,7 @@ async def _regrade_run(
 
 def _recorded_state(result: TestResult, case: TestCaseModel, checks: CaseChecks) -> CaseState:
     """Return what the record knows of a run of the case, without its grades."""
-    ending = result.ending if case.is_played else None
+    ending = result.ending if case.is_scripted_or_simulated else None
     is_judged = checks.criteria is not None and checks.criteria.are_about_the_whole
     # Where checks or the judge may decide now, the recorded end of the conversation does not.
     if ending is not None and (
@@ -168,7 +168,7 @@ def _errors_of_agent(result: TestResult) -> list[str]:
 
 def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]:
     """Return the turns without grades; those of scripts and simulated users keep theirs."""
-    if case.is_played:
+    if case.is_scripted_or_simulated:
         return list(result.turns)
     if case.turns is None:
         return [

@@ -41,7 +41,7 @@ async def build(tmp_path, fake_openai):
             "instructions": {"inline": "Be helpful."},
         } | fields
         limits = ExecutionConfig(**({"llm_timeout": 60, "retry_delay": 0.01} | (execution or {})))
-        built.append(chat_backend(Agent.model_validate(raw).placed_in(tmp_path), limits))
+        built.append(chat_backend(Agent.model_validate(raw).with_base_dir(tmp_path), limits))
         return built[-1]
 
     yield build

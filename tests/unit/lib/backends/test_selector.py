@@ -12,7 +12,7 @@ SPOKEN = {"inline": "Be brief."}
 
 
 def agent(folder, **fields):
-    return Agent(name="a", **fields).placed_in(folder)
+    return Agent(name="a", **fields).with_base_dir(folder)
 
 
 async def answer_of(configured, **options):

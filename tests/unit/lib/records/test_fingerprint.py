@@ -28,7 +28,7 @@ def touched(tmp_path):
     def taken(agent, files):
         for name, text in files.items():
             (tmp_path / name).write_text(text)
-        made = fingerprint_of(Agent.model_validate(agent).placed_in(tmp_path))
+        made = fingerprint_of(Agent.model_validate(agent).with_base_dir(tmp_path))
         return {one.name: h for one, h in zip(made.cases, made.hashes, strict=True)}
 
     def compare(agent=None, files=None):

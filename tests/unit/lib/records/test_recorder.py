@@ -26,7 +26,7 @@ def recorder(tmp_path):
     made = []
 
     def make():
-        agent = Agent.model_validate(AGENT).placed_in(tmp_path)
+        agent = Agent.model_validate(AGENT).with_base_dir(tmp_path)
         made.append(Recorder(agent, fingerprint_of(agent)))
         return made[-1]
 
@@ -79,7 +79,7 @@ def test_the_first_line_tells_what_is_run_without_secrets(recorder):
 )
 def test_a_secret_in_one_of_many_cases_is_found(tmp_path, case):
     many = [{"input": f"case {n}"} for n in range(100)]
-    agent = Agent.model_validate(AGENT | {"test_cases": [*many, case]}).placed_in(tmp_path)
+    agent = Agent.model_validate(AGENT | {"test_cases": [*many, case]}).with_base_dir(tmp_path)
     made = Recorder(agent, fingerprint_of(agent))
     made.begin("agent.yaml", ExecutionConfig(), Redactor(["a-very-secret-key"]), version="1.2")
     made._file.close()

@@ -38,7 +38,7 @@ def build(tmp_path, fake_openai):
             "instructions": {"inline": "Be helpful."},
         } | fields
         limits = ExecutionConfig(**({"llm_timeout": 60, "retry_delay": 0.01} | (execution or {})))
-        agent = Agent.model_validate(raw).placed_in(tmp_path)
+        agent = Agent.model_validate(raw).with_base_dir(tmp_path)
         return AgentFactory(agent, execution_config=limits)
 
     return build

@@ -44,7 +44,7 @@ def run(tmp_path, fake_openai):
 
     async def run_it(*steps, backend=None, **fields):
         case = {"name": "played", **({"script": list(steps)} if steps else {}), **fields}
-        agent = an_agent(fake_openai, case).placed_in(tmp_path)
+        agent = an_agent(fake_openai, case).with_base_dir(tmp_path)
         report = await report_of(tmp_path, agent, backend or ScriptedBackend())
         return report.results[0]
 
@@ -304,7 +304,7 @@ async def graded_again(server, folder, held, **case):
         agent_config_path="agent.yaml",
         config=fingerprint_of(before).config,
     )
-    agent = an_agent(server, {**HELD, **case}).placed_in(folder)
+    agent = an_agent(server, {**HELD, **case}).with_base_dir(folder)
     return await rescore(agent, replace(recorded(held), started=started))
 
 

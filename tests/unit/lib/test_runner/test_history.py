@@ -182,7 +182,9 @@ async def test_a_recorded_answer_is_graded_again_with_what_was_said_before(tmp_p
     first = [{"metric": "desk:first", "threshold": 1}]
     held = (await report_of(tmp_path, an_agent(**said), ScriptedBackend())).results[0]
 
-    graded = await rescore(an_agent(**said, evaluations=first).placed_in(tmp_path), recorded(held))
+    graded = await rescore(
+        an_agent(**said, evaluations=first).with_base_dir(tmp_path), recorded(held)
+    )
 
     assert graded.report.results[0].passed
 
@@ -199,7 +201,7 @@ async def test_a_recorded_answer_to_another_history_is_not_graded(tmp_path):
 def test_a_case_is_run_again_when_its_transcript_has_changed(tmp_path):
     def fingerprint(text):
         (tmp_path / "said.json").write_text(text)
-        agent = an_agent(input="And now?", history={"file": "said.json"}).placed_in(tmp_path)
+        agent = an_agent(input="And now?", history={"file": "said.json"}).with_base_dir(tmp_path)
         return fingerprint_of(agent).hashes
 
     assert fingerprint("[1]") == fingerprint("[1]") != fingerprint("[2]")

@@ -27,7 +27,7 @@ def an_agent(server, folder=None, **case):
     case = {"history": HISTORY, "criteria": ["Helps"]} | case
     raw = {"name": "scripted", "backend": "bot:Bot", "test_cases": [case]}
     agent = Agent.model_validate(raw | {"evaluations": {"model": model}})
-    return agent if folder is None else agent.placed_in(folder)
+    return agent if folder is None else agent.with_base_dir(folder)
 
 
 @pytest.fixture

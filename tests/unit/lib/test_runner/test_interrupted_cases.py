@@ -38,7 +38,7 @@ def interrupted(tmp_path, fake_openai):
 
     async def run(*cases, evaluators=None, reached=None):
         late = Hangs()
-        agent = an_agent(fake_openai, *cases).placed_in(tmp_path)
+        agent = an_agent(fake_openai, *cases).with_base_dir(tmp_path)
         recorder = Recorder(agent, fingerprint_of(agent))
         config = ExecutionConfig(**LIMITS)
         recorder.begin("agent.yaml", config, Redactor([]), version="1")

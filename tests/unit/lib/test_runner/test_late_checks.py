@@ -56,7 +56,7 @@ def run_late(tmp_path, fake_openai):
     (tmp_path / "late.py").write_text(HANGS)
 
     async def run_it(seconds=1, **case):
-        agent = an_agent(fake_openai, {"name": "late", **case}).placed_in(tmp_path)
+        agent = an_agent(fake_openai, {"name": "late", **case}).with_base_dir(tmp_path)
         report = await report_of(tmp_path, agent, ScriptedBackend(), case_timeout=seconds)
         return report.results[0]
 

@@ -113,7 +113,7 @@ def run(tmp_path):
         cases = [case(f"case {n}", f"say {n}", contains=f"say {n}") for n in range(20)]
         agent = Agent.model_validate(
             {"name": "pace", "backend": f"{name}:agent", "test_cases": cases}
-        ).placed_in(tmp_path)
+        ).with_base_dir(tmp_path)
         settings = ConfigLoader().resolve_execution_config(
             ExecutionConfig(llm_timeout=20, **execution)
         )

@@ -34,7 +34,7 @@ class Remembering(ScriptedBackend):
 def run(tmp_path, fake_openai):
     async def run_it(*steps, backend=None, **fields):
         case = {"name": "scripted", "script": list(steps)} | fields
-        agent = an_agent(fake_openai, case).placed_in(tmp_path)
+        agent = an_agent(fake_openai, case).with_base_dir(tmp_path)
         report = await report_of(tmp_path, agent, backend or ScriptedBackend())
         return report.results[0]
 
@@ -432,7 +432,7 @@ def test_what_a_script_lacks_is_found_before_the_run(fake_openai, tmp_path):
         {"user": "a"}, "agent", {"judge": ["Is short"]}, {"call": "nowhere_at_all:f"},
         {"check": {"evaluations": [{"metric": "exact_match"}]}},
     ]  # fmt: skip
-    agent = an_agent(fake_openai, {"script": steps}, evaluations=None).placed_in(tmp_path)
+    agent = an_agent(fake_openai, {"script": steps}, evaluations=None).with_base_dir(tmp_path)
 
     found = dict(told(agent))
 
@@ -462,7 +462,7 @@ async def test_functions_of_two_cases_wait_beside_each_other(tmp_path, fake_open
     (tmp_path / "meeting.py").write_text(MEETING)
     steps = [{"user": "a"}, "agent", {"call": "meeting:meets_the_other"}, "succeed"]
     cases = [{"name": name, "script": steps} for name in "ab"]
-    agent = an_agent(fake_openai, *cases).placed_in(tmp_path)
+    agent = an_agent(fake_openai, *cases).with_base_dir(tmp_path)
 
     report = await report_of(tmp_path, agent, ScriptedBackend(), parallel_test_cases=2)
 

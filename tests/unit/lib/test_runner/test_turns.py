@@ -190,7 +190,7 @@ async def test_a_metric_of_a_turn_sees_the_conversation_until_then(tmp_path):
         "turns": [turn("one", {"metric": "turn_checks:first", "threshold": 1}), turn("two")],
         "evaluations": [{"metric": "turn_checks:whole", "threshold": 1}],
     }
-    agent = an_agent(case).placed_in(tmp_path)
+    agent = an_agent(case).with_base_dir(tmp_path)
 
     report = await report_of(tmp_path, agent, ScriptedBackend())
 

@@ -161,7 +161,7 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
     """The share of the expected tools that were called, by name; needs no judge."""
 
     metric = "tool_correctness"
-    asks_judge = False
+    uses_judge = False
     deepeval_class = "ToolCorrectnessMetric"
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
         required=frozenset({EvalParam.TOOLS_CALLED, EvalParam.EXPECTED_TOOLS}),

@@ -102,7 +102,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
 
     async def _measure(self, case: Any, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return DeepEval's result for the case."""
-        judge = self.judge if self.asks_judge else None
+        judge = self.judge if self.uses_judge else None
         measurement = adapter.Measurement(self.deepeval_class, judge, options)
         metric = measurement.metric
         await measurement.run(case, lambda answer: self._check(answer, metric, case))
