@@ -270,7 +270,7 @@ def test_a_check_that_is_indented_into_the_context_is_refused(folder, key):
 
     assert ran.code == 2, ran.stdout
     assert f"agent.yaml:9:7: test_cases[0].context.{key}:" in ran.stderr
-    assert "is a key of the case, and nothing in 'context' reads it" in ran.stderr
+    assert "has no effect in 'context'; it is a key of the case" in ran.stderr
     assert not folder.was_called
 
 
@@ -441,7 +441,7 @@ PASSED_BY_EVERY_ANSWER = {
     "a tolerance that is no number": (
         "metric: numeric, value: 7, pick: any",
         "metric: numeric, value: 7, pick: any, absolute_tolerance: .nan",
-        "absolute_tolerance: found nan; wanted",
+        "absolute_tolerance: found nan; expected",
     ),
     "a tolerance of 500 %": (
         "metric: numeric, value: 7, pick: any",
@@ -500,15 +500,15 @@ NEVER_SEES_THE_ANSWER = {
     ),
     "a judge that sees the input only": (
         "{type: judge, name: j, criteria: [Is it kind?], inputs: [input]}",
-        "[0].inputs: the judge never sees the answer; add 'response' to input",
+        "[0].inputs: the judge does not get the response; add 'response' to input",
     ),
     "a judge that sees what is right only": (
         "{type: judge, name: j, criteria: [Is it kind?], inputs: [input, ground_truth]}",
-        "[0].inputs: the judge never sees the answer",
+        "[0].inputs: the judge does not get the response",
     ),
     "a G-Eval that sees the input only": (
         "{type: geval, name: g, criteria: Is it kind?, evaluation_params: [input]}",
-        "[0].evaluation_params: the judge never sees the answer; add 'actual_output' to input",
+        "[0].evaluation_params: the judge does not get the response; add 'actual_output' to input",
     ),
 }
 
@@ -533,7 +533,7 @@ def test_a_metric_without_a_threshold_beside_other_checks_is_told_to_decide_noth
 
     checked, ran = folder.validate(), folder.test()
 
-    told = "test_cases[0].evaluations[1]: 'f1_score' decides nothing without a threshold"
+    told = "test_cases[0].evaluations[1]: 'f1_score' gives no verdict without a threshold"
     assert "warning" in checked.stdout
     assert told in checked.stdout
     assert (ran.code, told in ran.stderr) == (0, True)
@@ -546,7 +546,7 @@ def test_a_shared_metric_without_a_threshold_is_told_once(folder):
 
     checked = folder.validate()
 
-    assert checked.stdout.count("decides nothing without a threshold") == 1
+    assert checked.stdout.count("gives no verdict without a threshold") == 1
 
 
 def test_a_pattern_that_every_text_matches_but_blank_ones_is_a_warning(folder):

@@ -171,7 +171,7 @@ def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message)
         ({"metrics": [{"metric": "regex", "pattern": ".*"}]}, "matches every text"),
         ({"cases": "none.csv"}, "none.csv"),
         ({"path_or_agent": 3}, "a int is not an agent"),
-        ({"path_or_agent": "none.yaml"}, "none.yaml: there is no such file"),
+        ({"path_or_agent": "none.yaml"}, "none.yaml: file not found"),
         ({"path_or_agent": "none:agent"}, "none"),
         ({"metrics": [Loud(), Loud()]}, "two evaluators have the name 'Loud'"),
     ],
@@ -277,7 +277,7 @@ async def test_an_executor_logs_what_is_doubtful(folder, caplog):
 
     await holodeck.TestExecutor("agent.yaml").execute_tests()
 
-    assert "decides nothing without a threshold" in caplog.text
+    assert "gives no verdict without a threshold" in caplog.text
 
 
 # The report.

@@ -421,7 +421,7 @@ async def test_a_script_that_asks_no_model_needs_no_key(keyless):
     ids=["user", "judge"],
 )
 async def test_a_missing_key_is_an_error_on_the_first_call(keyless, steps, message):
-    model = "model 'openai/gpt-4.1-mini': there is no API key for openai: set OPENAI_API_KEY"
+    model = "model 'openai/gpt-4.1-mini': missing API key for openai: set OPENAI_API_KEY"
 
     with pytest.raises(ConfigError, match=f"case 'case', {message}: {model}"):
         await scenario.run("case", "", keyless, script=steps)

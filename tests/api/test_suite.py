@@ -1057,7 +1057,7 @@ def test_a_file_loads_unchanged(scenarios):
         ),
         (
             "scenarios:\n  - {name: a, input: 4}",
-            "2:22: scenarios[0].input: found 4; wanted text; put it in quotes",
+            "2:22: scenarios[0].input: found 4; expected text; put it in quotes",
         ),
         (
             "suite: {name: s, config: {retries: -1}}\nscenarios: [{name: a, input: b}]",

@@ -278,5 +278,5 @@ def test_a_key_that_is_missing_stops_before_the_first_test(agent_dir):
 
     ran = agent_dir.run("test")
 
-    assert_one_error(ran, 2, "agent.yaml:3:3: model: there is no API key", "ANTHROPIC_API_KEY")
+    assert_one_error(ran, 2, "agent.yaml:3:3: model: missing API key", "ANTHROPIC_API_KEY")
     assert ran.stdout == ""

@@ -63,7 +63,7 @@ def test_a_check_finds_what_a_run_would_only_find_later(agent_dir):
 
     assert_plain(ran)
     assert ran.code == 2
-    assert "the agent has no tools, so none is called 'search'" in ran.stdout
+    assert "unknown tool 'search': the agent has no tools" in ran.stdout
     assert "checks nothing" in ran.stdout
 
 

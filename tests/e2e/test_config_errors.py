@@ -38,7 +38,7 @@ def run(agent_dir):
     [
         (PASSES, "executionn: {quiet: true}\n", ["agent.yaml:9:1", "executionn", "'execution'"]),
         ("{metric: contains, valuee: x}", "", ["agent.yaml:8:28", "valuee", "'value'"]),
-        (PASSES, "name: again\n", ["agent.yaml:9:1", "name", "already on line 1"]),
+        (PASSES, "name: again\n", ["agent.yaml:9:1", "name", "first on line 1"]),
         ("{metric: containz, value: x}", "", ["agent.yaml:8:9", "containz", "'contains'"]),
         ("{metric: groundedness}", "", ["agent.yaml:8:", "needs 'files' or 'retrieval_context'"]),
         ("{type: geval, criteria: x}", "", ["agent.yaml:8:", "name: this key is missing"]),
@@ -104,7 +104,7 @@ def test_a_variable_that_means_nothing_is_a_warning_with_the_one_that_does(bot_d
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("agnet.yaml", "did you mean 'agent.yaml'?"), ("none/agent.yaml", "there is no such file")],
+    [("agnet.yaml", "did you mean 'agent.yaml'?"), ("none/agent.yaml", "file not found")],
 )
 def test_a_file_that_is_not_there_is_told_with_the_nearest_one(bot_dir, write_bot, name, said):
     write_bot()

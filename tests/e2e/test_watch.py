@@ -48,7 +48,7 @@ def test_a_saved_file_runs_again_what_it_affects_until_ctrl_c(tmp_path):
         (["--last-failed"], "cases to rerun itself; remove --last-failed"),
         (["--debug"], "--debug needs a keyboard, which --watch does not pass on"),
         (["--list"], "--list runs nothing; remove --watch"),
-        (["agent.yml"], "agent.yml: there is no such file; did you mean 'agent.yaml'?"),
+        (["agent.yml"], "agent.yml: file not found; did you mean 'agent.yaml'?"),
     ],
     ids=["resume", "last-failed", "debug", "list", "nothing-there"],
 )

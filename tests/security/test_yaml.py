@@ -168,7 +168,7 @@ def test_both_places_of_a_key_that_stands_there_twice_are_named(path):
     with pytest.raises(ConfigError) as caught:
         Source.of(text, "agent.yaml")
 
-    place = re.search(r"agent\.yaml:(\d+):.* already on line (\d+), column", str(caught.value))
+    place = re.search(r"agent\.yaml:(\d+):.* first on line (\d+), column", str(caught.value))
     second, first = (text.splitlines()[int(number) - 1] for number in place.groups())
     assert first.startswith(f"{key}: ")
     assert second == f"{key}: 1"

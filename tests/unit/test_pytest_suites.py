@@ -118,7 +118,7 @@ def test_files_of_suites_are_collected_where_the_configuration_names_them(run, t
 
 WRONG = {
     "a misspelt key": (SUITE.replace("test_cases", "test_case"), "did you mean 'test_cases'?"),
-    "no cases": ("suite: {name: manners}\ntest_cases: []\n", "a suite without test cases"),
+    "no cases": ("suite: {name: manners}\ntest_cases: []\n", "the suite has no test cases"),
     "a bar without repetitions": (
         "test_cases: [{name: a, input: hello, min_pass: 2}]",
         "nothing says how many there are",

@@ -1,4 +1,4 @@
-"""What the agent is told, without the file's front matter."""
+"""Instructions and response format of an agent, which may be files beside the agent.yaml."""
 
 import json
 import re
@@ -14,10 +14,10 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTA
 
 
 def load_instructions(agent: Agent) -> str:
-    """The text for the model, word for word; "" for an agent without instructions.
+    """Return the instructions without front matter; "" for an agent without instructions.
 
-    Raises FileNotFoundError if the file is not there, ConfigError if it is outside of the agent's
-    folder, unreadable or says nothing.
+    Raises FileNotFoundError, or ConfigError if the file is outside of the agent's folder,
+    unreadable or empty.
     """
     if agent.instructions is None:
         return ""
@@ -27,14 +27,14 @@ def load_instructions(agent: Agent) -> str:
     where = f"{agent.place('instructions', 'file')}: instructions.file"
     text = strip_front_matter(read_text(name, agent.base_dir, where), name)
     if not text.strip():
-        raise ConfigError(where, f"{name!r} says nothing; write what the agent is to do")
+        raise ConfigError(where, f"{name!r} is empty; write the instructions for the agent")
     return text
 
 
 def strip_front_matter(text: str, name: str) -> str:
-    """`text` without a mapping between two lines `---` at its very beginning.
+    """Return `text` without a YAML mapping between two `---` lines at its beginning.
 
-    Raises ConfigError where that block looks like one and cannot be read.
+    Raises ConfigError if that block looks like a mapping and is invalid.
     """
     match = _FRONT_MATTER.match(text)
     if match is None or not match[1].strip():
@@ -46,8 +46,8 @@ def strip_front_matter(text: str, name: str) -> str:
     except ConfigError as error:
         raise ConfigError(
             name,
-            f"the front matter cannot be read: {error.message}; if it is meant as text, begin the"
-            " file with an empty line",
+            f"invalid front matter: {error.message}; if it is text, begin the file with an empty"
+            " line",
         ) from error
     return text[match.end() :].lstrip("\r\n")
 
@@ -68,10 +68,10 @@ TYPES = ("string", "number", "integer", "boolean", "array", "object", "null")
 
 
 def load_response_schema(agent: Agent) -> dict[str, Any] | None:
-    """The schema of the answers; None if they may be any text.
+    """Return the JSON schema of responses, or None if they may be any text.
 
-    A mapping with a `json_schema` key is the provider's own form and is taken as it is. Raises
-    FileNotFoundError, and ConfigError naming the keyword that is wrong.
+    A mapping with a `json_schema` key has the provider's own form and is not checked. Raises
+    FileNotFoundError, or ConfigError that names the invalid keyword.
     """
     given = agent.response_format
     if given is None:
@@ -91,46 +91,46 @@ def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(where, f"{name!r} is not JSON: {error}") from error
     if not isinstance(schema, dict):
-        raise ConfigError(where, f"{name!r} holds a {type(schema).__name__}; wanted an object")
+        raise ConfigError(where, f"{name!r} holds a {type(schema).__name__}; expected an object")
     return schema
 
 
 def _check_schema(schema: Any, where: str) -> None:
     if not isinstance(schema, Mapping):
-        raise ConfigError(where, f"found {_kind(schema)}; a schema is a mapping")
+        raise ConfigError(where, f"found {_kind(schema)}; expected a schema, which is a mapping")
     for keyword, value in schema.items():
-        complaint = _COMPLAINTS[keyword](value)
-        if complaint:
-            raise ConfigError(f"{where}.{keyword}", complaint)
+        problem = _VALIDATORS[keyword](value)
+        if problem:
+            raise ConfigError(f"{where}.{keyword}", problem)
     for name, below in schemas_in(schema):
         if name != "additionalProperties" or isinstance(below, Mapping):
             _check_schema(below, f"{where}.{name}")
 
 
-def _type(value: Any) -> str | None:
+def _validate_type(value: Any) -> str | None:
     if isinstance(value, str) and value in TYPES:
         return None
-    return f"found {value!r}; wanted one of {', '.join(TYPES)}"
+    return f"found {value!r}; expected one of {', '.join(TYPES)}"
 
 
-def _required(value: Any) -> str | None:
+def _validate_required(value: Any) -> str | None:
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return None
-    return f"found {_kind(value)}; wanted a list of property names"
+    return f"found {_kind(value)}; expected a list of property names"
 
 
-def _additional(value: Any) -> str | None:
+def _validate_additional_properties(value: Any) -> str | None:
     if isinstance(value, bool | Mapping):
         return None
-    return f"found {_kind(value)}; wanted true, false or a schema"
+    return f"found {_kind(value)}; expected true, false or a schema"
 
 
-def _a(kinds: type | tuple[type, ...], words: str) -> Callable[[Any], str | None]:
-    def complaint(value: Any) -> str | None:
+def _expect(kinds: type | tuple[type, ...], words: str) -> Callable[[Any], str | None]:
+    def validate(value: Any) -> str | None:
         fits = isinstance(value, kinds) and not (isinstance(value, bool) and "number" in words)
-        return None if fits else f"found {_kind(value)}; wanted {words}"
+        return None if fits else f"found {_kind(value)}; expected {words}"
 
-    return complaint
+    return validate
 
 
 def _kind(value: Any) -> str:
@@ -138,15 +138,17 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "nothing" if value is None else "a number")
 
 
-_COMPLAINTS: dict[str, Callable[[Any], str | None]] = {
-    "type": _type,
-    "properties": _a(dict, "a mapping of names to schemas"),
-    "required": _required,
-    "additionalProperties": _additional,
-    "items": _a(dict, "a schema"),
-    "enum": lambda value: None if isinstance(value, list) and value else "wanted a list of values",
+_VALIDATORS: dict[str, Callable[[Any], str | None]] = {
+    "type": _validate_type,
+    "properties": _expect(dict, "a mapping of names to schemas"),
+    "required": _validate_required,
+    "additionalProperties": _validate_additional_properties,
+    "items": _expect(dict, "a schema"),
+    "enum": lambda value: (
+        None if isinstance(value, list) and value else "expected a list of values"
+    ),
     "default": lambda _: None,
-    "description": _a(str, "text"),
-    "minimum": _a((int, float), "a number"),
-    "maximum": _a((int, float), "a number"),
+    "description": _expect(str, "text"),
+    "minimum": _expect((int, float), "a number"),
+    "maximum": _expect((int, float), "a number"),
 }

@@ -1,11 +1,11 @@
-"""Whether an agent can be told what was said before: what its backend and its code say about it."""
+"""Static check of conversations: does the agent get the earlier messages?"""
 
 import ast
 from collections.abc import Iterator
 from inspect import Parameter
 from typing import Any
 
-from holodeck.config.findings import Findings
+from holodeck.config.findings import CheckContext
 from holodeck.config.history import load_history
 from holodeck.config.python_files import find_definition
 from holodeck.config.source import KeyPath
@@ -20,84 +20,70 @@ from holodeck.models.test_case import TestCaseModel
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def check_history_support(
-    agent: Agent, path: KeyPath, case: TestCaseModel, findings: Findings
-) -> None:
-    """Find what the agent of a case should have in mind and cannot."""
+def check_history_support(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    """Check that the agent gets the earlier messages that the case relies on."""
     if case.turns is not None and len(case.turns) > 1:
-        _check_memory(agent, (*path, "turns"), findings)
+        _check_memory(context, (*path, "turns"))
     if case.is_scripted_or_simulated and case.max_turns != 1:
-        _check_memory(agent, (*path, case.form), findings)
-    _check_lines(agent, path, case, findings)
-    if case.history is not None:
-        _check_history(agent, path, findings)
+        _check_memory(context, (*path, case.form))
+    steps = enumerate(case.script or ())
+    unseen = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
+    reason = _reason_no_history(context.agent) if unseen or case.history is not None else None
+    if unseen and reason is not None:
+        context.error((*path, "script", unseen[0]), reason)
+    if case.history is None:
+        return
+    try:
+        load_history(context.agent, int(path[1]))
+    except ConfigError as error:
+        context.config_error((*path, "history", "file"), error)
+    if reason is not None:
+        context.error((*path, "history"), reason)
 
 
-def _check_memory(agent: Agent, path: KeyPath, findings: Findings) -> None:
-    """Find what cannot carry a conversation of several turns, or hears each as if it were alone."""
-    backend = agent.backend
+def _check_memory(context: CheckContext, path: KeyPath) -> None:
+    """Check that the agent can carry on a conversation of several turns."""
+    backend = context.agent.backend
     if isinstance(backend, HttpBackendConfig):
-        if not any(
-            has_placeholder(backend.request, name) for name in ("messages", "conversation_id")
-        ):
-            findings.error(
+        names = ("messages", "conversation_id")
+        if not any(has_placeholder(backend.request, name) for name in names):
+            context.error(
                 path,
-                "the request has no place for what was said before; write '{messages}' or"
+                "the request does not contain the earlier messages; write '{messages}' or"
                 " '{conversation_id}' in backend.request",
             )
         return
-    answers = _defined(agent)
-    if isinstance(answers, Function) and _is_deaf(answers):
-        findings.warning(
+    function = _definition(context.agent)
+    if isinstance(function, Function) and _ignores_history(function):
+        context.warning(
             path,
-            f"{answers.name!r} hears each turn as if it were the first; give it a parameter"
+            f"{function.name!r} gets each turn as if it were the first; give it a parameter"
             " 'context', or name a class",
         )
 
 
-def _check_history(agent: Agent, path: KeyPath, findings: Findings) -> None:
-    """Find what is wrong with the earlier messages of a case, and agents that cannot get them."""
-    place = (*path, "history")
-    try:
-        load_history(agent, int(path[1]))
-    except ConfigError as error:
-        findings.of_error((*place, "file"), error)
-    why = _why_deaf(agent)
-    if why is not None:
-        findings.error(place, why)
-
-
-def _check_lines(agent: Agent, path: KeyPath, case: TestCaseModel, findings: Findings) -> None:
-    """Find the first line of a script that the agent should be told of and cannot be."""
-    steps = list(enumerate(case.script or ()))
-    told = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
-    why = _why_deaf(agent) if told else None
-    if why is not None:
-        findings.error((*path, "script", told[0]), why)
-
-
-def _why_deaf(agent: Agent) -> str | None:
-    """Why the agent cannot be told what was said; None where it can, or nothing is known of it."""
+def _reason_no_history(agent: Agent) -> str | None:
+    """Return why the agent cannot get earlier messages; None if it can, or if that is unknown."""
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
         return None if has_placeholder(backend.request, "messages") else NO_MESSAGES_PLACEHOLDER
-    answers = _answering(_defined(agent))
-    return NO_CONTEXT_PARAMETER if answers is not None and _is_deaf(answers) else None
+    function = _answering_function(_definition(agent))
+    return NO_CONTEXT_PARAMETER if function is not None and _ignores_history(function) else None
 
 
-def _defined(agent: Agent) -> ast.AST | None:
-    """What `backend: module:attribute` names beside the agent.yaml; None if that cannot be told."""
+def _definition(agent: Agent) -> ast.AST | None:
+    """Return what `backend: module:attribute` names beside the agent.yaml; None if unknown."""
     if not isinstance(agent.backend, str) or ":" not in agent.backend:
         return None
     module, _, name = agent.backend.partition(":")
     try:
         return find_definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
-    except ConfigError:  # told of elsewhere, or it is installed
+    except ConfigError:  # reported elsewhere, or an installed module
         return None
 
 
-def _answering(node: ast.AST | None) -> Function | None:
-    """The function that answers: itself, or the method of a class that inherits nothing."""
+def _answering_function(node: ast.AST | None) -> Function | None:
+    """Return the function that answers: the node, or a method of a class without bases."""
     if not isinstance(node, ast.ClassDef) or node.bases or node.decorator_list:
         return node if isinstance(node, Function) else None
     methods = {one.name: one for one in node.body if isinstance(one, Function)}
@@ -105,20 +91,20 @@ def _answering(node: ast.AST | None) -> Function | None:
     return None if found is None or found.decorator_list else found
 
 
-def _is_deaf(function: Function) -> bool:
-    """Whether it is told nothing of before; what a decorator makes of it is not known."""
+def _ignores_history(function: Function) -> bool:
+    """Whether the function certainly gets no earlier messages; a decorator may add them."""
     parameters = [one for one in _parameters(function.args) if one.name != "self"]
     if function.decorator_list or not parameters:
         return False
     try:
         way, _ = argument_passing(parameters, function.name, "backend")
-    except ConfigError:  # told where it is called
+    except ConfigError:  # reported where it is called
         return False
     return way == "left out"
 
 
 def _parameters(written: ast.arguments) -> Iterator[Parameter]:
-    """The parameters as they would be, their annotations as text."""
+    """Yield the parameters of a parsed function, their annotations as text."""
     named = [*written.posonlyargs, *written.args]
     needed = len(named) - len(written.defaults)
     for index, one in enumerate(named):

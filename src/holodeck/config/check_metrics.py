@@ -1,141 +1,172 @@
-"""Metrics that no answer can fail, and metrics that decide nothing: found before anything runs."""
+"""Static checks of metrics: can each be built, and can a response fail it?"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
-from holodeck.config.findings import Findings
+from holodeck.config.findings import CheckContext
+from holodeck.config.python_files import import_warning, require_target
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
-from holodeck.lib.evaluators.build import can_fail
+from holodeck.lib.evaluators.build import (
+    build_evaluator,
+    can_fail,
+    judge_model_of,
+    needs_judge,
+)
 from holodeck.lib.patterns import compiled, passes_every_text
-from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
 from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric
 from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"
-_UNSEEN = "\"'“”‘’\u200b\u200c\u200d\u2060\ufeff"
-"""Quotes that were written twice, and signs without a width."""
-NOT_THE_AGENTS = frozenset({"input", "ground_truth", "expected_output"})
-"""What of a case does not come from the agent."""
+NOT_FROM_THE_AGENT = frozenset({"input", "ground_truth", "expected_output"})
+"""RequiredInputs of a judge that do not come from the agent."""
+_QUOTES_AND_INVISIBLE = "\"'“”‘’\u200b\u200c\u200d\u2060\ufeff"
+_UNCHECKED_KEYS = frozenset({"forbidden_tools", "description"})
+"""Keys whose placeholders another check reports, or that only people read."""
 
 
-def check_metric(metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
-    """Find what makes a metric pass every answer; one that is only reported may."""
-    if not metric.required:
-        return
-    _check_threshold(metric, place, findings)
+def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path: KeyPath) -> None:
+    """Check that the metrics can be built and can fail, and note what they need."""
+    for index, metric in enumerate(metrics):
+        metric_path = (*path, index)
+        if metric in metrics[:index]:
+            context.warning(metric_path, f"{metric.label!r} is listed twice with equal settings")
+        if not metric.enabled:
+            continue
+        if metric.required:
+            _check_that_it_can_fail(context, metric, metric_path)
+        try:
+            if metric.user_code is not None:
+                check_target(context, metric.user_code, metric_path, "metric")
+                continue
+            evaluator = build_evaluator(metric, context.agent.base_dir, location="")
+            context.inputs.register(metric, evaluator)
+            if needs_judge(metric) and judge_model_of(context.agent, metric) is None:
+                context.error(
+                    metric_path,
+                    f"{metric.label!r} needs a judge model; write 'model' here or in 'evaluations'",
+                )
+        except ConfigError as error:
+            context.config_error(metric_path, error)
+
+
+def check_target(context: CheckContext, target: str, path: KeyPath, kind: str) -> None:
+    """Check that `module:attribute` exists. Raises ConfigError if it certainly does not."""
+    require_target(target, context.agent.base_dir, kind)
+    warning = import_warning(target, context.agent.base_dir)
+    if warning is not None:
+        context.warning(path, warning)
+
+
+def _check_that_it_can_fail(context: CheckContext, metric: MetricSettings, path: KeyPath) -> None:
+    if metric.threshold == 0:
+        _report_zero_threshold(context, (*path, "threshold"), metric.user_code)
     if isinstance(metric, RegexMetric):
-        _check_pattern(metric, place, findings)
+        _check_pattern(context, metric, (*path, "pattern"))
     elif isinstance(metric, NotContainsMetric):
-        _check_forbidden_texts(metric, place, findings)
+        for index, text in enumerate(metric.expected_texts() or ()):
+            key = ("value",) if metric.values is None else ("values", index)
+            check_forbidden_text(context, text, metric, (*path, *key))
     elif isinstance(metric, JudgeMetric):
         for index, criterion in enumerate(metric.criteria):
             if not isinstance(criterion, str) and criterion.threshold == 0:
-                _refuse_zero((*place, "criteria", index, "threshold"), findings)
-        _check_sight(metric.inputs, "response", (*place, "inputs"), findings)
+                _report_zero_threshold(context, (*path, "criteria", index, "threshold"))
+        _check_judge_inputs(context, metric.inputs, "response", (*path, "inputs"))
     elif isinstance(metric, GEvalMetric):
-        sees = metric.evaluation_params
-        _check_sight(sees, "actual_output", (*place, "evaluation_params"), findings)
+        parameters = metric.evaluation_params
+        _check_judge_inputs(context, parameters, "actual_output", (*path, "evaluation_params"))
 
 
-def _check_threshold(metric: MetricSettings, place: KeyPath, findings: Findings) -> None:
-    if metric.threshold != 0:
-        return
-    if metric.user_code is None:
-        _refuse_zero((*place, "threshold"), findings)
+def _report_zero_threshold(
+    context: CheckContext, path: KeyPath, user_code: str | None = None
+) -> None:
+    if user_code is None:
+        context.error(path, f"every score reaches 0; write more than 0, {ONLY_REPORTED}")
     else:
-        findings.warning(
-            (*place, "threshold"),
+        context.warning(
+            path,
             f"every score reaches 0, so only 'passed' decides; write more than 0, {ONLY_REPORTED}",
         )
 
 
-def _refuse_zero(path: KeyPath, findings: Findings) -> None:
-    findings.error(path, f"every score reaches 0; write more than 0, {ONLY_REPORTED}")
-
-
-def _check_pattern(metric: RegexMetric, place: KeyPath, findings: Findings) -> None:
-    path = (*place, "pattern")
+def _check_pattern(context: CheckContext, metric: RegexMetric, path: KeyPath) -> None:
     try:
         pattern = compiled(metric.pattern, ignore_case=metric.ignore_case)
     except ConfigError:
-        return  # said where the metric is built
-    passes = passes_every_text(pattern, whole=metric.fullmatch)
-    if passes == "every":
-        findings.error(path, f"{metric.pattern!r} matches every text, so no answer can fail")
-    elif passes == "not blank":
-        findings.warning(
-            path, f"{metric.pattern!r} matches every text that is not blank; a blank one fails"
-        )
-
-
-def _check_forbidden_texts(metric: NotContainsMetric, place: KeyPath, findings: Findings) -> None:
-    for index, text in enumerate(metric.expected_texts() or ()):
-        path = (*place, "value") if metric.values is None else (*place, "values", index)
-        check_forbidden_text(text, metric, path, findings)
+        return  # reported where the metric is built
+    matched = passes_every_text(pattern, whole=metric.fullmatch)
+    if matched == "every":
+        context.error(path, f"{metric.pattern!r} matches every text, so no response can fail")
+    elif matched == "not blank":
+        context.warning(
+            path, f"{metric.pattern!r} matches every text that is not blank, so only a blank"
+            " response can fail",
+        )  # fmt: skip
 
 
 def check_forbidden_text(
-    text: str, metric: NotContainsMetric, path: KeyPath, findings: Findings
+    context: CheckContext, text: str, metric: NotContainsMetric, path: KeyPath
 ) -> None:
-    """Find a text that 'not_contains' looks for and that hardly any answer contains."""
+    """Find a text for 'not_contains' that hardly any response contains."""
     if text.endswith("\n"):
-        findings.error(
+        context.error(
             path,
-            "ends with a line break, which few answers contain after it; write '|-' instead of"
+            "ends with a line break, which few responses contain after it; write '|-' instead of"
             " '|', or '>-' instead of '>'",
         )
     elif text != text.strip() and not metric.normalize_whitespace:
-        findings.warning(
+        context.warning(
             path,
-            f"{text!r} begins or ends with white space, which the answer must contain, too; remove"
-            " it, or use 'regex' with \\b for whole words",
+            f"{text!r} begins or ends with white space, which the response must contain too;"
+            " remove it, or use 'regex' with \\b for whole words",
         )
-    elif text.strip(_UNSEEN) != text:
-        findings.warning(
+    elif text.strip(_QUOTES_AND_INVISIBLE) != text:
+        context.warning(
             path,
-            f"{text!r} begins or ends with quotes or a sign that nobody sees, which the answer must"
-            " contain, too; remove them if they are not meant",
+            f"{text!r} begins or ends with quotes or an invisible character, which the response"
+            " must contain too; remove them unless they are intended",
         )
 
 
-def _check_sight(sees: Sequence[str], answer: str, path: KeyPath, findings: Findings) -> None:
-    if NOT_THE_AGENTS.issuperset(sees):
-        findings.error(
-            path, f"the judge never sees the answer; add {answer!r} to {', '.join(sees)}"
+def _check_judge_inputs(
+    context: CheckContext, inputs: Sequence[str], response: str, path: KeyPath
+) -> None:
+    if NOT_FROM_THE_AGENT.issuperset(inputs):
+        context.error(
+            path, f"the judge does not get the response; add {response!r} to {', '.join(inputs)}"
         )
 
 
-def check_undecided(metrics: Sequence[MetricSettings], path: KeyPath, findings: Findings) -> None:
-    """Find metrics that give no verdict, beside checks that do."""
+def warn_of_no_threshold(
+    context: CheckContext, metrics: Sequence[MetricSettings], path: KeyPath
+) -> None:
+    """Find metrics that give no verdict, in a case whose other checks do."""
     for index, metric in enumerate(metrics):
         if metric.enabled and metric.required and not can_fail(metric) and metric.threshold is None:
-            findings.warning(
+            context.warning(
                 (*path, index),
-                f"{metric.label!r} decides nothing without a threshold; write one, {ONLY_REPORTED}",
+                f"{metric.label!r} gives no verdict without a threshold; write one,"
+                f" {ONLY_REPORTED}",
             )
 
 
-_NO_MATTER = frozenset({"forbidden_tools", "description"})
-"""Keys that are looked at elsewhere, or only by people."""
-
-
-def check_placeholders(agent: Agent, findings: Findings) -> None:
-    """Find them in every text of the cases and of the metrics."""
+def check_placeholders(context: CheckContext) -> None:
+    """Find placeholders such as `{{name}}` in cases and metrics that no parameter fills."""
+    agent = context.agent
     parts: list[tuple[KeyPath, Any]] = [(("evaluations",), agent.evaluations)]
     parts += [(("test_cases", at), case) for at, case in enumerate(agent.test_cases or ())]
     for path, part in parts:
         for key_path, found, may_match in _unfilled_placeholders(part, path):
             if may_match:
-                findings.warning(
+                context.warning(
                     key_path,
                     f"'{found}' is not filled in; add 'parameters' if it stands for values",
                 )
             else:
-                findings.error(
+                context.error(
                     key_path, f"no response contains '{found}'; add 'parameters' or write text"
                 )
 
@@ -148,16 +179,16 @@ def _unfilled_placeholders(
         found = PLACEHOLDER.search(value) if "{{" in value else None
         if found is not None:
             yield path, found[0], may_match
-    elif isinstance(value, BaseModel):
-        forbids = isinstance(value, NotContainsMetric)
-        for key in type(value).model_fields:
-            if key in value.model_fields_set and key not in _NO_MATTER:
-                yield from _unfilled_placeholders(
-                    getattr(value, key), (*path, key), may_match=not forbids
-                )
+        return
+    if isinstance(value, BaseModel):
+        may_match = not isinstance(value, NotContainsMetric)
+        keys = [key for key in type(value).model_fields if key in value.model_fields_set]
+        items: Any = ((key, getattr(value, key)) for key in keys if key not in _UNCHECKED_KEYS)
     elif isinstance(value, dict):
-        for key, one in value.items():
-            yield from _unfilled_placeholders(one, (*path, key), may_match=may_match)
+        items = value.items()
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            yield from _unfilled_placeholders(one, (*path, index), may_match=may_match)
+        items = enumerate(value)
+    else:
+        return
+    for key, item in items:
+        yield from _unfilled_placeholders(item, (*path, key), may_match=may_match)

@@ -15,51 +15,48 @@ _NO = frozenset({"0", "false", "no", "off", ""})
 
 
 def cache_dir() -> Path:
-    """The folder for what can be fetched again: HOLODECK_CACHE_DIR, else the user's cache."""
+    """Return the cache folder: HOLODECK_CACHE_DIR, else the user's cache."""
     chosen = os.environ.get("HOLODECK_CACHE_DIR")
     if chosen:
         return Path(chosen).expanduser().absolute()
-    # Imported here because most commands never ask.
+    # Imported here because most commands do not need it.
     from platformdirs import user_cache_path  # noqa: PLC0415
 
     return user_cache_path("holodeck", appauthor=False)
 
 
 def cache_mode() -> str:
-    """How answers in scenarios are kept, by HOLODECK_CACHE_MODE; `auto` if it says nothing.
-
-    Raises ConfigError.
-    """
+    """Return the cache mode of scenarios: HOLODECK_CACHE_MODE, else `auto`. Raises ConfigError."""
     value = os.environ.get("HOLODECK_CACHE_MODE", "") or "auto"
     if value not in CACHE_MODES:
         raise ConfigError(
-            "HOLODECK_CACHE_MODE", f"{value!r} is not one of {', '.join(CACHE_MODES)}"
+            "HOLODECK_CACHE_MODE", f"found {value!r}; expected one of {', '.join(CACHE_MODES)}"
         )
     return value
 
 
 def batch_name() -> str | None:
-    """The batch that the runs of several processes belong to, by HOLODECK_BATCH_RUN_ID, if any."""
+    """Return HOLODECK_BATCH_RUN_ID, the batch of runs in several processes, if it is set."""
     return os.environ.get("HOLODECK_BATCH_RUN_ID") or None
 
 
 def events_file() -> Path | None:
-    """The file that HOLODECK_EVENTS names for the events of scenarios, if any."""
+    """Return the file for the events of scenarios, if HOLODECK_EVENTS names one."""
     chosen = os.environ.get("HOLODECK_EVENTS")
     return Path(chosen) if chosen else None
 
 
 def offline() -> bool:
-    """Whether HOLODECK_OFFLINE forbids downloads. Raises ConfigError for an unclear value."""
+    """Whether HOLODECK_OFFLINE forbids downloads. Raises ConfigError for an invalid value."""
     value = os.environ.get("HOLODECK_OFFLINE", "")
     word = value.strip().lower()
     if word not in _YES | _NO:
-        raise ConfigError("HOLODECK_OFFLINE", f"{value!r} is neither yes nor no; write 1 or 0")
+        raise ConfigError("HOLODECK_OFFLINE", f"found {value!r}; expected 1 or 0")
     return word in _YES
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY name for a URL, if any."""
+    """Return the proxy for a URL by HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, if any."""
     if not any(os.environ.get(name) or os.environ.get(name.lower()) for name in _PROXIES):
         return None
     # Imported here because most machines have no proxy.
@@ -78,12 +75,12 @@ def proxy_for(url: str) -> str | None:
 
 
 def set_variables(variables: Mapping[str, str]) -> None:
-    """Set variables for a library that takes its settings from nowhere else."""
+    """Set variables for a library that cannot be configured otherwise."""
     os.environ.update(variables)
 
 
 def hub_url() -> str | None:
-    """The model hub that HF_ENDPOINT names; None means the public one."""
+    """Return the model hub that HF_ENDPOINT names; None means the public one."""
     return os.environ.get("HF_ENDPOINT") or None
 
 
@@ -91,21 +88,24 @@ _REFERENCE = re.compile(r"(\$\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}"
 
 
 PROCESS_LAYER = "environment"
-"""The name of the layer of real variables."""
+"""The source of variables of the process."""
 
 
 class Environment(Mapping[str, str]):
-    """Variables by name; each knows where it was found. The process's own are never changed."""
+    """Environment variables and those of `.env` files, each with its source; read-only."""
 
     def __init__(self, layers: list[tuple[str, Mapping[str, str]]]) -> None:
-        """`layers` are named mappings, the strongest first."""
+        """`layers` are pairs of source and variables, the strongest first."""
         self._layers = layers
 
     @classmethod
     def beside(
         cls, folder: Path | None = None, real: Mapping[str, str] | None = None
     ) -> "Environment":
-        """Real variables over the `.env` of `folder`, of the working folder and of the user."""
+        """Read the `.env` files of `folder`, the working folder and the user.
+
+        Environment variables (`real`, else those of the process) take precedence.
+        """
         real = os.environ if real is None else real
         files = _dotenv_files(folder, real)
         return cls([(PROCESS_LAYER, real), *((str(path), _dotenv(path)) for path in files)])
@@ -123,14 +123,14 @@ class Environment(Mapping[str, str]):
         return len(list(iter(self)))
 
     def source_of(self, name: str) -> str | None:
-        """`environment` or the path of a `.env` file; None for a variable that is not set."""
+        """Return `environment` or the path of a `.env` file; None if the variable is not set."""
         return next((source for source, layer in self._layers if name in layer), None)
 
     def substitute(self, text: str) -> str:
-        """`text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` gives `${`.
+        """Return `text` with `${VAR}` and `${VAR:-default}` replaced, once; `$${` becomes `${`.
 
-        The default also stands in for a variable that is set and empty. Raises ValueError for a
-        variable that is not set and has no default.
+        An empty variable gets the default too. Raises ValueError for a variable that is not set
+        and has no default.
         """
         return _REFERENCE.sub(self._replacement, text)
 
@@ -150,7 +150,7 @@ class Environment(Mapping[str, str]):
 
 
 def user_folders(real: Mapping[str, str]) -> list[Path]:
-    """Where a user's own configuration may lie, the strongest first."""
+    """Return the folders for a user's configuration, the strongest first."""
     home = Path(real["HOME"]) if real.get("HOME") else Path.home()
     xdg = real.get("XDG_CONFIG_HOME")
     return [home / ".holodeck", (Path(xdg) if xdg else home / ".config") / "holodeck"]
@@ -163,7 +163,7 @@ def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
 
 
 def _dotenv(path: Path) -> dict[str, str]:
-    # Imported here because most projects have no such file.
+    # Imported here because most projects have no .env file.
     from dotenv import dotenv_values  # noqa: PLC0415
 
     from holodeck.config.source import read_bytes  # noqa: PLC0415

@@ -1,21 +1,24 @@
-"""What a check of the configuration found."""
+"""Findings of the static checks: errors, which stop a run, and warnings."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from holodeck.config.source import KeyPath, format_key_path
 from holodeck.config.validation_errors import MAX_MESSAGE, limit_lines
 from holodeck.errors import ConfigError
+from holodeck.lib.evaluators.build import RequiredInputs
 from holodeck.lib.text import abridged
 from holodeck.models.agent import Agent
 
 Severity = Literal["error", "warning"]
+Tools = Mapping[str, list[str] | None]
+"""Tool → names of its parameters; None for a tool that takes any, or whose file has errors."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is wrong, or probably not meant."""
+    """Something that is wrong (an error), or probably unintended (a warning)."""
 
     severity: Severity
     path: str
@@ -24,44 +27,52 @@ class Finding:
     place: str
     """Such as `agent.yaml:41:7`."""
     stops_the_run: bool = True
-    """Whether an error concerns more than the one case, which would fail by itself."""
+    """Whether an error affects more than its own case, which would fail by itself."""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.severity}: {self.path}: {self.message}"
 
 
-class Findings:
-    """Collects what is found about one agent."""
+@dataclass
+class CheckContext:
+    """What a check reads, and where it reports what it finds."""
 
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
-        self.all: list[Finding] = []
+    agent: Agent
+    inputs: RequiredInputs
+    """What each metric needs; known once the metrics are checked."""
+    tools: Tools = field(default_factory=dict)
+    """The tools of the agent; known once they are checked."""
+    findings: list[Finding] = field(default_factory=list)
 
     def error(self, path: KeyPath, message: str, *, stops_the_run: bool = True) -> None:
+        """Report something that makes a verdict wrong or meaningless."""
         self._add("error", path, message, stops_the_run)
 
     def warning(self, path: KeyPath, message: str) -> None:
+        """Report something that is probably unintended, but may be right."""
         self._add("warning", path, message, stops_the_run=False)
 
-    def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
-        where = format_key_path(self._agent.source_path(*path)) or self._agent.name
-        place = self._agent.place(*path)
-        brief = abridged(message, MAX_MESSAGE // 2)  # what it quotes may be megabytes
-        self.all.append(Finding(severity, where, brief, place, stops_the_run))
+    def config_error(
+        self, path: KeyPath, error: ConfigError, *, stops_the_run: bool = True
+    ) -> None:
+        """Report a ConfigError; a location that it repeats is left out."""
+        key_path = format_key_path(self.agent.source_path(*path))
+        inner = error.field.removeprefix(f"{self.agent.place(*path)}: {key_path}").lstrip(".: ")
+        has_own_location = inner and inner != key_path
+        message = f"{inner}: {error.message}" if has_own_location else error.message
+        self.error(path, message, stops_the_run=stops_the_run)
 
-    def of_error(self, path: KeyPath, error: ConfigError, *, stops_the_run: bool = True) -> None:
-        """An error of ours, without the place that it already tells."""
-        named = format_key_path(self._agent.source_path(*path))
-        known = f"{self._agent.place(*path)}: {named}"
-        inner = error.field.removeprefix(known).lstrip(".: ")
-        text = f"{inner}: {error.message}" if inner and inner != named else error.message
-        self.error(path, text, stops_the_run=stops_the_run)
+    def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
+        key_path = format_key_path(self.agent.source_path(*path)) or self.agent.name
+        message = abridged(message, MAX_MESSAGE // 2)  # it may quote megabytes
+        place = self.agent.place(*path)
+        self.findings.append(Finding(severity, key_path, message, place, stops_the_run))
 
 
 def raise_on_errors(findings: Iterable[Finding]) -> None:
     """Raise one ConfigError with a line for each error that stops the run, if there is any."""
-    wrong = [one for one in findings if one.severity == "error" and one.stops_the_run]
-    if wrong:
-        lines = [f"{one.place}: {one.path}: {one.message}" for one in wrong]
-        place = wrong[0].place
+    errors = [one for one in findings if one.severity == "error" and one.stops_the_run]
+    if errors:
+        lines = [f"{one.place}: {one.path}: {one.message}" for one in errors]
+        place = errors[0].place
         raise ConfigError(place, "\n".join(limit_lines(lines)).removeprefix(f"{place}: "))

@@ -1,4 +1,4 @@
-"""Command-line options for the settings, made from the fields that declare them."""
+"""Command-line options for the settings, made from the fields of ExecutionConfig."""
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -33,7 +33,7 @@ class SettingType(click.ParamType):
         try:
             return self._adapter.validate_python(value)
         except ValidationError as error:
-            self.fail(f"found {quote(str(value))}; wanted {expected_value(error)}", param, ctx)
+            self.fail(f"found {quote(str(value))}; expected {expected_value(error)}", param, ctx)
 
 
 def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:

@@ -1,4 +1,4 @@
-"""What was said before a test case begins, be it written in the case or in a file."""
+"""Load the earlier messages of a test case, from the case or from a transcript file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,9 +21,9 @@ _HISTORY: TypeAdapter[list[EarlierMessage]] = TypeAdapter(
 
 
 def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
-    """What was said before the case at that place in the file; empty if it begins anew.
+    """Return the messages before the case with this index; empty for a new conversation.
 
-    Raises FileNotFoundError, and ConfigError with the place in the transcript.
+    Raises FileNotFoundError, or ConfigError with the location in the transcript.
     """
     history = (agent.test_cases or [])[index].history
     if not isinstance(history, TranscriptFile):
@@ -31,24 +31,24 @@ def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
     where = location(agent, "test_cases", index, "history", "file")
     path = find_file(history.file, agent.base_dir, where)
     if path.suffix not in SUFFIXES:
-        raise ConfigError(where, f"{history.file!r} ends in none of {', '.join(SUFFIXES)}")
+        raise ConfigError(where, f"unknown file type {history.file!r}; use {', '.join(SUFFIXES)}")
     return _load(path, history, where)
 
 
 def _load(path: Path, history: TranscriptFile, where: str) -> list[EarlierMessage]:
     try:
         source, found = _document(path, history.file)
-        kept = [at for at, one in enumerate(found) if not _is_left_out(one, history)]
-        return _validate([found[at] for at in kept], _SelectedMessages(source, kept))
+        indices = [index for index, one in enumerate(found) if not _is_left_out(one, history)]
+        return _validate([found[index] for index in indices], _SelectedMessages(source, indices))
     except ConfigError as error:
         raise ConfigError(where, str(error)) from error
 
 
 def _document(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
-    """The file and the list that it holds, word for word."""
+    """Return the file and its list of messages; variables are not substituted."""
     source, found = _parse(path, decode_text(read_bytes(path, name), name), name)
     if not isinstance(found, list):
-        raise ConfigError(f"{name}:1:1", "wanted a list of messages")
+        raise ConfigError(f"{name}:1:1", "expected a list of messages")
     return source, found
 
 
@@ -72,7 +72,7 @@ def _is_left_out(message: Any, history: TranscriptFile) -> bool:
 
 
 class _SelectedMessages:
-    """Knows the places of the messages that are kept."""
+    """The locations of the messages that are not left out."""
 
     def __init__(self, source: NodeSource, indices: Sequence[int]) -> None:
         self.name = source.name
@@ -80,7 +80,7 @@ class _SelectedMessages:
         self._indices = indices
 
     def find(self, path: tuple[str | int, ...]) -> tuple[tuple[str | int, ...], Node]:
-        """The node at a path, and its own path without parts that the file does not have."""
+        """Return the node at a path, and its path without parts that the file does not have."""
         match path:
             case (int(index), *rest):
                 return self._source.find((self._indices[index], *rest))

@@ -1,7 +1,7 @@
-"""Checks that were written and would be lost: keys without a value, keys where nothing reads them.
+"""Find checks that would be silently ignored: keys without a value, and keys in a wrong mapping.
 
-A list whose items are all commented out is null, and null says "not checked". A key that is
-indented too far becomes part of `context` or `metadata`, which take any key.
+A list whose items are all commented out is null, which means "not checked". A key that is indented
+too far becomes part of `context` or `metadata`, which accept any key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,8 +24,8 @@ _NEVER_NULL = frozenset(
         "scorers", "script", "simulate", "test_cases", "threshold", "turns", "value", "values",
     }
 )  # fmt: skip
-"""Keys without which less is checked."""
-_ONLY_OF_CASES = frozenset(
+"""Keys that must have a value, because without them less is checked."""
+_CASE_KEYS = frozenset(
     {
         "evaluations", "expected_output", "expected_tool_args", "expected_tools", "forbidden_tools",
         "ground_truth", "min_pass", "min_pass_rate", "only_expected_tools", "scorers",
@@ -33,17 +33,17 @@ _ONLY_OF_CASES = frozenset(
     }
 )  # fmt: skip
 """Keys that are a mistake anywhere in a free mapping."""
-_PERHAPS_OF_CASES = frozenset(
+_AMBIGUOUS_KEYS = frozenset(
     {"criteria", "repeat", "retrieval_context", "script", "simulate", "turns"}
 )
-"""Words that a context may have, too: a mistake if the value is one that the case could have."""
+"""Keys that a context may have too: a mistake if the value is valid for the key of a case."""
 
 LostCheck = tuple[KeyPath, str]
 """The path of a key, and what is wrong with it."""
 
 
 def lost_checks(agent: Agent) -> Iterator[LostCheck]:
-    """The checks of an agent.yaml and its cases that would be lost."""
+    """Yield the checks of an agent.yaml and its cases that would be ignored."""
     for key in ("evaluations", "test_cases", "execution"):
         if key in agent.model_fields_set and getattr(agent, key) is None:
             yield (key,), NO_VALUE
@@ -56,7 +56,7 @@ def lost_checks(agent: Agent) -> Iterator[LostCheck]:
 
 
 def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]:
-    """Keys of a model, and of all in it, that were written with nothing behind them."""
+    """Yield the keys of a model, and of models in it, that are written without a value."""
     for key in written.model_fields_set:
         value = getattr(written, key, None)
         if value is None:
@@ -71,23 +71,23 @@ def keys_without_value(written: BaseModel, path: KeyPath) -> Iterator[LostCheck]
 
 
 def misplaced_keys(free: Mapping[str, Any], path: KeyPath) -> Iterator[LostCheck]:
-    """Keys of a case in a mapping that takes any key."""
+    """Yield the keys of a case in a mapping that accepts any key."""
     for key, value in free.items():
-        if key in _PERHAPS_OF_CASES and _may_be_a_case_s(key, value):
-            yield (*path, key), _is_of_the_case(key, str(path[-1]))
-    for at, key in _only_of_cases(free, path):
-        yield at, _is_of_the_case(key, str(path[-1]))
+        if key in _AMBIGUOUS_KEYS and _is_valid_for_case(key, value):
+            yield (*path, key), _misplaced_message(key, str(path[-1]))
+    for at, key in _case_keys_in(free, path):
+        yield at, _misplaced_message(key, str(path[-1]))
 
 
-def _only_of_cases(free: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+def _case_keys_in(free: Mapping[str, Any], path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     for key, value in free.items():
-        if key in _ONLY_OF_CASES:
+        if key in _CASE_KEYS:
             yield (*path, key), key
         elif isinstance(value, dict):
-            yield from _only_of_cases(value, (*path, key))
+            yield from _case_keys_in(value, (*path, key))
 
 
-def _may_be_a_case_s(key: str, value: Any) -> bool:
+def _is_valid_for_case(key: str, value: Any) -> bool:
     try:
         TypeAdapter(TestCaseModel.model_fields[key].annotation).validate_python(value, strict=True)
     except ValidationError:
@@ -95,18 +95,18 @@ def _may_be_a_case_s(key: str, value: Any) -> bool:
     return True
 
 
-def _is_of_the_case(key: str, mapping: str) -> str:
-    return f"{quote(key)} is a key of the case, and nothing in {mapping!r} reads it; indent it less"
+def _misplaced_message(key: str, mapping: str) -> str:
+    return f"{quote(key)} has no effect in {mapping!r}; it is a key of the case: indent it less"
 
 
-def raise_on_lost_checks(lost: Iterable[LostCheck], places: Locations) -> None:
-    """Raise ConfigError with a line for each lost check."""
+def raise_on_lost_checks(lost: Iterable[LostCheck], locations: Locations) -> None:
+    """Raise ConfigError with a line for each ignored check."""
     found = {
-        f"{places.key_place(at)}: {format_key_path(places.source_path(at))}: {why}": at
+        f"{locations.key_place(at)}: {format_key_path(locations.source_path(at))}: {why}": at
         for at, why in lost
     }
     if found:
         lines, more = list(found)[:MAX_PROBLEMS], max(0, len(found) - MAX_PROBLEMS)
-        place = places.key_place(found[lines[0]])
+        place = locations.key_place(found[lines[0]])
         text = "\n".join(limit_lines(lines, more)).removeprefix(f"{place}: ")
         raise ConfigError(place, text)

@@ -14,28 +14,28 @@ from holodeck.models.test_case import TurnModel
 
 
 def find_missing_keys(agent: Agent) -> Iterator[tuple[KeyPath, str]]:
-    """Place and explanation of each; a judge that nothing asks needs none."""
-    told = set()
+    """Yield the path of each model without its API key, and a message; unused judges need none."""
+    reported = set()
+    for path, role, model in _called_models(agent):
+        message = None if id(model) in reported else missing_key_message(model)
+        if message is not None:
+            reported.add(id(model))
+            yield path, f"{role}: {message}" if role else message
+
+
+def _called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
+    """Yield the models that a run calls, each with its path and role; some more than once."""
     if agent.model is not None and not agent.has_own_model:
-        lacking = missing_key_message(agent.model)
-        if lacking is not None:
-            told.add(id(agent.model))
-            yield ("model",), lacking
+        yield ("model",), "", agent.model
     for path, metric in all_metrics(agent):
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
-        lacking = None if judge is None or id(judge) in told else missing_key_message(judge)
-        if lacking is not None:
-            told.add(id(judge))
-            yield path, f"the judge of {metric.label!r}: {lacking}"
-    for path, what, model in conversation_models(agent):
-        lacking = None if id(model) in told else missing_key_message(model)
-        if lacking is not None:
-            told.add(id(model))
-            yield path, f"{what}: {lacking}"
+        if judge is not None:
+            yield path, f"the judge of {metric.label!r}", judge
+    yield from conversation_models(agent)
 
 
 def conversation_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
-    """The models that judge criteria and play users."""
+    """Yield the models that judge criteria or simulate users, each with its path and role."""
     for number, case in enumerate(agent.test_cases or []):
         judge, user = agent.judge_model, agent.simulator_model(case)
         if case.uses_judge and judge is not None:
@@ -46,7 +46,7 @@ def conversation_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvide
 
 
 def all_metrics(agent: Agent) -> Iterator[tuple[KeyPath, MetricSettings]]:
-    """Every metric of the file with its place."""
+    """Yield every metric of the file with its path."""
     for index, metric in enumerate(agent.evaluations.metrics if agent.evaluations else []):
         yield ("evaluations", "metrics", index), metric
     for number, case in enumerate(agent.test_cases or []):
@@ -64,35 +64,35 @@ def _metrics_of(asked: TurnModel, path: KeyPath) -> Iterator[tuple[KeyPath, Metr
 
 
 def merge_prices(tables: Iterable[PriceTable | None]) -> PriceTable | None:
-    """One table of several, the first winning; None if there is none.
+    """Merge tables of prices; earlier tables take precedence. None if there is no table.
 
-    Raises ConfigError if they are in different currencies.
+    Raises ConfigError for different currencies.
     """
     known = [one for one in tables if one is not None]
     if not known:
         return None
-    said = sorted({one.currency for one in known if one.currency is not None})
-    if len(said) > 1:
+    currencies = sorted({one.currency for one in known if one.currency is not None})
+    if len(currencies) > 1:
         raise ConfigError(
             "prices.currency",
-            f"the configuration files give prices in {' and '.join(said)}; write all in one",
+            f"the configuration files give prices in {' and '.join(currencies)}; use one currency",
         )
     models = {name: price for one in reversed(known) for name, price in one.models.items()}
-    return PriceTable(currency=said[0] if said else None, models=models)
+    return PriceTable(currency=currencies[0] if currencies else None, models=models)
 
 
 def price_key(model: LLMProvider) -> str:
-    """What prices and reports call a model."""
+    """Return the name of a model in prices and reports: `openai/gpt-4o`."""
     return f"{model.provider.value}/{model.name}"
 
 
 def agent_price_key(agent: Agent) -> str:
-    """What prices call the model behind the agent."""
+    """Return the name of the agent's model in prices."""
     return OWN_AGENT if agent.model is None else price_key(agent.model)
 
 
 def called_models(agent: Agent) -> Iterator[str]:
-    """The models that a run asks, as prices call them; some more than once."""
+    """Yield the models that a run calls, by their names in prices; some more than once."""
     yield agent_price_key(agent)
     for _, metric in all_metrics(agent):
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
@@ -102,14 +102,14 @@ def called_models(agent: Agent) -> Iterator[str]:
 
 
 def require_prices(agent: Agent, where: str) -> None:
-    """Raise ConfigError if a limit of costs could not hold, as a model has no price."""
+    """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
     table = agent.prices or PriceTable()
-    lacking = [one for one in dict.fromkeys(called_models(agent)) if table.price_of(one) is None]
-    if lacking:
-        names = ", ".join(lacking)
-        wish = f"prices: {{models: {{{lacking[0]}: {{input: …, output: …}}}}}}"
+    missing = [one for one in dict.fromkeys(called_models(agent)) if table.price_of(one) is None]
+    if missing:
+        names = ", ".join(missing)
+        wish = f"prices: {{models: {{{missing[0]}: {{input: …, output: …}}}}}}"
         raise ConfigError(
             where,
-            f"max_cost cannot be held, as there is no price for {names}; write '{wish}', for a"
-            " million tokens each, in agent.yaml or config.yaml, or limit calls or tokens instead",
+            f"max_cost cannot be enforced without a price for {names}; write '{wish}', per"
+            " million tokens, in agent.yaml or config.yaml, or limit calls or tokens instead",
         )

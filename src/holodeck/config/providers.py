@@ -1,37 +1,65 @@
-"""What a provider's own variables give a model that does not say it: key, endpoint, version."""
+"""Providers of models: what their variables and `config.yaml` add to the `model` of an agent."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
+from holodeck.models.config import GlobalConfig
+from holodeck.models.llm import LLMProvider, ProviderEnum
 
+
+@dataclass(frozen=True)
+class ProviderVariables:
+    """The variables for missing keys of `model`; the first one that is set counts."""
+
+    api_key: tuple[str, ...] = ()
+    endpoint: tuple[str, ...] = ()
+    api_version: tuple[str, ...] = ()
+
+
+PROVIDER_VARIABLES = {
+    ProviderEnum.OPENAI: ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
+    ProviderEnum.AZURE_OPENAI: ProviderVariables(
+        ("AZURE_OPENAI_API_KEY",),
+        ("AZURE_OPENAI_ENDPOINT",),
+        ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
+    ),
+    ProviderEnum.ANTHROPIC: ProviderVariables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
+    ProviderEnum.OLLAMA: ProviderVariables(endpoint=("OLLAMA_HOST",)),
+    ProviderEnum.LOCAL: ProviderVariables(),
+}
 OLLAMA_PORT = 11434
 
 
 def resolve_api_key(
     provider: ProviderEnum, llm: LLMProvider | None, env: Mapping[str, str]
 ) -> str | None:
-    """The key to use: the model's own, else the provider's variable; None if there is none."""
+    """Return the API key of the model, else of the provider's variable; None without either."""
     if llm is not None and llm.api_key is not None:
         return llm.api_key.get_secret_value()
     return _first_set(PROVIDER_VARIABLES[provider].api_key, env)
 
 
 def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """`model` as written, its missing keys taken from the provider's variables."""
-    data = dict(model)
-    provider = data.get("provider")
+    """Return the values of a `model`, its missing keys taken from the provider's variables."""
+    provider = model.get("provider")
     if provider not in list(ProviderEnum):
-        return data
+        return dict(model)
     variables = PROVIDER_VARIABLES[ProviderEnum(str(provider))]
-    _fill(data, "api_key", _first_set(variables.api_key, env))
-    _fill(data, "endpoint", _url(provider, _first_set(variables.endpoint, env)))
-    _fill(data, "api_version", _first_set(variables.api_version, env))
-    return data
+    endpoint = _first_set(variables.endpoint, env)
+    if endpoint is not None and provider == ProviderEnum.OLLAMA:
+        endpoint = _ollama_url(endpoint)
+    values = {
+        "api_key": _first_set(variables.api_key, env),
+        "endpoint": endpoint,
+        "api_version": _first_set(variables.api_version, env),
+    }
+    missing = {key: value for key, value in values.items() if model.get(key) is None}
+    return {**model, **{key: value for key, value in missing.items() if value is not None}}
 
 
 def missing_key_message(model: LLMProvider) -> str | None:
-    """What to tell someone whose model needs a key and has none; None if all is well."""
+    """Return an error message if the model needs an API key and has none, else None."""
     names = PROVIDER_VARIABLES[model.provider].api_key
     needs_none = not names or (
         model.endpoint is not None and model.provider is not ProviderEnum.AZURE_OPENAI
@@ -39,7 +67,7 @@ def missing_key_message(model: LLMProvider) -> str | None:
     if model.api_key is not None or needs_none:
         return None
     return (
-        f"there is no API key for {model.provider.value}: set {names[0]}, or write"
+        f"missing API key for {model.provider.value}: set {names[0]}, or write"
         f" 'api_key: ${{{names[0]}}}' under 'model'"
     )
 
@@ -48,14 +76,72 @@ def _first_set(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in names if env.get(name, "").strip()), None)
 
 
-def _fill(data: dict[str, Any], key: str, value: str | None) -> None:
-    if value is not None and data.get(key) is None:
-        data[key] = value
-
-
-def _url(provider: Any, host: str | None) -> str | None:
-    """OLLAMA_HOST may be a bare host, and 0.0.0.0 where it tells the server what to listen on."""
-    if host is None or provider != ProviderEnum.OLLAMA or "://" in host:
+def _ollama_url(host: str) -> str:
+    """Return the URL for an OLLAMA_HOST, which may be a bare host or an address to listen on."""
+    if "://" in host:
         return host
     name, _, port = host.partition(":")
     return f"http://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port or OLLAMA_PORT}"  # noqa: S104
+
+
+_AGENT_MODELS = (("model",), ("evaluations", "model"), ("evaluations", "metrics", "[]", "model"))
+_CASE_MODELS = (
+    ("simulate", "model"),
+    *(
+        (*path, key, "[]", "model")
+        for path in ((), ("turns", "[]"), ("script", "[]", "check"))
+        for key in ("evaluations", "scorers")
+    ),
+)
+"""Where models stand in an agent.yaml and in its test cases; `[]` is every item of a list."""
+
+
+def with_models(
+    agent: Mapping[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the values of an agent.yaml with `change` applied to every model in it."""
+    changed: Any = dict(agent)
+    for path in _AGENT_MODELS:
+        changed = _update(changed, path, change)
+    cases = changed.get("test_cases")
+    if isinstance(cases, list):
+        for path in _CASE_MODELS:
+            cases = [_update(case, path, change) for case in cases]
+        changed = {**changed, "test_cases": cases}
+    return dict(changed)
+
+
+def _update(value: Any, path: tuple[str, ...], change: Callable[[dict[str, Any]], Any]) -> Any:
+    """Return `value` with `change` applied to the mappings at `path`; `value` if there are none."""
+    if not path:
+        return change(value) if isinstance(value, dict) else value
+    key, rest = path[0], path[1:]
+    if key == "[]":
+        items = value if isinstance(value, list) else []
+        new = [_update(item, rest, change) for item in items]
+        return new if any(one is not item for one, item in zip(new, items, strict=True)) else value
+    if not isinstance(value, dict) or key not in value:
+        return value
+    part = _update(value[key], rest, change)
+    return value if part is value[key] else {**value, key: part}
+
+
+def with_provider_settings(model: dict[str, Any], shared: GlobalConfig) -> dict[str, Any]:
+    """Return the values of a `model`, its missing keys taken from `providers` of config.yaml."""
+    name = model.get("provider")
+    providers = shared.providers or {}
+    of_same_kind = (one for one in providers.values() if one.provider == name)
+    provider = providers.get(str(name)) or next(of_same_kind, None)
+    if provider is None:
+        return model
+    known = {key: getattr(provider, key) for key in provider.model_fields_set}
+    return {**known, **model, "provider": name}
+
+
+def merge_providers(user: GlobalConfig, project: GlobalConfig) -> GlobalConfig:
+    """Return the providers of both configurations; the keys of the project win."""
+    merged = dict(user.providers or {})
+    for name, own in (project.providers or {}).items():
+        known = {key: getattr(own, key) for key in own.model_fields_set}
+        merged[name] = merged[name].model_copy(update=known) if name in merged else own
+    return GlobalConfig(providers=merged)

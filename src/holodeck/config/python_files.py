@@ -1,4 +1,4 @@
-"""What a user's Python file defines, read without running it."""
+"""Read what a Python file of the user defines, without running it."""
 
 import ast
 import sys
@@ -13,9 +13,9 @@ from holodeck.lib.suggestions import did_you_mean
 
 
 def find_definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
-    """The node that binds `name` in a file beside the agent.yaml; None if `*` imports may.
+    """Return the node that defines `name` in a file; None if only a `*` import may define it.
 
-    Raises ConfigError if the file is not there, is not Python, or does not bind the name.
+    Raises ConfigError if the file is missing, is not Python, or does not define the name.
     """
     module = _parse(file, base_dir, where)
     bindings = _bindings(module.body)
@@ -23,13 +23,13 @@ def find_definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST
         return bindings[name]
     if "*" in bindings:
         return None
-    raise ConfigError(where, f"{file} defines no {name!r}{did_you_mean(name, bindings)}")
+    raise ConfigError(where, f"{file} does not define {name!r}{did_you_mean(name, bindings)}")
 
 
 def require_target(target: str, base_dir: Path, where: str) -> None:
-    """Raise ConfigError if `module:attribute` cannot be found, beside the agent.yaml or installed.
+    """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed.
 
-    Of an installed module only the package is looked for, since more would run its code.
+    For an installed module, only its package is looked up: more would run its code.
     """
     module, _, attribute = target.partition(":")
     file = _file_of(module, base_dir)
@@ -38,14 +38,16 @@ def require_target(target: str, base_dir: Path, where: str) -> None:
     elif (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
-            where, f"there is no {stem}.py beside the agent.yaml, and no such module is installed"
+            where,
+            f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
+            " installed",
         )
 
 
 def import_warning(target: str, base_dir: Path) -> str | None:
-    """What the files of an installed module speak against `module:attribute`; None if nothing.
+    """Return why importing `module:attribute` from an installed package will probably fail.
 
-    Importing a package may add to it what no file shows, so this is no proof.
+    This is only a warning: importing a package may define names that its files do not show.
     """
     module, _, attribute = target.partition(":")
     if _file_of(module, base_dir) is not None:
@@ -59,9 +61,7 @@ def import_warning(target: str, base_dir: Path) -> str | None:
         package = f"{package}.{part}"
         spec = PathFinder.find_spec(package, list(folders))
         if spec is None:
-            return (
-                f"{package!r} is no file of the installed package; importing it will probably fail"
-            )
+            return f"the installed package has no {package!r}; the import will probably fail"
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return None
     return _missing_name_warning(attribute.partition(".")[0], spec.origin)
@@ -74,14 +74,14 @@ def _missing_name_warning(name: str, file: str) -> str | None:
         return f"{file} cannot be read as Python"
     if name in bindings or not bindings.keys().isdisjoint({"*", "__getattr__"}):
         return None
-    return f"{file} defines no {name!r}{did_you_mean(name, bindings)}"
+    return f"{file} does not define {name!r}{did_you_mean(name, bindings)}"
 
 
 def imported_class(target: str, base_dir: Path) -> str | None:
-    """The imported class of the object that `module:attribute` names, as `package.module.Class`.
+    """Return the imported class of what `module:attribute` names, as `package.module.Class`.
 
-    Read from `agent = Class(…)`, `agent: Class = …` and `def agent() -> Class` in a file beside the
-    agent.yaml; None if the file does not say it like that. Raises ConfigError for a broken file.
+    Recognizes `agent = Class(…)`, `agent: Class = …` and `def agent() -> Class` in a file beside
+    the agent.yaml; None for anything else. Raises ConfigError for an invalid file.
     """
     module, _, attribute = target.partition(":")
     file = _file_of(module, base_dir)
@@ -97,7 +97,7 @@ def imported_class(target: str, base_dir: Path) -> str | None:
 
 
 def parameter_names(function: ast.AST | None) -> list[str] | None:
-    """Names of a function's parameters; None if they cannot be told or it takes any."""
+    """Return the names of a function's parameters; None if they are unknown or arbitrary."""
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
         return None
     arguments = function.args
@@ -116,7 +116,7 @@ def _parse(file: str, base_dir: Path, where: str) -> ast.Module:
 
 
 def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
-    """Name → what binds it at the top level, inside `if`, `try` and `with` too."""
+    """Return name → node for the names defined at the top level, also in `if`, `try` and `with`."""
     found: dict[str, ast.AST] = {}
     for node in body:
         match node:
@@ -134,14 +134,14 @@ def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:
 
 
 def _file_of(module: str, base_dir: Path) -> str | None:
-    """The file beside the agent.yaml that holds a module; None if there is none."""
+    """Return the file of a module beside the agent.yaml, or None without one."""
     stem = Path(*module.split("."))
     candidates = (stem.with_suffix(".py"), stem / "__init__.py")
     return next((str(file) for file in candidates if is_file(base_dir / file)), None)
 
 
 def _imported_name(node: ast.expr, body: list[ast.stmt]) -> str | None:
-    """The full name of `Class` or `module.Class`; None if it was not imported."""
+    """Return the full name of `Class` or `module.Class`; None if it is not imported."""
     first, _, rest = ast.unparse(node).partition(".")
     alias = _bindings(body).get(first)
     if not isinstance(alias, ast.alias):
@@ -157,14 +157,14 @@ def _imported_name(node: ast.expr, body: list[ast.stmt]) -> str | None:
 
 
 def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
-    """The statements directly in a compound one, whichever branch they are in."""
+    """Return the statements in all branches of a compound statement."""
     handlers = getattr(block, "handlers", [])
     branches = [block.body, getattr(block, "orelse", []), getattr(block, "finalbody", [])]
     return [node for branch in (*branches, *(one.body for one in handlers)) for node in branch]
 
 
 def _spec_of(package: str) -> ModuleSpec | None:
-    """The spec of a top-level module, which is not imported; None if there is none."""
+    """Return the spec of a top-level module without importing it, or None if it is missing."""
     try:
         return find_spec(package)
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""Which values must never be shown: the agent's secrets and what the environment calls one."""
+"""Find the secrets of an agent and of the environment, which are never shown."""
 
 import os
 import re
@@ -11,12 +11,12 @@ _SECRET_VARIABLE = re.compile(
     r"SECRET|PASSW(?:OR)?D|PASSPHRASE|APIKEY|CREDENTIAL|(?:KEY|TOKEN)(?:_|\d|$)|_(?:PAT|PWD)$"
 )
 _PLAIN = (str, int, float)
-"""What cannot hold a secret of a configuration; the most of it, so it is told first."""
+"""Types that hold no secret; checked first, because most values have them."""
 _NAMES_A_PLACE = re.compile(r"_(?:FILE|PATH|DIR|HOME|URL|ENDPOINT)$")
 
 
 def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None) -> list[str]:
-    """Every secret of `agent`, if there is one, and of `env`, if not of the real environment."""
+    """Return the secrets of an agent and of `env`, else of the environment."""
     env = os.environ if env is None else env
     found = list(_secrets_in(agent))
     found += [value for name, value in env.items() if names_a_secret(name)]
@@ -24,7 +24,7 @@ def collect(agent: BaseModel | None = None, env: Mapping[str, str] | None = None
 
 
 def names_a_secret(variable: str) -> bool:
-    """Whether a variable of this name holds something that must not be shown."""
+    """Whether a variable of this name holds a secret."""
     name = variable.upper()
     return bool(_SECRET_VARIABLE.search(name)) and not _NAMES_A_PLACE.search(name)
 

@@ -1,4 +1,7 @@
-"""Settings of a run, resolved: CLI > agent.yaml > project > user > HOLODECK_* > default."""
+"""Settings of a run and where each comes from.
+
+The order is: command line > agent.yaml > project > user > HOLODECK_* variables > default.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,17 +28,17 @@ OTHER_VARIABLES = {
     "HOLODECK_LOG_LEVEL": "Level of the log on stderr, such as DEBUG.",
     "HF_ENDPOINT": "The model hub for downloads; by default the public one.",
 }
-"""Variables that are no setting of a run, and what they say."""
+"""Variables that are not settings of a run, and their meaning."""
 
 
 @dataclass(frozen=True)
 class SettingField:
-    """A setting as its field declares it."""
+    """A setting as the field of ExecutionConfig declares it."""
 
     field: str
     setting: Setting
     annotation: Any
-    """The type with its range, None included."""
+    """The type with its range; None is always allowed."""
 
     @property
     def variable(self) -> str:
@@ -49,7 +52,7 @@ class SettingField:
 
 @functools.cache
 def setting_fields() -> dict[str, SettingField]:
-    """Every setting by field name, in the order of the model."""
+    """Return the settings by field name, in the order of the model."""
     found = {}
     for name, field in ExecutionConfig.model_fields.items():
         setting = next(one for one in field.metadata if isinstance(one, Setting))
@@ -59,15 +62,15 @@ def setting_fields() -> dict[str, SettingField]:
 
 @dataclass(frozen=True)
 class SettingsLayer:
-    """Settings from one place; `name` is what a value is said to come from."""
+    """Settings from one source; `name` stands for the source of values without one."""
 
     config: ExecutionConfig | None
     name: str = "given"
     is_shared: bool = False
-    """Whether it is a `config.yaml`, which holds for several agents."""
+    """Whether it is a `config.yaml`, which applies to several agents."""
 
     def value(self, declared: SettingField) -> tuple[Any, str] | None:
-        """The value and its source; None if it is not set here."""
+        """Return the value and its source, or None if it is not set here."""
         value = None if self.config is None else getattr(self.config, declared.field)
         if self.config is None or value is None:
             return None
@@ -80,10 +83,10 @@ def resolve_settings(
     env: Mapping[str, str],
     defaults: Mapping[str, Any] | None = None,
 ) -> ExecutionConfig:
-    """The first value found for each setting: layers, then HOLODECK_*, then the default.
+    """Return the first value of each setting: layers, then HOLODECK_*, then the default.
 
-    The result knows the source of each value. Raises ConfigError for a bad variable, even one that
-    a layer overrules.
+    The result knows the source of each value. Raises ConfigError for an invalid variable, even one
+    that a layer overrides.
     """
     found = {
         one.field: _resolve(one, layers, env, defaults or {}) for one in setting_fields().values()
@@ -94,18 +97,18 @@ def resolve_settings(
             found[declared.field] = _Resolved(len(layers) + 1, declared.setting.default, "default")
     try:
         config = ExecutionConfig(**{field: one.value for field, one in found.items()})
-    except ValidationError as error:  # two variables that contradict each other
+    except ValidationError as error:  # two variables conflict
         raise ConfigError("HOLODECK_*", conflict_message(error)) from error
     return config.with_sources({field: one.source for field, one in found.items()})
 
 
 def conflict_message(error: ValidationError) -> str:
-    """What settings that are right by themselves have against each other."""
+    """Return why settings that are valid by themselves conflict."""
     return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
 
 
 class _Resolved(NamedTuple):
-    """A value, how far from the user it was set, and what is said of where."""
+    """A value, the rank of its layer (0 is the strongest), and its source."""
 
     rank: int
     value: Any
@@ -132,7 +135,7 @@ def _resolve(
 def value_from_environment(
     declared: SettingField, env: Mapping[str, str]
 ) -> tuple[Any, str] | None:
-    """The variable's value; None if it is not set or empty."""
+    """Return the value of the setting's variable and its source; None if unset or empty."""
     text = env.get(declared.variable, "").strip()
     if not text:
         return None
@@ -141,19 +144,19 @@ def value_from_environment(
     except ValidationError as error:
         raise ConfigError(
             declared.variable,
-            f"found {quote(text)}; wanted {expected_value(error)} ({declared.setting.help})",
+            f"found {quote(text)}; expected {expected_value(error)} ({declared.setting.help})",
         ) from error
-    return value, _describe_variable(declared.variable, env)
+    return value, describe_variable(declared.variable, env)
 
 
 def _describe_variable(name: str, env: Mapping[str, str]) -> str:
-    """The variable, and the `.env` file that sets it if one does."""
+    """Return the name of a variable, and the `.env` file that sets it if there is one."""
     source = env.source_of(name) if isinstance(env, Environment) else None
     return name if source in (None, PROCESS_LAYER) else f"{name} in {source}"
 
 
 def unknown_variable_warnings(env: Mapping[str, str]) -> list[str]:
-    """A warning for each HOLODECK_* variable that means nothing."""
+    """Return a warning for each unknown HOLODECK_* variable."""
     known = [*(one.variable for one in setting_fields().values()), *OTHER_VARIABLES]
     own = [one.removeprefix(PREFIX) for one in known]
     warnings = []
@@ -161,7 +164,7 @@ def unknown_variable_warnings(env: Mapping[str, str]) -> list[str]:
         if name.startswith(PREFIX) and name not in known:
             nearest = nearest_word(name.removeprefix(PREFIX), own)
             hint = f"; did you mean {PREFIX}{nearest}?" if nearest else ""
-            warnings.append(f"the variable {name} means nothing to holodeck{hint}")
+            warnings.append(f"unknown variable {name}{hint}")
     return warnings
 
 
@@ -172,28 +175,29 @@ _GROUPS = (
     ("stop_early",),
     ("cache_key",),
 )
-"""Keys of a case that are settings of the run too; those of a group say the same."""
-_BAR = ("min_pass_rate", "min_pass")
+"""Keys of a case that are settings of the run too; a group sets the same thing."""
+_MIN_PASS_KEYS = ("min_pass_rate", "min_pass")
 
 
 @dataclass(frozen=True)
 class _RunSettings:
-    """Settings of one group that somebody set."""
+    """The settings of one group, set for the run."""
 
     values: Mapping[str, Any]
-    overrules: bool
-    """Whether they hold for cases too that say something themselves."""
+    overrides: bool
+    """Whether they override what a case sets itself."""
 
 
 def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
-    """The agent, each case of which says itself how it is run; the same if done twice.
+    """Return the agent with the settings of the run written into its cases.
 
-    What nobody set stays unset. Raises ConfigError for what makes no sense together.
+    Command line > case > all other sources; applying it twice changes nothing. Raises ConfigError
+    for settings that conflict.
     """
     given = [one for group in _GROUPS if (one := _run_settings(group, settings)) is not None]
-    overruled = _overridden_keys(settings)
+    overridden = _overridden_keys(settings)
     cases = agent.test_cases or []
-    changed = [_apply(_reset(case, overruled), given) for case in cases]
+    changed = [_apply(_reset(case, overridden), given) for case in cases]
     for index, case in enumerate(changed):
         _check_case(agent, index, case)
     if all(new is old for new, old in zip(changed, cases, strict=True)):
@@ -203,16 +207,16 @@ def with_case_settings(agent: Agent, settings: ExecutionConfig) -> Agent:
 
 def _run_settings(group: tuple[str, ...], settings: ExecutionConfig) -> _RunSettings | None:
     values = {name: getattr(settings, name) for name in group}
-    said = [name for name in group if values[name] is not None]
-    if all(settings.source_of(name) == "default" for name in said):
+    set_names = [name for name in group if values[name] is not None]
+    if all(settings.source_of(name) == "default" for name in set_names):
         return None
-    return _RunSettings(values, any(map(settings.is_from_command_line, said)))
+    return _RunSettings(values, any(map(settings.is_from_command_line, set_names)))
 
 
 def _apply(case: TestCaseModel, given: list[_RunSettings]) -> TestCaseModel:
     update: dict[str, Any] = {}
     for one in given:
-        if one.overrules or all(getattr(case, name) is None for name in one.values):
+        if one.overrides or all(getattr(case, name) is None for name in one.values):
             update |= one.values
     return case.model_copy(update=update) if update else case
 
@@ -222,16 +226,14 @@ def _check_case(agent: Agent, index: int, case: TestCaseModel) -> None:
         _raise_error(
             (agent, index, case),
             "retry_on",
-            "'retry_on' says after what the case is run again, but nothing says how often;"
-            " add 'retries: 1', say",
+            "'retry_on' has no effect without 'retries'; add 'retries: 1', for example",
         )
-    bar = next((name for name in _BAR if getattr(case, name) is not None), None)
-    if bar is not None and case.repeat is None:
+    min_pass_key = next((name for name in _MIN_PASS_KEYS if getattr(case, name) is not None), None)
+    if min_pass_key is not None and case.repeat is None:
         _raise_error(
             (agent, index, case),
-            bar,
-            f"{bar!r} says how many repetitions must pass, but nothing says how many there are;"
-            " add 'repeat: 5', say",
+            min_pass_key,
+            f"{min_pass_key!r} has no effect without 'repeat'; add 'repeat: 5', for example",
         )
     try:
         validate_min_pass(case.repeat, case.min_pass, case.min_pass_rate)
@@ -240,15 +242,15 @@ def _check_case(agent: Agent, index: int, case: TestCaseModel) -> None:
 
 
 def _overridden_keys(settings: ExecutionConfig) -> list[str]:
-    """Keys of cases that give way to the command line, which holds for the run instead."""
-    said = settings.is_from_command_line
+    """Return the keys of cases that the command line overrides."""
+    is_from_command_line = settings.is_from_command_line
     flags = {"timeout": "llm_timeout", "fail_fast": "fail_fast"}
-    return [key for key, setting in flags.items() if said(setting)]
+    return [key for key, setting in flags.items() if is_from_command_line(setting)]
 
 
 def _reset(case: TestCaseModel, keys: list[str]) -> TestCaseModel:
-    said = [key for key in keys if getattr(case, key) is not None]
-    return case.model_copy(update=dict.fromkeys(said)) if said else case
+    present = [key for key in keys if getattr(case, key) is not None]
+    return case.model_copy(update=dict.fromkeys(present)) if present else case
 
 
 def _raise_error(where: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:
@@ -262,7 +264,7 @@ HIDDEN = "(not shown)"
 
 @dataclass(frozen=True)
 class ConfigFile:
-    """A project's or a user's `config.yaml`."""
+    """The `config.yaml` of a project or a user."""
 
     source: Source
     config: GlobalConfig
@@ -270,22 +272,22 @@ class ConfigFile:
 
 @dataclass(frozen=True)
 class EffectiveSetting:
-    """A key with the value that a run uses."""
+    """A key, the value that a run uses, and its source."""
 
     key: str
     """Such as `execution.llm_timeout` or `model.endpoint`."""
     value: Any
-    """As JSON holds it; a secret is never in it."""
+    """A JSON value; secrets are replaced."""
     source: str
     """Such as `agent.yaml:12:5`, `--llm-timeout`, `OPENAI_API_KEY in .env` or `default`."""
     overrules: str | None = None
-    """The variable with another value that the `config.yaml` of `source` overrules, if any."""
+    """The variable with another value that the `config.yaml` of `source` overrides, if any."""
 
 
 def effective_settings(
     config: ExecutionConfig, layers: Sequence[SettingsLayer], env: Mapping[str, str]
 ) -> list[EffectiveSetting]:
-    """Every setting of a run, in the order of the model."""
+    """Return every setting of a run, in the order of the model."""
     return [
         EffectiveSetting(
             f"execution.{name}",
@@ -300,7 +302,7 @@ def effective_settings(
 def effective_model_settings(
     model: LLMProvider, written: Source, shared: Sequence[ConfigFile], env: Mapping[str, str]
 ) -> Iterator[EffectiveSetting]:
-    """Every key of an agent's `model`; `shared` holds the strongest configuration file first."""
+    """Yield every key of an agent's `model`; `shared` begins with the strongest file."""
     variables = PROVIDER_VARIABLES[model.provider]
     for key in LLMProvider.model_fields:
         names = getattr(variables, key, ())
@@ -308,7 +310,7 @@ def effective_model_settings(
         given = None if variable is None else describe_variable(variable, env)
         value = getattr(model, key)
         shown = HIDDEN if isinstance(value, SecretStr) else value
-        own = _location(written, ("model", key))
+        own = _place_of(written, ("model", key))
         of_file = None if own else _provider_location(shared, model, key)
         overrules = None
         if of_file is not None and given is not None:
@@ -320,18 +322,18 @@ def effective_model_settings(
 
 
 def overridden_notice(rows: Sequence[EffectiveSetting]) -> str | None:
-    """What to tell whoever set variables that a `config.yaml` overrules; None if nobody did."""
+    """Return a notice about variables that a `config.yaml` overrides, or None without any."""
     pairs = [f"{one.overrules} by {one.source} ({one.key})" for one in rows if one.overrules]
     if not pairs:
         return None
     return (
-        f"config.yaml wins over environment variables; overruled: {', '.join(pairs)};"
+        f"config.yaml overrides environment variables: {', '.join(pairs)};"
         " `holodeck config show` lists every value with its source"
     )
 
 
 def describe_variable(variable: str, env: Mapping[str, str]) -> str:
-    """The variable, and the `.env` file that sets it if one does."""
+    """Return the name of a variable, and the `.env` file that sets it if there is one."""
     source = env.source_of(variable) if isinstance(env, Environment) else None
     return variable if source in (None, PROCESS_LAYER) else f"{variable} in {source}"
 
@@ -353,19 +355,19 @@ def _overridden_variable(
     return None
 
 
-def _location(source: Source, path: tuple[str, ...]) -> str | None:
-    """Where a key is written; None if it is not, or holds nothing."""
+def _place_of(source: Source, path: tuple[str, ...]) -> str | None:
+    """Return where a key is written, or None if it has no value."""
     found, node = source.find(path)
     return source.place(path) if found == path and node.value is not None else None
 
 
 def _provider_location(shared: Sequence[ConfigFile], model: LLMProvider, key: str) -> str | None:
-    """Where the configuration files say a key of a provider's models; None if they do not."""
+    """Return where a configuration file sets a key for the model's provider, or None."""
     for one in shared:
         providers = (one.config.providers or {}).items()
         fitting = [name for name, settings in providers if settings.provider == model.provider]
         for name in (model.provider.value, *fitting):
-            place = _location(one.source, ("providers", name, key))
+            place = _place_of(one.source, ("providers", name, key))
             if place is not None:
                 return place
     return None

@@ -19,7 +19,7 @@ MAX_BYTES = 20_000_000
 
 
 def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
-    """A regular file's content. Raises ConfigError for anything else, and beyond `limit`."""
+    """Return the bytes of a regular file. Raises ConfigError if it is larger than `limit`."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
@@ -36,7 +36,7 @@ def read_bytes(path: Path, name: str, limit: int = MAX_BYTES) -> bytes:
 
 
 def unreadable_reason(error: OSError) -> str:
-    """What keeps a file from being read, to stand after its name."""
+    """Return why a file cannot be read, to follow its name in a message."""
     return f"cannot be read: {(error.strerror or str(error)).lower()}"
 
 
@@ -46,21 +46,21 @@ Substitute = Callable[[str], str]
 
 @dataclass(frozen=True)
 class Source:
-    """A YAML mapping as it was written."""
+    """A YAML file, with the location of each value."""
 
     name: str
-    """What messages call the file."""
+    """The file's name in messages."""
     root: Node
 
     @classmethod
     def read(cls, path: Path, name: str | None = None) -> "Source":
-        """The file, parsed. Raises ConfigError with the place of what is wrong."""
+        """Parse a file that must hold a mapping. Raises ConfigError with the location."""
         name = name or str(path)
         return cls.of(decode_text(read_bytes(path, name), name), name)
 
     @classmethod
     def of(cls, text: str, name: str) -> "Source":
-        """Text, parsed. Raises ConfigError with the place of what is wrong."""
+        """Parse text that must hold a mapping. Raises ConfigError with the location."""
         root = compose(text, name)
         if root.value is None:
             raise ConfigError(name, "the file is empty; write at least 'name:' and 'model:'")
@@ -72,36 +72,38 @@ class Source:
             )
         return cls(name, root)
 
-    def data(self, change: Substitute | None = None) -> dict[str, Any]:
-        """Plain values, every text passed through `change`; its ValueError gets the place."""
+    def data(self, substitute: Substitute | None = None) -> dict[str, Any]:
+        """Return the values of the mapping, each text passed through `substitute`."""
         return {
-            key: self._plain(node, (key,), change) for key, (_, node) in self._mapping().items()
+            key: self._plain(node, (key,), substitute) for key, (_, node) in self._mapping().items()
         }
 
-    def value(self, change: Substitute | None = None) -> Any:
-        """What the file holds, be it no mapping."""
-        return self._plain(self.root, (), change)
+    def value(self, substitute: Substitute | None = None) -> Any:
+        """Return the value of the file, which need not be a mapping."""
+        return self._plain(self.root, (), substitute)
 
     def _mapping(self) -> dict[str, tuple[Node, Node]]:
         return self.root.value if isinstance(self.root.value, dict) else {}
 
-    def _plain(self, node: Node, path: KeyPath, change: Substitute | None) -> Any:
+    def _plain(self, node: Node, path: KeyPath, substitute: Substitute | None) -> Any:
         value = node.value
         if isinstance(value, dict):
-            return {k: self._plain(n, (*path, k), change) for k, (_, n) in value.items()}
+            return {k: self._plain(n, (*path, k), substitute) for k, (_, n) in value.items()}
         if isinstance(value, list):
-            return [self._plain(n, (*path, i), change) for i, n in enumerate(value)]
-        if change is None or not isinstance(value, str) or "${" not in value:
+            return [self._plain(n, (*path, i), substitute) for i, n in enumerate(value)]
+        if substitute is None or not isinstance(value, str) or "${" not in value:
             return value
         try:
-            return change(value)
+            return substitute(value)
         except ValueError as error:
             place = f"{self.name}:{node.line}:{node.column}"
             raise ConfigError(place, f"{format_key_path(path)}: {error}") from None
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
-        """The node at `path` and its own path, where parts that the file does not have are left
-        out (a model's tag, a missing key)."""
+        """Return the node at `path`, and its path without parts that the file does not have.
+
+        Such parts are the tag of a union member, or a missing key.
+        """
         node, found = self.root, list[str | int]()
         for part in path:
             value = node.value
@@ -115,7 +117,7 @@ class Source:
         return tuple(found), node
 
     def place(self, path: KeyPath) -> str:
-        """Where the value at `path` stands, as `agent.yaml:41:7`."""
+        """Return the location of a value, such as `agent.yaml:41:7`."""
         _, node = self.find(path)
         return f"{self.name}:{node.line}:{node.column}"
 
@@ -129,13 +131,13 @@ class Source:
 
 
 def format_key_path(path: KeyPath) -> str:
-    """A path as people write it: `test_cases[2].input`."""
+    """Return a path as text: `test_cases[2].input`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
 
 
 def display_path(path: Path) -> str:
-    """A path as short as it can be said: relative to the working folder, else as it is."""
+    """Return a path relative to the working folder, or unchanged if it is elsewhere."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -143,21 +145,21 @@ def display_path(path: Path) -> str:
 
 
 class NodeSource(Protocol):
-    """A file that was read, whose values have places."""
+    """A file whose values have locations."""
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """The file's name in messages."""
         ...
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
-        """The node at a path, and its own path without parts that the file does not have."""
+        """Return the node at a path, and its path without parts that the file does not have."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a value was written."""
+    """The file and path where a value was written."""
 
     source: NodeSource
     path: KeyPath
@@ -169,14 +171,14 @@ class Origin:
         return f"{self.source.name}:{node.line}:{node.column}"
 
     def below(self, *path: str | int) -> "Origin":
-        """The origin of a value in it."""
+        """Return the origin of a value inside this one."""
         return Origin(self.source, (*self.path, *path))
 
 
 class Locations:
-    """The places of a file's values; the test cases may come from other files.
+    """The locations of an agent's values, whose test cases may come from other files.
 
-    `cases` are the origins of the test cases, by their place in the agent's list of all.
+    `cases` are the origins of the test cases, in the order of the agent's list.
     """
 
     def __init__(self, source: NodeSource, cases: Sequence[Origin] = ()) -> None:
@@ -184,7 +186,7 @@ class Locations:
         self.cases = cases
 
     def origin(self, path: KeyPath) -> Origin:
-        """Where the value at a path was written."""
+        """Return where the value at a path was written."""
         if len(path) > 1 and path[0] == "test_cases":
             index = path[1]
             if isinstance(index, int) and index < len(self.cases):
@@ -192,17 +194,17 @@ class Locations:
         return Origin(self.source, path)
 
     def find(self, path: KeyPath) -> tuple[Origin, Node]:
-        """The node of a value, and where it is; parts that the file does not have are left out."""
+        """Return the node at a path, and its origin without parts that the file does not have."""
         origin = self.origin(path)
         found, node = origin.source.find(origin.path)
         return Origin(origin.source, found), node
 
     def place(self, path: KeyPath) -> str:
-        """File, line and column, as `agent.yaml:41:7`."""
+        """Return the location of a value, such as `agent.yaml:41:7`."""
         return self.origin(path).place
 
     def key_place(self, path: KeyPath) -> str:
-        """Where the key at a path stands; of a list's entry, the entry itself."""
+        """Return the location of a key, or of an item of a list."""
         origin = self.origin(path)
         _, parent = origin.source.find(origin.path[:-1])
         if origin.path and isinstance(parent.value, dict) and origin.path[-1] in parent.value:
@@ -211,20 +213,20 @@ class Locations:
         return origin.place
 
     def source_path(self, path: KeyPath) -> KeyPath:
-        """The path of the value in its own file."""
+        """Return the path of a value in the file where it was written."""
         return self.origin(path).path
 
 
 def location(agent: "Agent", *path: str | int) -> str:
-    """Place and path of a value, to open a message with; only the path if it was in no file."""
+    """Return location and path of a value, to begin a message with; without a file, the path."""
     text = f"{agent.place(*path)}: {format_key_path(agent.source_path(*path))}"
     return text.removeprefix("agent: ")
 
 
 def find_file(path: str | Path, base_dir: Path, where: str) -> Path:
-    """The file that `path` means, seen from `base_dir`; `where` opens the messages.
+    """Return the file at `path`, relative to `base_dir`; messages begin with `where`.
 
-    Raises FileNotFoundError, and ConfigError for what leads outside or is no regular file.
+    Raises FileNotFoundError, or ConfigError for a path outside of the folder or no regular file.
     """
     try:
         return file_inside(path, base_dir)
@@ -235,12 +237,12 @@ def find_file(path: str | Path, base_dir: Path, where: str) -> Path:
 
 
 def read_text(path: str | Path, base_dir: Path, where: str) -> str:
-    """The text of a file beside the agent.yaml. Raises ConfigError, FileNotFoundError."""
+    """Return the text of a file beside the agent.yaml. Raises ConfigError, FileNotFoundError."""
     return decode_text(read_bytes(find_file(path, base_dir, where), where), str(path))
 
 
 def suggest_file(path: Path, *patterns: str) -> str:
-    """`; did you mean 'x'?` for the file whose name is most alike; empty if none is."""
+    """Return `; did you mean 'x'?` with the most similar file name, or an empty text."""
     folder = path.parent
     if not folder.is_dir():
         return ""

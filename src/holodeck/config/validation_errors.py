@@ -1,4 +1,4 @@
-"""What pydantic found wrong, said with the place in the file and the nearest right word."""
+"""Turn validation errors of pydantic into messages with a location and a suggestion."""
 
 import re
 from collections import Counter
@@ -60,9 +60,9 @@ MAX_PROBLEMS = 100
 def config_error(
     error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath = ()
 ) -> ConfigError:
-    """One error whose text has a line per problem, each beginning with its place.
+    """Return one error with a line for each problem, each beginning with its location.
 
-    `at` is where the value stands that was validated.
+    `at` is the path of the value that was validated.
     """
     details = list(_details(error, places, model, at))
     problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
@@ -77,7 +77,7 @@ def config_error(
 def _details(
     error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath
 ) -> Iterator[tuple["_Reader", ErrorDetails]]:
-    """Each error that counts, and who reads it; one that stands for several becomes these."""
+    """Yield each relevant error with its reader; one for several keys or parts is split up."""
     reader = _Reader(places, model, at)
     for one in reader.relevant(error):
         cause = one.get("ctx", {}).get("error")
@@ -106,35 +106,35 @@ class _Problem(NamedTuple):
 
 
 def limit_lines(lines: list[str], more: int = 0) -> list[str]:
-    """As many lines as fit into a message, and how many more there are."""
-    kept: list[str] = []
+    """Return the lines that fit into a message, and how many more there are."""
+    shown: list[str] = []
     room = MAX_MESSAGE
     for line in lines:
         room -= len(line) + 1
-        if room < 0 and kept:
+        if room < 0 and shown:
             break
-        kept.append(line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}…")
-    more += len(lines) - len(kept)
-    return [*kept, f"and {more} more"] if more else kept
+        shown.append(line if len(line) <= MAX_MESSAGE else f"{line[:MAX_MESSAGE]}…")
+    more += len(lines) - len(shown)
+    return [*shown, f"and {more} more"] if more else shown
 
 
-def _is_about_kind(one: ErrorDetails) -> bool:
-    is_no_word = one["type"] == "literal_error" and isinstance(one["input"], dict)
-    return is_no_word or one["type"].endswith("_type")
+def _is_type_error(one: ErrorDetails) -> bool:
+    is_mapping_for_literal = one["type"] == "literal_error" and isinstance(one["input"], dict)
+    return is_mapping_for_literal or one["type"].endswith("_type")
 
 
 def _is_of_another_member(
-    one: ErrorDetails, path: KeyPath, judged: set[KeyPath], counts: Mapping[KeyPath, int]
+    one: ErrorDetails, path: KeyPath, reported: set[KeyPath], counts: Mapping[KeyPath, int]
 ) -> bool:
-    if not _is_about_kind(one):
+    if not _is_type_error(one):
         return False
     if isinstance(one["input"], dict):
-        return path in judged
+        return path in reported
     return one["type"] == "model_type" and counts[path] > 1
 
 
 class _Reader:
-    """Reads the errors of a value against the files it was written in and its model."""
+    """Describes the errors of a value, given its files and its model."""
 
     def __init__(self, places: Locations, model: type[BaseModel], at: KeyPath) -> None:
         self._places = places
@@ -142,27 +142,35 @@ class _Reader:
         self._at = at
 
     def relevant(self, error: ValidationError) -> list[ErrorDetails]:
-        """The errors without those of a union's other members: a mapping is not blamed for not
-        being text, nor text for not being a mapping."""
+        """Return the errors without those of other members of a union.
+
+        Text where a mapping is valid too is not reported as "not a mapping", and vice versa.
+        """
         found = [(one, self._path(one["loc"])) for one in error.errors(include_url=False)]
-        judged: set[KeyPath] = set()
+        reported: set[KeyPath] = set()
         for one, path in found:
-            end = len(path) - 1 if _is_about_kind(one) else len(path)
-            judged.update(path[:length] for length in range(end + 1))
+            end = len(path) - 1 if _is_type_error(one) else len(path)
+            reported.update(path[:length] for length in range(end + 1))
         counts = Counter(path for _, path in found)
-        return [one for one, path in found if not _is_of_another_member(one, path, judged, counts)]
+        return [
+            one for one, path in found if not _is_of_another_member(one, path, reported, counts)
+        ]
 
     def problem(self, detail: ErrorDetails) -> _Problem:
-        """Where and what a problem is."""
+        """Return the location and the message of an error."""
         loc = (*self._at, *detail["loc"])
         origin, node = self._places.find(loc)
-        path, is_twin = origin.path, detail["type"] == DUPLICATE_NAME
-        text = self._twins(detail["ctx"]) if is_twin else self._text(detail, node, path)
+        path, is_duplicate = origin.path, detail["type"] == DUPLICATE_NAME
+        text = (
+            self._duplicate_name_message(detail["ctx"])
+            if is_duplicate
+            else self._text(detail, node, path)
+        )
         if detail["type"] == "extra_forbidden":
             node = self._key(loc) or node
         elif detail["type"] == "missing":
             path = (*path, str(loc[-1]))
-        elif (is_twin or detail["type"] == "value_error") and (
+        elif (is_duplicate or detail["type"] == "value_error") and (
             quoted := _quoted_path(detail["msg"].removeprefix("Value error, "))
         ):
             loc = (*loc, *quoted)
@@ -173,7 +181,7 @@ class _Reader:
         return _Problem(origin.source.name, node.line, node.column, shown)
 
     def _path(self, loc: KeyPath) -> KeyPath:
-        """Where a value stands, those of one case of several with the same origin kept apart."""
+        """Return the path of a value in its file; cases with the same origin stay distinct."""
         loc = (*self._at, *loc)
         origin, _ = self._places.find(loc)
         return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
@@ -199,47 +207,47 @@ class _Reader:
             return _not_a_choice(found, str(context.get("expected", "")))
         if kind in ("value_error", "assertion_error"):
             return detail["msg"].removeprefix("Value error, ")
-        return f"found {found}; wanted {_expected(kind, context, detail['msg'])}"
+        return f"found {found}; expected {_expected(kind, context, detail['msg'])}"
 
-    def _twins(self, context: Mapping[str, Any]) -> str:
-        """About two with the same name, by the places that they have in their files."""
+    def _duplicate_name_message(self, context: Mapping[str, Any]) -> str:
+        """Return a message about two items with the same name, each with its origin."""
         where, key = context["where"], context["key"]
         first, second = ((where, context[one]) for one in ("first", "second"))
         one, other = self._places.origin(first), self._places.origin(second)
-        elsewhere = (
+        other_file = (
             f" ({one.place})" if one.source.name != other.source.name or not one.path else ""
         )
         return (
             f"'{format_key_path((*other.path, key))}': {context['name']} is already the {key} of"
-            f" {format_key_path(one.path) or 'another case'}{elsewhere}; give each its own"
+            f" {format_key_path(one.path) or 'another case'}{other_file}; use a different one"
         )
 
     def _found(self, node: Node, path: KeyPath) -> str:
-        """The value as written in the file, so that what a variable held is never shown."""
+        """Describe the value as written in the file, so that values of variables stay hidden."""
         value = node.value
         if isinstance(value, dict):
             return "a mapping"
         if isinstance(value, list):
             return f"a list of {len(value)}"
         if any(part == "headers" or names_a_secret(str(part)) for part in path):
-            return "a value that is not shown"
+            return "a value (not shown)"
         if value is None:
             return "nothing"
         return quote(value) if isinstance(value, str) else str(value).lower()[:80]
 
 
 def _quoted_path(text: str) -> KeyPath:
-    """The key, or path of keys, that a validator's message begins with, in quotes."""
+    """Return the quoted path of keys that a validator's message begins with."""
     quoted = re.match(r"'([\w.\[\]-]+)", text)
     parts = re.findall(r"[\w-]+", quoted[1]) if quoted else []
     return tuple(int(part) if part.isdigit() else part for part in parts)
 
 
-_OF_A_CRITERION = {"text", "required"}
+_CRITERION_KEYS = {"text", "required"}
 
 
-_OF_A_MODEL = {"endpoint", "api_key"}
-_MODEL_KEYS_ELSEWHERE = {
+_MODEL_MARKERS = {"endpoint", "api_key"}
+_OTHER_NAMES_OF_MODEL_KEYS = {
     "endpoint": "base_url api_base azure_endpoint url host api_url openai_api_base",
     "name": "model model_name model_id ai_model_id engine deployment deployment_name"
     " azure_deployment azure_deployment_name deployment_id",
@@ -253,27 +261,29 @@ _MODEL_KEYS_ELSEWHERE = {
 
 def _unknown_key(key: str, known: Sequence[str]) -> str:
     meant = _settings_by_flag().get(key)
-    if meant not in known and set(known) >= _OF_A_MODEL:
+    if meant not in known and set(known) >= _MODEL_MARKERS:
         meant = _model_keys().get(key)
     if meant in known:
         return f"unknown key; did you mean {meant!r}?"
     hint = did_you_mean(key, known)
     if hint:
         return f"unknown key{hint}"
-    if " " in key or set(known) == _OF_A_CRITERION:  # a mapping may stand where a text was meant
+    if " " in key or set(known) == _CRITERION_KEYS:  # text with a colon is parsed as a mapping
         return f"unknown key; if it is a text with a colon in it, write it in quotes: '{key}: …'"
     return f"unknown key; known here: {', '.join(known)}" if known else "unknown key"
 
 
 @cache
 def _model_keys() -> dict[str, str]:
-    """The name of a key in other tools → our key: `base_url` → `endpoint`."""
-    return {other: key for key, others in _MODEL_KEYS_ELSEWHERE.items() for other in others.split()}
+    """Return the name of a key in other tools → our key: `base_url` → `endpoint`."""
+    return {
+        other: key for key, others in _OTHER_NAMES_OF_MODEL_KEYS.items() for other in others.split()
+    }
 
 
 @cache
 def _settings_by_flag() -> dict[str, str]:
-    """The word of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
+    """Return the name of a flag → the key of the same setting: `timeout` → `llm_timeout`."""
     return {
         flag.lstrip("-").replace("-", "_"): name
         for name, field in ExecutionConfig.model_fields.items()
@@ -284,7 +294,7 @@ def _settings_by_flag() -> dict[str, str]:
 
 
 def _unknown_metric(node: Node) -> str:
-    """About a metric's mapping whose `metric` names none of ours."""
+    """Describe a mapping of a metric whose `metric` or `type` is unknown."""
     values = (
         {k: n.value for k, (_, n) in node.value.items()} if isinstance(node.value, dict) else {}
     )
@@ -292,17 +302,17 @@ def _unknown_metric(node: Node) -> str:
     if kind is not None and kind != "standard":
         return "'type': " + _not_a_choice(_describe(kind), ", ".join(f"'{one}'" for one in _TYPES))
     if not isinstance(name, str):
-        return "'metric' is missing; write 'metric: contains', say"
+        return "'metric' is missing; write 'metric: contains', for example"
     for family, known in _FAMILIES.items():
         if name in known:
-            return f"'metric: {name}' belongs to another type; write '{family.format(name)}'"
+            return f"'metric: {name}' needs another type; write '{family.format(name)}'"
     hint = did_you_mean(name, BUILT_IN, ";")
     names = ", ".join(BUILT_IN)
-    return f"'metric': {quote(name)} is not known{hint} known: {names}, or 'module:callable'"
+    return f"'metric': unknown metric {quote(name)}{hint} known: {names}, or 'module:callable'"
 
 
 def _describe(value: Any) -> str:
-    """A value that should have been text."""
+    """Describe a value that should be text."""
     if isinstance(value, dict | list):
         return "a mapping" if isinstance(value, dict) else "a list"
     return quote(str(value))
@@ -320,7 +330,7 @@ _FAMILIES = {
 def _not_a_choice(found: str, expected: str) -> str:
     choices = [part for part in expected.replace(" or ", ", ").split("'") if part not in ("", ", ")]
     hint = did_you_mean(found.strip("'"), choices, ";")
-    return f"found {found}{hint} wanted {expected}"
+    return f"found {found}{hint} expected {expected}"
 
 
 _KINDS = {
@@ -350,7 +360,7 @@ _PATTERNS = {
 
 
 def expected_value(error: ValidationError) -> str:
-    """What a single value should have been."""
+    """Return what a single value should be."""
     one = error.errors(include_url=False)[0]
     return _expected(one["type"], one.get("ctx", {}), one["msg"])
 

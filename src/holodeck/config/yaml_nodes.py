@@ -1,4 +1,4 @@
-"""YAML text → a tree of nodes that know their places, within limits that a bomb cannot pass.
+"""Parse YAML text as a tree of nodes with locations, within limits that stop YAML bombs.
 
 Values follow the core schema of YAML 1.2: only `true` and `false` are booleans (`yes`, `no`, `on`
 and `off` are text), a date is text, `012` is twelve and `1:30` is text. Keys are always text.
@@ -15,45 +15,46 @@ from holodeck.errors import ConfigError
 from holodeck.lib.text import bom_encoding
 
 _EXPLANATIONS = {
-    "mapping values are not allowed": "a ':' stands where no key can be; put text that holds ': '"
-    " in quotes, and check the indentation",
-    "could not find expected ':'": "a key without its ':', or a line that is not indented enough",
-    "did not find expected ',' or ']'": "a list opened with '[' is not closed",
-    "did not find expected ',' or '}'": "a mapping opened with '{' is not closed; put text that"
+    "mapping values are not allowed": "unexpected ':'; put text that contains ': ' in quotes,"
+    " and check the indentation",
+    "could not find expected ':'": "missing ':' after a key, or a line that is not indented enough",
+    "did not find expected ',' or ']'": "missing ']' at the end of a list",
+    "did not find expected ',' or '}'": "missing '}' at the end of a mapping; put text that"
     " begins with '{' in quotes",
     "did not find expected '-'": "this line does not continue the list above it; check the"
     " indentation",
     "did not find expected key": "this line does not continue the mapping above it; check the"
     " indentation and brackets",
-    "did not find expected comment or line break": "text after '|' or '>' begins on the next line",
-    "did not find expected node content": "a value is missing here",
-    "found unexpected end of stream": "a quotation mark is not closed",
-    "found unknown escape character": "a backslash in double quotes begins an escape that does not"
-    " exist; use single quotes, or write \\\\",
-    "found unexpected document indicator": "a '---' or '...' inside quoted text",
+    "did not find expected comment or line break": "text after '|' or '>' must begin on the next"
+    " line",
+    "did not find expected node content": "missing value",
+    "found unexpected end of stream": "missing closing quotation mark",
+    "found unknown escape character": "unknown escape sequence in double quotes; use single"
+    " quotes, or write \\\\",
+    "found unexpected document indicator": "unexpected '---' or '...' inside quoted text",
     "undefined tag handle": "tags ('!name') are not allowed; put text that begins with '!' in"
     " quotes",
     "unknown directive": "a line that begins with '%' is not allowed; put it in quotes",
-    "incompatible YAML document": "only YAML 1.1 and 1.2 can be read",
-    "found a tab character": "a tab in the indentation; use spaces",
+    "incompatible YAML document": "unsupported version of YAML; use 1.1 or 1.2",
+    "found a tab character": "tab in the indentation; use spaces",
     "alphabetic or numeric character": "'&' and '*' begin a name; put text that begins with one in"
     " quotes",
 }
-_MOST_SHOWN = 120
+_EXCERPT_LENGTH = 120
 _HEADERS = ("authorization", "cookie")
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\x80-\x84\x86-\x9f\ufffe\uffff]")
 
 
 def explain_syntax_error(error: Any, text: str, name: str) -> ConfigError:
-    """The parser's complaint with its place and line, in our words."""
+    """Return a syntax error with its location, an explanation and the line."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = str(getattr(error, "problem", None) or error).splitlines()[0]
     if mark is None:
         return ConfigError(name, f"cannot be read as YAML ({problem})")
     lines = re.split(r"\r\n|\r|\n", text)
     line = lines[mark.line] if mark.line < len(lines) else ""
-    excerpt = line.strip()[:_MOST_SHOWN]
-    shown = f"\n    {_printable(excerpt)}" if _may_be_shown(excerpt) else ""
+    excerpt = line.strip()[:_EXCERPT_LENGTH]
+    shown = f"\n    {_printable(excerpt)}" if _is_safe_to_show(excerpt) else ""
     return ConfigError(
         f"{name}:{mark.line + 1}:{mark.column + 1}",
         f"{_explanation(problem, line, mark.column)}{_start_of_context(error)}{shown}",
@@ -71,20 +72,20 @@ def _explanation(problem: str, line: str, column: int) -> str:
 
 def _explain_character(character: str) -> str:
     if character == "\t":
-        return "a tab in the indentation; use spaces"
+        return "tab in the indentation; use spaces"
     return f"a value cannot begin with {character!r}; put it in quotes"
 
 
 def _start_of_context(error: Any) -> str:
-    """Where the unfinished thing began, if that is another line."""
-    begun = getattr(error, "context_mark", None)
-    if begun is None or begun.line == error.problem_mark.line:
+    """Return where the unfinished value begins, if that is another line."""
+    start = getattr(error, "context_mark", None)
+    if start is None or start.line == error.problem_mark.line:
         return ""
-    return f" (begun on line {begun.line + 1})"
+    return f" (it begins on line {start.line + 1})"
 
 
-def _may_be_shown(line: str) -> bool:
-    """Whether there is something to show, and no key in it that goes with a secret."""
+def _is_safe_to_show(line: str) -> bool:
+    """Whether the line is not blank and holds no key of a secret."""
     keys = re.findall(r"([\w-]+)['\"]?\s*:", line)
     hidden = any(names_a_secret(key) or key.lower() in _HEADERS for key in keys)
     return bool(line.strip()) and not hidden
@@ -95,10 +96,7 @@ def _printable(text: str) -> str:
 
 
 def decode_text(data: bytes, name: str) -> str:
-    """The text of a file in UTF-8, or in what its byte order mark says.
-
-    Raises ConfigError for anything else, with its place.
-    """
+    """Decode a file as UTF-8, or as its byte order mark says. Raises ConfigError otherwise."""
     encoding = bom_encoding(data)
     if encoding is not None:
         try:
@@ -106,7 +104,7 @@ def decode_text(data: bytes, name: str) -> str:
         except UnicodeError as error:
             raise ConfigError(
                 f"{name}:1:1",
-                f"the file begins with a byte order mark and is not {encoding.upper()}: {error};"
+                f"the file has a byte order mark but is not valid {encoding.upper()}: {error};"
                 " save it as UTF-8",
             ) from error
     try:
@@ -140,7 +138,7 @@ Scalar = str | int | float | bool | None
 
 _INT = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_WORDS: dict[str, Scalar] = {
+_CONSTANTS: dict[str, Scalar] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
@@ -150,17 +148,17 @@ _WORDS: dict[str, Scalar] = {
 }
 _TAG = "tag:yaml.org,2002:"
 _SCALAR_TAGS = {f"{_TAG}{name}" for name in ("str", "int", "float", "bool", "null")}
-_BREAKS = "\u0085\u2028\u2029"
-"""Line breaks of YAML 1.1 that are text in YAML 1.2: not to end a comment, or a value."""
-_STAND_INS = "\U0010ff85\U0010ff28\U0010ff29"
-"""For private use, so that no text has them."""
-_HIDDEN = str.maketrans(_BREAKS, _STAND_INS)
-_SHOWN = str.maketrans(_STAND_INS, _BREAKS)
+_YAML_1_1_BREAKS = "\u0085\u2028\u2029"
+"""Line breaks of YAML 1.1 that are text in YAML 1.2, where they end no comment or value."""
+_BREAK_SUBSTITUTES = "\U0010ff85\U0010ff28\U0010ff29"
+"""Private-use characters, which text does not contain."""
+_HIDE_BREAKS = str.maketrans(_YAML_1_1_BREAKS, _BREAK_SUBSTITUTES)
+_RESTORE_BREAKS = str.maketrans(_BREAK_SUBSTITUTES, _YAML_1_1_BREAKS)
 _LOADER: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Node:
-    """A value and where it stands; lines and columns count from 1."""
+    """A value and its location; lines and columns count from 1."""
 
     __slots__ = ("aliases", "column", "line", "size", "value")
 
@@ -169,18 +167,18 @@ class Node:
         self.line = line
         self.column = column
         self.size = 1
-        """Nodes in it, every alias expanded."""
+        """Number of nodes in it, with every alias expanded."""
         self.aliases = 0
-        """Aliases in it, every alias expanded."""
+        """Number of aliases in it, with every alias expanded."""
 
 
 Value = Scalar | list[Node] | dict[str, tuple[Node, Node]]
-"""A mapping keeps the node of each key beside the node of its value."""
+"""A mapping holds the node of each key and the node of its value."""
 
 
 def compose(text: str, name: str) -> Node:
-    """The document's root; `name` opens the messages. Raises ConfigError."""
-    loader = _LOADER(text.translate(_HIDDEN))
+    """Parse a document and return its root; messages begin with `name`. Raises ConfigError."""
+    loader = _LOADER(text.translate(_HIDE_BREAKS))
     try:
         return _Composer(name).document(_events(loader))
     except yaml.YAMLError as error:
@@ -195,14 +193,14 @@ def _events(loader: Any) -> Iterator[Any]:
 
 
 class _Composer:
-    """Builds the tree from events without recursion."""
+    """Builds the tree from parser events, without recursion."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._open: list[tuple[Node, str | None]] = []
-        """Unfinished collections, each with the anchor that names it."""
+        """The unfinished collections, each with its anchor."""
         self._keys: list[Node | None] = []
-        """For each of them: the key that waits for its value."""
+        """For each of them, the key whose value comes next."""
         self._anchors: dict[str, Node | None] = {}
         """None while the collection is unfinished."""
         self._nested_aliases = 0
@@ -228,52 +226,52 @@ class _Composer:
 
     def _document_start(self, event: Any) -> None:
         if self._done:
-            self._refuse(event, "a second document begins here; write one document in a file")
+            self._fail(event, "a second document begins here; write one document per file")
         self._done = True
 
     def _scalar(self, event: Any) -> None:
         node = _node_at(event, None)
         is_key = self._expects_key()
-        node.value = event.value.translate(_SHOWN) if is_key else self._value(event)
+        node.value = event.value.translate(_RESTORE_BREAKS) if is_key else self._value(event)
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         self._add(node, event)
 
     def _value(self, event: Any) -> Scalar:
-        tag, text = event.tag, event.value.translate(_SHOWN)
+        tag, text = event.tag, event.value.translate(_RESTORE_BREAKS)
         if tag is not None and tag not in _SCALAR_TAGS and tag != "!":
-            self._refuse_tag(event)
+            self._fail_at_tag(event)
         if tag in (f"{_TAG}str", "!") or not (event.implicit[0] or tag):
             return str(text)
         try:
             return parse_scalar(text)
         except ValueError:
-            self._refuse(event, f"a number of {len(text)} digits is too long")
+            self._fail(event, f"a number of {len(text)} digits is too long")
 
     def _alias(self, event: Any) -> None:
         if event.anchor not in self._anchors:
-            self._refuse(event, f"*{event.anchor} stands for nothing; no '&{event.anchor}' above")
+            self._fail(event, f"unknown alias *{event.anchor}; no '&{event.anchor}' above it")
         node = self._anchors[event.anchor]
         if node is None:
-            self._refuse(event, f"*{event.anchor} contains itself")
+            self._fail(event, f"the alias *{event.anchor} contains itself")
         self._nested_aliases += node.aliases
         self._aliased_nodes += node.size
         if self._nested_aliases > MAX_NESTED_ALIASES:
-            self._refuse(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
+            self._fail(event, f"more than {MAX_NESTED_ALIASES} alias expansions; write them out")
         if self._aliased_nodes > MAX_ALIASED_NODES:
-            self._refuse(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
+            self._fail(event, f"aliases expand to more than {MAX_ALIASED_NODES} values")
         copy = _node_at(event, node.value)
         copy.size, copy.aliases = node.size, node.aliases + 1
         self._add(copy, event)
 
     def _start(self, event: Any) -> None:
         if self._expects_key():
-            self._refuse(event, "a key must be text, not a list or mapping")
+            self._fail(event, "a key must be text, not a list or mapping")
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         if event.tag not in (None, "!", f"{_TAG}{'map' if is_mapping else 'seq'}"):
-            self._refuse_tag(event)
+            self._fail_at_tag(event)
         if len(self._open) >= MAX_DEPTH:
-            self._refuse(event, f"nested more than {MAX_DEPTH} levels deep")
+            self._fail(event, f"nested more than {MAX_DEPTH} levels deep")
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         self._open.append((_node_at(event, {} if is_mapping else []), event.anchor))
@@ -296,7 +294,7 @@ class _Composer:
         )
 
     def _add(self, node: Node, event: Any) -> None:
-        """Put a finished node where it belongs."""
+        """Add a finished node to the innermost unfinished collection."""
         if not self._open:
             self._root = node
             return
@@ -317,39 +315,39 @@ class _Composer:
             self._keys[-1] = None
             return
         if isinstance(node.value, list | dict):
-            self._refuse(event, "a key must be text, not a list or mapping")
+            self._fail(event, "a key must be text, not a list or mapping")
         text = str(node.value)
         if len(text) > MAX_KEY_LENGTH:
-            self._refuse(event, f"a key of {len(text)} characters; {MAX_KEY_LENGTH} are allowed")
+            self._fail(event, f"a key of {len(text)} characters; {MAX_KEY_LENGTH} are allowed")
         if text in mapping:
             first = mapping[text][0]
-            self._refuse(
+            self._fail(
                 event,
-                f"{quote(text)}: this key is already on line {first.line}, column {first.column};"
+                f"duplicate key {quote(text)}, first on line {first.line}, column {first.column};"
                 " remove one of them",
             )
         self._keys[-1] = node
 
-    def _refuse_tag(self, event: Any) -> NoReturn:
+    def _fail_at_tag(self, event: Any) -> NoReturn:
         tag = quote(event.tag.replace(_TAG, "!!"))
-        self._refuse(event, f"the tag {tag} is not allowed; write plain text, numbers or lists")
+        self._fail(event, f"the tag {tag} is not allowed; write plain text, numbers or lists")
 
-    def _refuse(self, event: Any, message: str) -> NoReturn:
+    def _fail(self, event: Any, message: str) -> NoReturn:
         mark = event.start_mark
         raise ConfigError(f"{self._name}:{mark.line + 1}:{mark.column + 1}", message)
 
 
 def parse_scalar(text: str) -> Scalar:
-    """What text without quotes means. Raises ValueError for a number of thousands of digits."""
-    if text in _WORDS:
-        return _WORDS[text]
+    """Return the value of unquoted text. Raises ValueError for a number that is too long."""
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
     if _INT.fullmatch(text):
         return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
 def quote(text: str) -> str:
-    """`text` in quotes, cut to what fits in a message."""
+    """Return `text` in quotes, shortened to 80 characters."""
     return repr(text if len(text) <= 80 else f"{text[:77]}...")
 
 
@@ -359,15 +357,15 @@ def _node_at(event: Any, value: Value) -> Node:
 
 
 def _apply_merge_key(mapping: dict[str, tuple[Node, Node]]) -> None:
-    """Carry out `<<: *defaults`: keys of the mappings named there that are not written here."""
+    """Apply `<<: *defaults`: add the keys of those mappings that are missing here."""
     if "<<" not in mapping:
         return
     _, source = mapping["<<"]
-    several = source.value if isinstance(source.value, list) else [source]
-    if not all(isinstance(one.value, dict) for one in several):
+    sources = source.value if isinstance(source.value, list) else [source]
+    if not all(isinstance(one.value, dict) for one in sources):
         return
     del mapping["<<"]
-    for one in several:
+    for one in sources:
         if isinstance(one.value, dict):
             for key, entry in one.value.items():
                 mapping.setdefault(key, entry)

@@ -45,7 +45,7 @@ def file_inside(path: str | Path, folder: Path) -> Path:
     if not exists:
         names = [entry.name for entry in file.parent.iterdir()] if file.parent.is_dir() else []
         raise errors.FileNotFoundError(
-            str(path), f"there is no such file in {folder}{did_you_mean(file.name, names)}"
+            str(path), f"file not found in {folder}{did_you_mean(file.name, names)}"
         )
     if not file.is_file():
         raise errors.ConfigError(str(path), "is not a regular file")

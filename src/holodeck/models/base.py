@@ -94,7 +94,7 @@ class Model(BaseModel):
             if data.get(key) is not None
         ]
         refused += [
-            f"{key!r}: found {str(value).lower()}; wanted a number"
+            f"{key!r}: found {str(value).lower()}; expected a number"
             for key in _number_keys(cls)
             if isinstance(value := data.get(key), bool)
         ]

@@ -101,7 +101,7 @@ def test_a_variable_of_an_env_file_is_shown_with_the_file(tmp_path):
     assert found["model.endpoint"][1].startswith("OLLAMA_HOST in ")
 
 
-NOTICE = "config.yaml wins over environment variables; overruled:"
+NOTICE = "config.yaml overrides environment variables:"
 
 
 @pytest.mark.parametrize("command", ["test", "validate"])

@@ -211,11 +211,11 @@ def test_forty_answers_come_with_holodeck(server, tmp_path):
     ("args", "said"),
     [
         (["--model", "wise"], "write PROVIDER/NAME"),
-        (["--model", "openai/wise"], "there is no API key for openai"),
+        (["--model", "openai/wise"], "missing API key for openai"),
         (["--endpoint", "http://127.0.0.1:1"], "add --model"),
         (["--model", "openai/wise", "--metric", "x"], "remove --metric or --model"),
         (["--json", "labels.jsonl/check.json"], "--json: 'labels.jsonl/check.json' cannot"),
-        ([], "agent.yaml: there is no such file"),
+        ([], "agent.yaml: file not found"),
     ],
 )
 def test_what_is_wrong_is_said_before_anybody_is_asked(check, server, args, said):

@@ -75,7 +75,7 @@ def test_an_error_of_ours_is_one_line_without_a_traceback(tmp_path):
     ran = run_cli("validate", "nothing.yaml", cwd=tmp_path)
 
     assert ran.code == 2
-    assert ran.stderr.startswith("Configuration Error: nothing.yaml: there is no such file")
+    assert ran.stderr.startswith("Configuration Error: nothing.yaml: file not found")
     assert ran.stderr.count("\n") == 1
 
 

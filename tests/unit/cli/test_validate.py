@@ -55,7 +55,7 @@ def test_a_warning_is_told_and_is_ok(run):
 
     assert result.exit_code == 0
     assert result.stdout == (
-        "agent.yaml:4:14: warning: test_cases[0]: checks nothing: add evaluations, criteria,"
+        "agent.yaml:4:14: warning: test_cases[0]: checks nothing; add evaluations, criteria,"
         " expected_tools or forbidden_tools\n"
         "agent.yaml: 1 test case, 0 tools, 0 metrics: ok, 1 warning\n"
     )
@@ -72,7 +72,9 @@ def test_an_error_exits_with_2(run):
     result = run(WRONG)
 
     assert result.exit_code == 2
-    assert result.stdout.startswith("agent.yaml:4:43: error: test_cases[0].expected_tools[0]: the")
+    assert result.stdout.startswith(
+        "agent.yaml:4:43: error: test_cases[0].expected_tools[0]: unknown"
+    )
 
 
 def test_a_file_that_does_not_load_is_a_configuration_error(run):
@@ -91,7 +93,7 @@ def test_json_holds_the_findings(run):
             "severity": "error",
             "place": "agent.yaml:4:43",
             "path": "test_cases[0].expected_tools[0]",
-            "message": "the agent has no tools, so none is called 'nope'",
+            "message": "unknown tool 'nope': the agent has no tools",
         }
     ]
 
@@ -125,7 +127,10 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
         ("google_adk", "backend 'google_adk' is not known; known: chat, http, semantic_kernel, or"),
         ("chta", "backend 'chta' is not known; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
-        ("nomodule:x", "there is no nomodule.py beside the agent.yaml, and no such module"),
+        (
+            "nomodule:x",
+            "module not found: there is no nomodule.py beside the agent.yaml, and no such",
+        ),
     ],
 )
 def test_a_backend_that_does_not_exist_is_an_error_before_the_run(run, backend, message):
@@ -138,7 +143,7 @@ def test_a_backend_that_does_not_exist_is_an_error_before_the_run(run, backend, 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("json.decodre:x", "'json.decodre' is no file of the installed package"),
+        ("json.decodre:x", "the installed package has no"),
         ("json.decoder:JSONDecode", "did you mean 'JSONDecoder'?"),
     ],
     ids=["module", "attribute"],

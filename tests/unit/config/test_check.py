@@ -54,17 +54,17 @@ def test_an_agent_without_cases_has_nothing_to_test(folder):
         (
             "expected_tools: [serch]",
             (
-                "8:34: error: test_cases[0].expected_tools[0]: no tool is called 'serch';"
-                " did you mean 'search_web'? there are search_web, add"
+                "8:34: error: test_cases[0].expected_tools[0]: unknown tool 'serch';"
+                " did you mean 'search_web'? known: search_web, add"
             ),
         ),
         (
             "expected_tools: [ad_d]",
-            "error: test_cases[0].expected_tools[0]: no tool is called 'ad_d'; did you mean 'add'?",
+            "error: test_cases[0].expected_tools[0]: unknown tool 'ad_d'; did you mean 'add'?",
         ),
         (
             "expected_tools: [{name: search}]",
-            "no tool is called 'search'; did you mean 'search_web'?",
+            "unknown tool 'search'; did you mean 'search_web'?",
         ),
         (
             "expected_tools: [{name: add, args: {c: 1}}]",
@@ -80,15 +80,15 @@ def test_an_agent_without_cases_has_nothing_to_test(folder):
         ),
         (
             "forbidden_tools: [delete]",
-            "error: test_cases[0].forbidden_tools[0]: no tool is called 'delete'; there are",
+            "error: test_cases[0].forbidden_tools[0]: unknown tool 'delete'; known:",
         ),
         (
             "expected_tools: [search_web], forbidden_tools: [search_web]",
-            "error: test_cases[0].expected_tools[0]: 'search_web' is expected and forbidden",
+            "error: test_cases[0].expected_tools[0]: 'search_web' is both expected and forbidden",
         ),
         (
             "expected_tools: [search], forbidden_tools: [search_web]",
-            "error: test_cases[0].expected_tools[0]: 'search' is expected and forbidden",
+            "error: test_cases[0].expected_tools[0]: 'search' is both expected and forbidden",
         ),
     ],
 )
@@ -128,8 +128,7 @@ def test_an_expected_tool_that_is_only_a_part_of_a_name_is_a_warning(folder, exp
 
 def test_an_expected_tool_of_an_agent_without_tools_is_an_error(folder):
     assert (
-        "the agent has no tools, so none is called 'x'"
-        in found(folder, case("expected_tools: [x]"))[0]
+        "unknown tool 'x': the agent has no tools" in found(folder, case("expected_tools: [x]"))[0]
     )
 
 
@@ -142,8 +141,8 @@ def test_a_backend_brings_tools_that_cannot_be_known(folder):
 @pytest.mark.parametrize(
     ("tool", "finding"),
     [
-        ("file: tools.py, function: serch", "function: tools.py defines no 'serch'; did you mean"),
-        ("file: tool.py, function: search", "tools[0].file: 'tool.py': there is no such file"),
+        ("file: tools.py, function: serch", "function: tools.py does not define 'serch'; did you"),
+        ("file: tool.py, function: search", "tools[0].file: 'tool.py': file not found"),
         ("file: ../tools.py, function: search", "lies outside of the agent's folder"),
         ("file: broken.py, function: f", "tools[0].file: broken.py:1 is not Python"),
         ("file: star.py, function: anything", None),
@@ -151,7 +150,7 @@ def test_a_backend_brings_tools_that_cannot_be_known(folder):
         ("file: late.py, function: b", None),
         ("file: late.py, function: c", None),
         ("file: late.py, function: loads", None),
-        ("file: late.py, function: inner", "late.py defines no 'inner'"),
+        ("file: late.py, function: inner", "late.py does not define 'inner'"),
     ],
 )
 def test_the_function_of_a_tool_must_be_there(folder, tool, finding):
@@ -183,7 +182,7 @@ def test_the_function_of_a_tool_must_be_there(folder, tool, finding):
     [
         ("{metric: regex, pattern: '(a'}", "pattern: '(a' is not a regular expression"),
         ("{metric: json_schema, schema: {type: objekt}}", "schema: $.type: 'objekt'"),
-        ("{metric: 'graders:chek'}", "graders.py defines no 'chek'; did you mean 'check'?"),
+        ("{metric: 'graders:chek'}", "graders.py does not define 'chek'; did you mean 'check'?"),
         ("{metric: 'nowhere_at_all:check'}", "there is no nowhere_at_all.py beside the agent.yaml"),
         ("{metric: 'pack.sub:check'}", None),
         ("{metric: 'json:loads'}", None),
@@ -227,17 +226,17 @@ def test_a_global_metric_without_a_reference_is_an_error_of_each_case_that_lacks
 @pytest.mark.parametrize(
     ("text", "finding"),
     [
-        ("name: a", "5:5: warning: test_cases[0]: checks nothing: add evaluations"),
+        ("name: a", "5:5: warning: test_cases[0]: checks nothing; add evaluations"),
         ("evaluations: []", "checks nothing"),
         ("evaluations: [{metric: contains, value: x, enabled: false}]", "checks nothing"),
         (
             "evaluations: [{metric: bleu, value: x}, {metric: rouge, value: y}]",
             "cannot fail: bleu, rouge without a threshold above 0 gives no verdict",
         ),
-        ("ground_truth: x, expected_tools: []", "[0].ground_truth: is compared with nothing"),
+        ("ground_truth: x, expected_tools: []", "[0].ground_truth: no metric compares with it"),
         (
             "evaluations: [{metric: latency, max_ms: 9}, {metric: latency, max_ms: 9}]",
-            "evaluations[1]: 'latency' stands here twice, just the same",
+            "evaluations[1]: 'latency' is listed twice with equal settings",
         ),
     ],
 )
@@ -271,7 +270,7 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
     findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
 
     assert [one.severity for one in findings] == ["error"]
-    assert "there is no such file" in findings[0].message
+    assert "file not found" in findings[0].message
     raise_on_errors(findings)
 
 
@@ -286,12 +285,15 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
         ),
         (
             "backend: {type: http, url: 'htp://x'}\n",
-            "4:28: error: backend.url: a URL begins with http:// or https://",
+            "4:28: error: backend.url: a URL must begin with http:// or https://",
         ),
-        ('backend: "bto:run"\n', "4:10: error: backend: there is no bto.py beside the agent.yaml"),
+        (
+            'backend: "bto:run"\n',
+            "4:10: error: backend: module not found: there is no bto.py beside the agent.yaml",
+        ),
         (
             "evaluations: {model: {provider: ollama, name: m}, metrics: [{metric: bleu}]}\n",
-            "4:22: warning: evaluations.model: is asked by no metric",
+            "4:22: warning: evaluations.model: no metric uses this model",
         ),
     ],
 )
@@ -304,19 +306,19 @@ def test_the_rest_of_the_agent_is_checked_too(folder, more, finding):
     [
         (
             "model: {provider: openai, name: m}\ninstructions: {inline: hi}\n",
-            "2:8: warning: model: there is no API key for openai: set OPENAI_API_KEY",
+            "2:8: warning: model: missing API key for openai: set OPENAI_API_KEY",
         ),
         (
             "model: {provider: openai, name: m, endpoint: localhost}\ninstructions: {inline: hi}\n",
-            "2:46: error: model.endpoint: a URL begins with",
+            "2:46: error: model.endpoint: a URL must begin with",
         ),
         (
             "model: {provider: local, name: ./a.gguf}\ninstructions: {inline: hi}\n",
-            "2:32: error: model.name: there is no file './a.gguf'",
+            "2:32: error: model.name: file not found: './a.gguf'",
         ),
         (
             "model: {provider: local}\ninstructions: {file: no.md}\n",
-            "3:22: error: instructions.file: 'no.md': there is no such file",
+            "3:22: error: instructions.file: 'no.md': file not found",
         ),
     ],
 )
@@ -337,8 +339,7 @@ def test_errors_are_raised_together_and_warnings_are_not(folder):
         raise_on_errors(findings)
 
     assert str(caught.value) == (
-        "agent.yaml:5:33: test_cases[0].expected_tools[0]: the agent has no tools,"
-        " so none is called 'x'"
+        "agent.yaml:5:33: test_cases[0].expected_tools[0]: unknown tool 'x': the agent has no tools"
     )
     raise_on_errors([one for one in findings if one.severity == "warning"])
 
@@ -367,7 +368,7 @@ test_cases:
 def test_a_judge_that_one_of_several_cases_asks_is_asked(folder, case_, is_asked):
     findings = found(folder, JUDGING % case_)
 
-    assert any("is asked by no metric" in one for one in findings) is not is_asked
+    assert any("no metric uses this model" in one for one in findings) is not is_asked
 
 
 def test_a_budget_without_the_price_of_the_model_is_an_error_of_the_budget(folder):

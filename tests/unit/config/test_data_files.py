@@ -100,10 +100,10 @@ def test_variables_are_not_filled_into_data(folder):
     ("name", "text", "message"),
     [
         ("c.csv", "", "c.csv:1:1: the file is empty"),
-        ("c.csv", "input\n", "c.csv:1:1: wanted a list of test cases with at least one in it"),
-        ("c.csv", "input;name\na;b\n", "c.csv:1:1: there is one column only; separate columns"),
-        ("c.csv", "inputt\na\n", "c.csv:1:1: the column 'inputt' is no key of a case; did you"),
-        ("c.csv", "input,input\na,b\n", "c.csv:1:1: two columns are called 'input'"),
+        ("c.csv", "input\n", "c.csv:1:1: expected a list with at least one test case"),
+        ("c.csv", "input;name\na;b\n", "c.csv:1:1: found only one column; separate columns"),
+        ("c.csv", "inputt\na\n", "c.csv:1:1: unknown column 'inputt'; did you"),
+        ("c.csv", "input,input\na,b\n", "c.csv:1:1: duplicate column 'input'"),
         ("c.csv", "input,name\na,b\nc\n", "c.csv:3:1: found 1 cells under 2 columns"),
         ("c.csv", 'input,name\n"a\nb",x\n"c', "c.csv:4:1: cannot be read as CSV"),
         ("c.csv", 'input,name\n"a\nb",x\n,y\n', "c.csv:4:1: 'input' is missing"),
@@ -112,32 +112,36 @@ def test_variables_are_not_filled_into_data(folder):
         (
             "c.csv",
             "input,input.x\na,b\n",
-            "c.csv:2:1: 'input.x' needs a mapping, and 'input' is none",
+            "c.csv:2:1: 'input.x' needs a mapping, but 'input' is not one",
         ),
         pytest.param(
             "c.csv", "input,timeout\na," + "9" * 5000, "2:1: column 'timeout': ", id="digits"
         ),
-        ("c.csv", "input,context\na,x\n", "c.csv:2:1: context: found 'x'; wanted a mapping"),
-        ("c.jsonl", '{"input": "a"}\n{"input": 3}\n', "c.jsonl:2:1: input: found 3; wanted text"),
+        ("c.csv", "input,context\na,x\n", "c.csv:2:1: context: found 'x'; expected a mapping"),
+        ("c.jsonl", '{"input": "a"}\n{"input": 3}\n', "c.jsonl:2:1: input: found 3; expected text"),
         ("c.jsonl", '{"input": "a"}\n\n{"input"\n', "c.jsonl:3:9: cannot be read as JSON"),
         (
             "c.jsonl",
             '{"input": "a", "input": "b"}',
-            "c.jsonl:1:16: cannot be read as JSON: the key",
+            "c.jsonl:1:16: cannot be read as JSON: duplicate key",
         ),
         ("c.jsonl", '{"input": "a", "tags": NaN}', "c.jsonl:1:24: cannot be read as JSON: NaN"),
-        ("c.jsonl", '{"input": "a", "context": {"b": 1e999}}', "'1e999' is too large a number"),
+        ("c.jsonl", '{"input": "a", "context": {"b": 1e999}}', "the number '1e999' is too large"),
         ("c.jsonl", 2 * '{"input": "a", "id": "x"}\n', "c.jsonl:2:1: 'id': 'x' is already"),
         ("c.csv", "input,name\na,x\nb,x\n", "c.csv:3:1: 'name': 'x' is already the name of"),
-        ("c.csv", 'input,expected_tools\na,"{""a"": 1}"', "found a mapping; wanted a list"),
+        ("c.csv", 'input,expected_tools\na,"{""a"": 1}"', "found a mapping; expected a list"),
         ("c.jsonl", '{"inpt": "a"}', "c.jsonl:1:1: inpt: unknown key; did you mean 'input'?"),
-        ("c.jsonl", '["a"]\n', "c.jsonl:1:1: found a list of 1; wanted a mapping"),
+        ("c.jsonl", '["a"]\n', "c.jsonl:1:1: found a list of 1; expected a mapping"),
         pytest.param("c.jsonl", "[" * 100_000, "c.jsonl:1:1: nested too deeply", id="deep"),
         ("c.json", '[\n {"input": "a"},\n {"inpt": 3}\n]', "c.json:3:3: [1].inpt: unknown key"),
-        ("c.json", '{"input": "a"}', "c.json:1:1: wanted a list of test cases"),
+        ("c.json", '{"input": "a"}', "c.json:1:1: expected a list with at least one test case"),
         ("c.json", "[1,\n2,,]", "c.json:2:3: cannot be read as JSON"),
         ("c.yaml", "- input: a\n- inpt: b\n", "c.yaml:2:3: [1].inpt: unknown key"),
-        ("c.txt", "a", "agent.yaml:4:18: test_cases_file: 'c.txt' ends in none of .yaml, .yml,"),
+        (
+            "c.txt",
+            "a",
+            "agent.yaml:4:18: test_cases_file: unknown file type 'c.txt'; use .yaml, .yml,",
+        ),
     ],
 )
 def test_a_mistake_in_data_is_told_with_its_line(folder, name, text, message):
@@ -147,33 +151,33 @@ def test_a_mistake_in_data_is_told_with_its_line(folder, name, text, message):
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("gone.csv", "agent.yaml:4:18: test_cases_file: 'gone.csv': there is no such file"),
+        ("gone.csv", "agent.yaml:4:18: test_cases_file: 'gone.csv': file not found"),
         ("../c.csv", "lies outside of the agent's folder"),
-        ("[c.csv]", "agent.yaml:4:18: test_cases_file: found a list of 1; wanted a mapping"),
+        ("[c.csv]", "agent.yaml:4:18: test_cases_file: found a list of 1; expected a mapping"),
         ("{fil: c.csv}", "agent.yaml:4:19: test_cases_file.fil: unknown key; did you mean 'file'?"),
         (
             "{file: c.csv, columns: {ground_truth: a, description: a}}",
-            "test_cases_file.columns.description: 'a' is 'ground_truth' already, and a column is",
+            "test_cases_file.columns.description: 'a' is already read as 'ground_truth'; remove",
         ),
         (
             "{file: c.csv, columns: {ground_truth: a}, ignore: [a]}",
-            "test_cases_file.columns.ground_truth: 'a' is in 'ignore' as well; remove one",
+            "test_cases_file.columns.ground_truth: 'a' is in 'ignore' too; remove one",
         ),
         (
             "{file: c.csv, columns: {inptu: a}}",
-            "agent.yaml:4:49: test_cases_file.columns.inptu: 'inptu' is no key of a case; did you",
+            "agent.yaml:4:49: test_cases_file.columns.inptu: unknown key 'inptu' of a case; did",
         ),
         (
             "{file: c.csv, columns: {input: b}}",
-            "agent.yaml:4:49: test_cases_file.columns.input: the file has nothing called 'b'",
+            "agent.yaml:4:49: test_cases_file.columns.input: the file has no column or key 'b'",
         ),
         (
             "{file: c.csv, ignore: [b]}",
-            "agent.yaml:4:41: test_cases_file.ignore[0]: the file has nothing called 'b'",
+            "agent.yaml:4:41: test_cases_file.ignore[0]: the file has no column or key 'b'",
         ),
         (
             "{file: c.csv, columns: {input: a}}",
-            "test_cases_file.columns.input: the file has something called 'input' as well",
+            "test_cases_file.columns.input: the file has a column or key 'input' too",
         ),
     ],
 )
@@ -218,14 +222,14 @@ def test_a_cell_that_is_too_long_for_csv_is_told_where_it_fits(folder):
     [
         (
             '{"input": "b",\n  "input": "c"}',
-            "cases.json:3:3: cannot be read as JSON: the key 'input'",
+            "cases.json:3:3: cannot be read as JSON: duplicate key 'input'",
         ),
         ('{"input": "b",\n  "timeout": NaN}', "cases.json:3:14: cannot be read as JSON: NaN"),
         ('{"input": "NaN",\n "timeout": -Infinity}', "cases.json:3:13: cannot be read as JSON: -I"),
-        ('{"input": "b", "timeout":\n1e999}', "cases.json:3:1: cannot be read as JSON: '1e999'"),
+        ('{"input": "b", "timeout":\n1e999}', "cases.json:3:1: cannot be read as JSON: the number"),
         (
             '{"context": {"a": [{"b": 1, "b": 2}]}}',
-            "cases.json:2:29: cannot be read as JSON: the key",
+            "cases.json:2:29: cannot be read as JSON: duplicate key",
         ),
     ],
     ids=["twice", "NaN", "infinity", "too large", "deep"],
@@ -244,7 +248,7 @@ def test_what_json_does_not_have_is_told_with_its_line_and_column(folder, row, p
         (
             "cases.yaml",
             "- q: x\n- q: {a: 1}\n",
-            "cases.yaml:2:6: [1].q: found a mapping; wanted text",
+            "cases.yaml:2:6: [1].q: found a mapping; expected text",
         ),
     ],
     ids=["json", "jsonl", "yaml"],
@@ -255,7 +259,7 @@ def test_a_mistake_under_a_renamed_key_is_told_where_it_is_written(folder, name,
 
 SWALLOWED = {
     "one row": ('a,"hello,yes\nb,hi",no\n', "cases.csv:3:3: the quotation mark that opens here"),
-    "two rows": ('a,"hello,yes\nb,hi,no\nc,5",no\n', "is closed on line 5 only, and what stands"),
+    "two rows": ('a,"hello,yes\nb,hi,no\nc,5",no\n', "is closed on line 5, and the text"),
     "Windows": ('a,"hello,yes\r\nb,hi,no\r\nc,5",no\r\n', "looks like 3 rows"),
     "a blank line": ('a,"hello,yes\n\nb,hi",no\n', "looks like 2 rows"),
 }
@@ -298,6 +302,7 @@ def test_a_column_of_csv_without_any_value_is_told_of(folder, caplog):
     cases_of(folder, "cases.csv", "input,forbidden_tools,tags\na,,x\nb, ,\n")
 
     told = (
-        "cases.csv:1:1: the column 'forbidden_tools' has no value in any row; fill it, or remove it"
+        "cases.csv:1:1: the column 'forbidden_tools' has no value in any row;"
+        " fill it in, or remove it"
     )
     assert [one.getMessage() for one in caplog.records] == [told]

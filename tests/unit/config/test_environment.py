@@ -37,7 +37,7 @@ def test_downloads_are_off_when_a_yes_says_so(monkeypatch, value, off):
 def test_an_unclear_answer_names_the_variable(monkeypatch):
     monkeypatch.setenv("HOLODECK_OFFLINE", "2")
 
-    with pytest.raises(ConfigError, match="HOLODECK_OFFLINE: '2' is neither yes nor no"):
+    with pytest.raises(ConfigError, match="HOLODECK_OFFLINE: found '2'; expected 1 or 0"):
         offline()
 
 

@@ -66,8 +66,8 @@ def test_messages_are_read_as_chat_completions_have_them(tmp_path):
         ([ASKED, "{role: assistant, tool_calls: [{id: x, function: {name: f, arguments: '[]'}}]}"],
          "the JSON is not a mapping"),
         ([ASKED, f"{{role: assistant, tool_calls: [{CALL}, {CALL}]}}"], "two calls have the same"),
-        (["{role: user, content: [{type: image_url}]}", SAID], "found 'image_url'; wanted 'text'"),
-        (["{role: [user], content: a}", SAID], "history[0].role: found a list of 1; wanted 'user'"),
+        (["{role: user, content: [{type: image_url}]}", SAID], "found 'image_url'; expected"),
+        (["{role: [user], content: a}", SAID], "history[0].role: found a list of 1; expected"),
     ],
     ids=[
         "says nothing", "unknown role", "unknown key", "instructions", "ends with user",
@@ -80,7 +80,7 @@ def test_a_history_that_cannot_have_been_is_refused_at_its_place(tmp_path, messa
         loaded(tmp_path, written(*messages))
 
     assert message in str(refused.value)
-    assert "wanted a mapping" not in str(refused.value)
+    assert "expected a mapping" not in str(refused.value)
 
 
 MESSAGES = [{"role": "user", "content": "Hé?"}, {"role": "assistant", "content": "Ho 😀"}]
@@ -121,10 +121,10 @@ def test_instructions_in_a_transcript_are_left_out_only_if_the_case_says_so(tmp_
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("said.json", None, "there is no such file"),
+        ("said.json", None, "file not found"),
         ("../said.json", None, "lies outside of the agent's folder"),
-        ("said.txt", "x", "ends in none of .json, .jsonl, .yaml, .yml"),
-        ("said.json", '{"role": "user"}', "said.json:1:1: wanted a list of messages"),
+        ("said.txt", "x", "unknown file type 'said.txt'; use .json, .jsonl, .yaml, .yml"),
+        ("said.json", '{"role": "user"}', "said.json:1:1: expected a list of messages"),
         ("said.json", '[{"role": "user" "x"}]', "said.json:1:18: cannot be read as JSON"),
         ("said.json", '[{"role": "user", "content": "a"},\n {"role": "bot"}]', "said.json:2:11"),
         ("said.jsonl", '{"role": "user", "content": "a"}\n{"role": "bot"}', "said.jsonl:2:1: [1]"),
@@ -193,7 +193,7 @@ def test_an_agent_that_cannot_be_told_of_before_is_found(tmp_path, desk, is_foun
 @pytest.mark.parametrize(
     ("desk", "warned"),
     [
-        ("def answer(message): ...", ["'answer' hears each turn as if it were the first"]),
+        ("def answer(message): ...", ["'answer' gets each turn as if it were the first"]),
         ("def answer(message, context): ...", []),
         ("class answer:\n    def run(self, message): ...", []),
     ],

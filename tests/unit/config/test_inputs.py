@@ -76,5 +76,5 @@ def test_a_ground_truth_that_a_metric_takes_is_compared_with_something(folder, m
 
     findings = check(ConfigLoader().load_agent_yaml("agent.yaml"))
 
-    told_so = [one.path for one in findings if "compared with nothing" in one.message]
+    told_so = [one.path for one in findings if "no metric compares with it" in one.message]
     assert told_so == ([] if is_used else ["test_cases[1].ground_truth"])

@@ -42,7 +42,7 @@ def test_a_file_is_sent_word_for_word_without_its_front_matter(folder, content, 
 
 
 def test_front_matter_that_cannot_be_read_is_an_error(folder):
-    with pytest.raises(ConfigError, match=r"system\.md: the front matter cannot be read"):
+    with pytest.raises(ConfigError, match=r"system\.md: invalid front matter"):
         told(folder, "---\nversion: [1\n---\nBe brief.\n")
 
 
@@ -52,8 +52,8 @@ def test_a_file_that_says_nothing_is_an_error(folder, content):
         told(folder, content)
 
     assert str(caught.value) == (
-        "bot/agent.yaml:4:9: instructions.file: 'system.md' says nothing;"
-        " write what the agent is to do"
+        "bot/agent.yaml:4:9: instructions.file: 'system.md' is empty;"
+        " write the instructions for the agent"
     )
 
 
@@ -136,18 +136,24 @@ def test_the_providers_own_form_is_passed_on():
     [
         ({"oneOf": []}, "response_format: the keyword 'oneOf' is not supported; supported: type,"),
         ({"propertys": {}}, "the keyword 'propertys' is not supported; did you mean 'properties'?"),
-        ({"type": "text"}, "response_format.type: found 'text'; wanted one of string, number"),
-        ({"type": ["string"]}, "response_format.type: found ['string']; wanted one of"),
-        ({"properties": []}, "response_format.properties: found a list; wanted a mapping of names"),
-        ({"properties": {"a": 1}}, "response_format.properties.a: found a number; a schema is a"),
-        ({"required": "a"}, "response_format.required: found text; wanted a list of property"),
+        ({"type": "text"}, "response_format.type: found 'text'; expected one of string, number"),
+        ({"type": ["string"]}, "response_format.type: found ['string']; expected one of"),
+        (
+            {"properties": []},
+            "response_format.properties: found a list; expected a mapping of names",
+        ),
+        (
+            {"properties": {"a": 1}},
+            "response_format.properties.a: found a number; expected a schema, which is a",
+        ),
+        ({"required": "a"}, "response_format.required: found text; expected a list of property"),
         ({"additionalProperties": 1}, "response_format.additionalProperties: found a number"),
         ({"additionalProperties": {"x": 1}}, "additionalProperties: the keyword 'x' is not"),
-        ({"items": [{}]}, "response_format.items: found a list; wanted a schema"),
+        ({"items": [{}]}, "response_format.items: found a list; expected a schema"),
         ({"items": {"pattern": "a"}}, "response_format.items: the keyword 'pattern' is not"),
-        ({"enum": []}, "response_format.enum: wanted a list of values"),
-        ({"minimum": True}, "response_format.minimum: found true or false; wanted a number"),
-        ({"description": 1}, "response_format.description: found a number; wanted text"),
+        ({"enum": []}, "response_format.enum: expected a list of values"),
+        ({"minimum": True}, "response_format.minimum: found true or false; expected a number"),
+        ({"description": 1}, "response_format.description: found a number; expected text"),
     ],
 )
 def test_a_schema_beyond_the_format_is_refused(schema, message):
@@ -161,7 +167,7 @@ def test_a_schema_beyond_the_format_is_refused(schema, message):
     ("content", "message"),
     [
         ("{", "'answer.json' is not JSON"),
-        ("[]", "'answer.json' holds a list; wanted an object"),
+        ("[]", "'answer.json' holds a list; expected an object"),
         ("[" * 100_000, "'answer.json' is not JSON"),
         ('{"items": ' * 60 + "{}" + "}" * 60, "nested more than 50 levels deep"),
     ],

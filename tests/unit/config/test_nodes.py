@@ -66,7 +66,7 @@ def test_a_key_written_twice_is_refused_with_both_places():
     text = "name: a\nmodel:\n  provider: local\n  provider: openai\n"
 
     assert refusal(text) == (
-        "agent.yaml:4:3: 'provider': this key is already on line 3, column 3; remove one of them"
+        "agent.yaml:4:3: duplicate key 'provider', first on line 3, column 3; remove one of them"
     )
 
 
@@ -95,8 +95,8 @@ def test_a_thousand_cases_may_share_their_metrics():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: *nothing", "agent.yaml:1:4: *nothing stands for nothing; no '&nothing' above"),
-        ("a: &a [*a]", "agent.yaml:1:8: *a contains itself"),
+        ("a: *nothing", "agent.yaml:1:4: unknown alias *nothing; no '&nothing' above"),
+        ("a: &a [*a]", "agent.yaml:1:8: the alias *a contains itself"),
         ("a: !!python/object:os.system x", "agent.yaml:1:4: the tag '!!python/object:os.system'"),
         ("a: !!binary x", "the tag '!!binary' is not allowed"),
         ("a: !!timestamp 2024-01-01", "the tag '!!timestamp' is not allowed"),

@@ -26,7 +26,7 @@ def test_prices_of_the_agent_win_over_those_of_the_project(folder):
 
 
 def test_prices_in_two_currencies_are_an_error(folder):
-    with pytest.raises(ConfigError, match=r"prices in EUR and USD; write all in one"):
+    with pytest.raises(ConfigError, match=r"prices in EUR and USD; use one currency"):
         prices(folder, "prices: {currency: USD}\n", "prices: {currency: EUR}")
 
 
@@ -70,5 +70,5 @@ def test_a_limit_of_costs_needs_the_price_of_every_model_that_is_asked(folder, j
     if lacking is None:
         require_prices(agent, "--max-cost")
         return
-    with pytest.raises(ConfigError, match=f"^--max-cost: .* no price for {lacking}; write"):
+    with pytest.raises(ConfigError, match=f"^--max-cost: .* a price for {lacking}; write"):
         require_prices(agent, "--max-cost")

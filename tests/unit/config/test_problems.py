@@ -79,8 +79,8 @@ CASE = "test_cases:\n  - input: hi\n    "
         (
             CASE + "evaluations: [{metric: contians, value: x}]",
             (
-                "agent.yaml:6:19: test_cases[0].evaluations[0]: 'metric': 'contians' is not known;"
-                " did you mean 'contains'?"
+                "agent.yaml:6:19: test_cases[0].evaluations[0]: 'metric': unknown metric"
+                " 'contians'; did you mean 'contains'?"
             ),
         ),
         (
@@ -142,40 +142,46 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (CASE + "ground_truth: 42", "6:19: test_cases[0].ground_truth: found 42; wanted text; put"),
-        (CASE + "ground_truth: ' '", "found ' '; wanted text that is not blank"),
-        (CASE + "expected_tools: search", "expected_tools: found 'search'; wanted a list"),
-        (CASE + "expected_tools: [3]", "expected_tools[0]: found 3; wanted text"),
-        (CASE + "tool_order: maybe", "tool_order: found 'maybe'; wanted true or false"),
+        (
+            CASE + "ground_truth: 42",
+            "6:19: test_cases[0].ground_truth: found 42; expected text; put",
+        ),
+        (CASE + "ground_truth: ' '", "found ' '; expected text that is not blank"),
+        (CASE + "expected_tools: search", "expected_tools: found 'search'; expected a list"),
+        (CASE + "expected_tools: [3]", "expected_tools[0]: found 3; expected text"),
+        (CASE + "tool_order: maybe", "tool_order: found 'maybe'; expected true or false"),
         (CASE + "tool_order: true", "'tool_order: true' needs 'expected_tools'"),
         (CASE + "forbidden_tools: []", "6:5: test_cases[0]: 'forbidden_tools: []' forbids nothing"),
         (
             CASE + "evaluations: [{metric: bleu, threshold: 70}]",
-            "6:45: test_cases[0].evaluations[0].threshold: found 70; wanted at most 1",
+            "6:45: test_cases[0].evaluations[0].threshold: found 70; expected at most 1",
         ),
         (
             CASE + "evaluations: [{metric: rouge, variant: rougel}]",
-            "found 'rougel'; did you mean 'rougeL'? wanted 'rouge1', 'rouge2' or 'rougeL'",
+            "found 'rougel'; did you mean 'rougeL'? expected 'rouge1', 'rouge2' or 'rougeL'",
         ),
         (
             CASE + "evaluations: [{metric: bleu, retry_on_failure: 9}]",
-            "retry_on_failure: found 9; wanted at most 3",
+            "retry_on_failure: found 9; expected at most 3",
         ),
         (
             CASE + "evaluations: [{metric: contains, value: a, values: [b]}]",
             "6:19: test_cases[0].evaluations[0]: write either 'value' or 'values'",
         ),
-        ("evaluations: {metrics: []}", "metrics: found a list of 0; wanted a list of at least 1"),
-        ("execution: {llm_timeout: 0}", "4:26: execution.llm_timeout: found 0; wanted more than 0"),
+        ("evaluations: {metrics: []}", "metrics: found a list of 0; expected a list of at least 1"),
+        (
+            "execution: {llm_timeout: 0}",
+            "4:26: execution.llm_timeout: found 0; expected more than 0",
+        ),
         (
             "execution: {max_retries: 1.5}",
-            "max_retries: found 1.5; wanted a whole number",
+            "max_retries: found 1.5; expected a whole number",
         ),
-        ("execution: {llm_timeout: .inf}", "execution.llm_timeout: found inf; wanted a finite"),
+        ("execution: {llm_timeout: .inf}", "execution.llm_timeout: found inf; expected a finite"),
         ("tools: [{type: functoin, name: a, file: b, function: c}]", "did you mean 'function'?"),
         (
             "tools: [{type: function, name: a-b, file: b, function: c}]",
-            "4:32: tools[0].name: found 'a-b'; wanted letters, digits and underscores only",
+            "4:32: tools[0].name: found 'a-b'; expected letters, digits and underscores only",
         ),
         (
             (
@@ -195,8 +201,8 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
             ),
             "6:22: 'tools[1].name': 'a' is already the name of tools[0]",
         ),
-        ("test_cases: 3", "4:13: test_cases: found 3; wanted a list"),
-        ("observability: yes", "4:16: observability: found 'yes'; wanted a mapping"),
+        ("test_cases: 3", "4:13: test_cases: found 3; expected a list"),
+        ("observability: yes", "4:16: observability: found 'yes'; expected a mapping"),
     ],
 )
 def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
@@ -264,7 +270,7 @@ def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message)
         ),
         (
             "name: x\nmodel: gpt-4\ninstructions: {inline: hi}\n",
-            "agent.yaml:2:8: model: found 'gpt-4'; wanted a mapping",
+            "agent.yaml:2:8: model: found 'gpt-4'; expected a mapping",
         ),
     ],
 )
@@ -369,12 +375,12 @@ def test_every_matcher_of_a_tool_that_is_wrong_is_told_in_the_words_of_the_file(
 
     at = "test_cases[0].expected_tools[0].args"
     assert [line.partition(": ")[2] for line in told] == [
-        f"{at}.x.number.value: found 'high'; wanted a number",
+        f"{at}.x.number.value: found 'high'; expected a number",
         (
             f"{at}.x.number.foo: unknown key; known here: value, absolute_tolerance,"
             " relative_tolerance"
         ),
-        f"{at}.y.regex: found ''; wanted text that is not blank",
+        f"{at}.y.regex: found ''; expected text that is not blank",
         f"{at}.z: a matcher has exactly one of equals, regex, number, fuzzy",
     ]
 
@@ -384,5 +390,5 @@ def test_every_refused_key_of_a_mapping_is_told(folder):
 
     told = refusal(folder, CASE + f"timeout: true\n    evaluations: [{metric}]\n    repeat: true")
 
-    assert "'timeout': found true; wanted a number" in told
-    assert "'repeat': found true; wanted a number" in told
+    assert "'timeout': found true; expected a number" in told
+    assert "'repeat': found true; expected a number" in told

@@ -21,11 +21,11 @@ def agent(metrics, **model):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        ({"provider": "openai"}, "no API key for openai: set OPENAI_API_KEY"),
-        ({"provider": "anthropic"}, "no API key for anthropic: set ANTHROPIC_API_KEY"),
+        ({"provider": "openai"}, "missing API key for openai: set OPENAI_API_KEY"),
+        ({"provider": "anthropic"}, "missing API key for anthropic: set ANTHROPIC_API_KEY"),
         (
             {"provider": "azure_openai", "endpoint": "https://a"},
-            "no API key for azure_openai: set AZURE_OPENAI_API_KEY",
+            "missing API key for azure_openai: set AZURE_OPENAI_API_KEY",
         ),
     ],
 )

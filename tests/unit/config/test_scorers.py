@@ -65,11 +65,14 @@ def test_a_scorer_is_a_metric_by_a_short_name(scorer, metric):
             "'required: false' never fails a case; remove 'fail_on_error'",
         ),
         ("[regex]", "test_cases[0].scorers[0].pattern: this key is missing"),
-        ("[{regex: {pattern: 3}}]", "test_cases[0].scorers[0].regex.pattern: found 3; wanted text"),
+        (
+            "[{regex: {pattern: 3}}]",
+            "test_cases[0].scorers[0].regex.pattern: found 3; expected text",
+        ),
         ("[{exact: {normalize: 3}}]", "test_cases[0].scorers[0]"),
         ("[{exact: {}, regex: {}}]", "a scorer is a name, or one name with its options"),
         ("[{exact: no}]", "the options of 'exact' are a mapping"),
-        ("passfail", "test_cases[0].scorers: found 'passfail'; wanted a list"),
+        ("passfail", "test_cases[0].scorers: found 'passfail'; expected a list"),
     ],
 )
 def test_a_mistake_in_scorers_is_told_with_its_place(folder, scorers, message):
@@ -95,7 +98,7 @@ def test_a_case_whose_only_scorer_is_reported_only_is_told_to_check_nothing(fold
     [one] = check(agent)
 
     assert one.message == (
-        "cannot fail: exact_match is only reported, by 'required: false' or for want of a"
+        "cannot fail: exact_match is only reported, because of 'required: false' or no"
         " threshold above 0"
     )
 
@@ -124,8 +127,11 @@ def test_a_suite_says_how_its_cases_are_run_unless_they_do(folder):
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ("{retries: -1}", "agent.yaml:4:38: suites[0].config.retries: found -1; wanted at least 0"),
-        ("{timeout: 0}", "suites[0].config.timeout: found 0; wanted more than 0"),
+        (
+            "{retries: -1}",
+            "agent.yaml:4:38: suites[0].config.retries: found -1; expected at least 0",
+        ),
+        ("{timeout: 0}", "suites[0].config.timeout: found 0; expected more than 0"),
         ("{retrys: 1}", "suites[0].config.retrys: unknown key; did you mean 'retries'?"),
         ("{default_scorers: [exat]}", "default_scorers[0]: the scorer 'exat' is not known; did"),
         ("{timeout: 1, default_timeout: 1}", "'default_timeout' is another name of 'timeout'"),
@@ -193,25 +199,25 @@ def test_scenarios_without_scorers_are_scored_by_passfail(folder):
         ("{name: a, input: x, ground_truth: y}", "scenarios[0].ground_truth: unknown key"),
         (
             "{name: a, input: x, expected_output: 4}",
-            "scenarios[0].expected_output: found 4; wanted",
+            "scenarios[0].expected_output: found 4; expected",
         ),
         ("{name: a, input: x, expected_tool_args: {t: [1]}}", "expected_tool_args.t: found a list"),
         ("{name: a, input: x, scorers: [exat]}", "the scorer 'exat' is not known; did you mean"),
         (
             "{name: a, input: x, scorers: [passfail, exact]}",
-            "a.yaml:1:53: scenarios[0].scorers[1]: 'exact' compares with 'expected_output'; write",
+            "a.yaml:1:53: scenarios[0].scorers[1]: 'exact' needs 'expected_output'; write",
         ),
         (
             "{name: a, input: x, scorers: [regex]}",
-            "scenarios[0].scorers[0]: 'regex' looks for 'metadata: {regex_pattern: …}'; write it",
+            "scenarios[0].scorers[0]: 'regex' needs 'metadata: {regex_pattern: …}'; write it",
         ),
         (
             "{name: a, input: x, scorers: [regex], metadata: {regex_pattern: ' '}}",
-            "'regex' looks for 'metadata: {regex_pattern: …}'; write it",
+            "'regex' needs 'metadata: {regex_pattern: …}'; write it",
         ),
         (
             "{name: a, input: x, metadata: {regex_patern: y}}",
-            "scenarios[0].metadata.regex_patern: 'regex_patern' is no option; did you mean",
+            "scenarios[0].metadata.regex_patern: unknown option 'regex_patern'; did you mean",
         ),
     ],
 )

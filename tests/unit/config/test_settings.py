@@ -113,12 +113,12 @@ def test_a_variable_from_an_env_file_names_the_file(folder):
         (
             "HOLODECK_LLM_TIMEOUT",
             "soon",
-            "found 'soon'; wanted a number (Time limit of one agent call",
+            "found 'soon'; expected a number (Time limit of one agent call",
         ),
-        ("HOLODECK_LLM_TIMEOUT", "-1", "found '-1'; wanted more than 0"),
-        ("HOLODECK_MAX_RETRIES", "many", "found 'many'; wanted a whole number"),
-        ("HOLODECK_PARALLEL_TEST_CASES", "0", "found '0'; wanted at least 1"),
-        ("HOLODECK_QUIET", "maybe", "found 'maybe'; wanted true or false"),
+        ("HOLODECK_LLM_TIMEOUT", "-1", "found '-1'; expected more than 0"),
+        ("HOLODECK_MAX_RETRIES", "many", "found 'many'; expected a whole number"),
+        ("HOLODECK_PARALLEL_TEST_CASES", "0", "found '0'; expected at least 1"),
+        ("HOLODECK_QUIET", "maybe", "found 'maybe'; expected true or false"),
     ],
 )
 def test_a_bad_variable_is_an_error_that_names_it_even_where_it_is_overruled(
@@ -151,10 +151,10 @@ def test_unknown_variables_of_ours_are_told_with_the_nearest_one():
 
     assert unknown_variable_warnings(env) == [
         (
-            "the variable HOLODECK_PARALEL_TEST_CASES means nothing to holodeck;"
+            "unknown variable HOLODECK_PARALEL_TEST_CASES;"
             " did you mean HOLODECK_PARALLEL_TEST_CASES?"
         ),
-        "the variable HOLODECK_ZZZ means nothing to holodeck",
+        "unknown variable HOLODECK_ZZZ",
     ]
 
 
@@ -229,10 +229,10 @@ def test_a_flag_can_turn_off_what_agent_yaml_turns_on(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--timeout", "0"), "'--llm-timeout': found '0'; wanted more than 0"),
-        (("--timeout", "nan"), "'--llm-timeout': found 'nan'; wanted a finite number"),
-        (("-j", "1.5"), "'--parallel-test-cases' / '-j': found '1.5'; wanted a whole number"),
-        (("--max-retries", "x"), "'--max-retries': found 'x'; wanted a whole number"),
+        (("--timeout", "0"), "'--llm-timeout': found '0'; expected more than 0"),
+        (("--timeout", "nan"), "'--llm-timeout': found 'nan'; expected a finite number"),
+        (("-j", "1.5"), "'--parallel-test-cases' / '-j': found '1.5'; expected a whole number"),
+        (("--max-retries", "x"), "'--max-retries': found 'x'; expected a whole number"),
     ],
 )
 def test_a_bad_flag_is_a_usage_error(arguments, message):

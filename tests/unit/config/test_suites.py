@@ -97,7 +97,7 @@ def test_foreign_yaml_that_a_pattern_matches_is_left_out_with_a_notice(folder, c
         agent = load(folder, "suites: [{file: 'suites/*.yaml'}]")
 
     assert len(agent.test_cases) == 2
-    assert "suites/compose.yaml: left out, it holds no suite" in caplog.text
+    assert "suites/compose.yaml: skipped, because it holds no suite" in caplog.text
 
 
 def test_the_agent_file_is_no_suite_of_its_own(folder):
@@ -109,33 +109,33 @@ def test_the_agent_file_is_no_suite_of_its_own(folder):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("suites: []", "agent.yaml:4:9: suites: wanted a list with at least one suite"),
-        ("test_cases: [{input: a}]\nsuites:", "agent.yaml:5:8: suites: found nothing"),
-        ("test_cases_file:", "agent.yaml:4:17: test_cases_file: found nothing"),
-        ("suites: {}", "agent.yaml:4:9: suites: wanted a list with at least one suite"),
-        ("suites: [a]", "agent.yaml:4:10: suites[0]: wanted a mapping: write 'file: a'"),
+        ("suites: []", "agent.yaml:4:9: suites: expected a list with at least one suite"),
+        ("test_cases: [{input: a}]\nsuites:", "agent.yaml:5:8: suites: has no value"),
+        ("test_cases_file:", "agent.yaml:4:17: test_cases_file: has no value"),
+        ("suites: {}", "agent.yaml:4:9: suites: expected a list with at least one suite"),
+        ("suites: [a]", "agent.yaml:4:10: suites[0]: expected a mapping: write 'file: a'"),
         ("suites: [{test_cases: []}]", "agent.yaml:4:10: suites[0]: 'name' is missing"),
-        ("suites: [{name: a}]", "agent.yaml:4:10: suites[0]: a suite without test cases"),
-        ("suites: [{name: a, test_cases: []}]", "suites[0]: a suite without test cases"),
-        ("suites: [{name: a, test_cases: 3}]", "4:32: suites[0].test_cases: found 3; wanted a"),
+        ("suites: [{name: a}]", "agent.yaml:4:10: suites[0]: the suite has no test cases"),
+        ("suites: [{name: a, test_cases: []}]", "suites[0]: the suite has no test cases"),
+        ("suites: [{name: a, test_cases: 3}]", "4:32: suites[0].test_cases: found 3; expected a"),
         ("suites: [{nme: a}]", "agent.yaml:4:11: suites[0].nme: unknown key; did you mean 'name'?"),
         ("suites: [{file: a.yaml, name: b}]", "4:25: suites[0]: 'name' stands beside 'file'"),
-        ("suites: [{file: gone.yaml}]", "agent.yaml:4:17: suites[0].file: 'gone.yaml': there is"),
+        ("suites: [{file: gone.yaml}]", "agent.yaml:4:17: suites[0].file: 'gone.yaml': file"),
         ("suites: [{file: 'x*.yaml'}]", "agent.yaml:4:17: suites[0].file: no file matches"),
-        ("suites: [{file: '/x/*.yaml'}]", "suites[0].file: '/x/*.yaml' is no usable pattern"),
+        ("suites: [{file: '/x/*.yaml'}]", "suites[0].file: invalid pattern '/x/*.yaml'"),
         ("suites: [{file: ../a.yaml}]", "lies outside of the agent's folder"),
         ("suites: [{file: '../*/*.yaml'}]", "lies outside of the agent's folder"),
         (
             "suites: [{name: a, test_cases: [{input: 3}]}]",
-            "agent.yaml:4:41: suites[0].test_cases[0].input: found 3; wanted text",
+            "agent.yaml:4:41: suites[0].test_cases[0].input: found 3; expected text",
         ),
         (
             "suites: [{name: a, test_cases: [{input: x, suite: b}]}]",
-            "suites[0].test_cases[0].suite: the case belongs to 'a'",
+            "suites[0].test_cases[0].suite: the case belongs to the suite 'a'",
         ),
         (
             "suites: [{name: a, test_cases: [{input: x}]}, {name: a, test_cases: [{input: y}]}]",
-            "agent.yaml:4:47: suites[1]: there is a suite 'a' already (agent.yaml:4:10)",
+            "agent.yaml:4:47: suites[1]: duplicate suite name 'a' (agent.yaml:4:10)",
         ),
         (
             "suites: [{name: a, test_cases: [{name: x, input: x}, {name: x, input: y}]}]",
@@ -146,7 +146,7 @@ def test_the_agent_file_is_no_suite_of_its_own(folder):
         ),
         (
             "test_cases: 3\nsuites: [{file: a}]",
-            "agent.yaml:4:13: test_cases: found 3; wanted a list",
+            "agent.yaml:4:13: test_cases: found 3; expected a list",
         ),
     ],
 )
@@ -159,19 +159,19 @@ def test_a_mistake_about_suites_is_told_with_its_place(folder, more, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "a.yaml:1:1: wanted a mapping with 'suite' and 'test_cases'"),
-        ("- input: x", "a.yaml:1:1: wanted a mapping with 'suite' and 'test_cases'"),
-        ("suite: {name: a}", "a.yaml:1:1: a suite without test cases"),
-        ("suite: a\ntest_cases: [{input: x}]", "a.yaml:1:8: suite: found 'a'; wanted a mapping"),
+        ("", "a.yaml:1:1: expected a mapping with 'suite' and 'test_cases'"),
+        ("- input: x", "a.yaml:1:1: expected a mapping with 'suite' and 'test_cases'"),
+        ("suite: {name: a}", "a.yaml:1:1: the suite has no test cases"),
+        ("suite: a\ntest_cases: [{input: x}]", "a.yaml:1:8: suite: found 'a'; expected a mapping"),
         (
             "test_case: [{input: x}]",
             "a.yaml:1:1: test_case: unknown key; did you mean 'test_cases'?",
         ),
         ("test_cases:\n  - inpt: x", "a.yaml:2:5: test_cases[0].inpt: unknown key; did you mean"),
-        ("test_cases: [", "a.yaml:2:1: a value is missing here"),
+        ("test_cases: [", "a.yaml:2:1: missing value"),
         (
             "test_cases: [{input: x}]\ntest_cases_file:\n",
-            "a.yaml:2:17: test_cases_file: found nothing; write where the cases are, or remove",
+            "a.yaml:2:17: test_cases_file: has no value; write the path of the cases",
         ),
         ('test_cases: [{input: "${GONE}"}]', "a.yaml:1:22: test_cases[0].input: "),
     ],
@@ -194,7 +194,7 @@ def test_yaml_of_another_tool_is_left_out_even_if_it_is_none_to_us(folder, caplo
     agent = load(folder, "suites: [{file: 'suites/*.yaml'}]")
 
     assert len(agent.test_cases) == 2
-    assert "suites/other.yaml: left out, it holds no suite" in caplog.text
+    assert "suites/other.yaml: skipped, because it holds no suite" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -329,7 +329,7 @@ def test_a_file_that_is_named_twice_is_told_so(folder):
 
     text = refusal(folder, 'suites: [{file: "suites/*.yaml"}, {file: suites/a.yaml}]\n')
 
-    assert text == "suites/a.yaml:1:1: the file is named twice in 'suites'"
+    assert text == "suites/a.yaml:1:1: 'suites' names this file twice"
 
 
 NOT_READ = {
@@ -378,13 +378,13 @@ def test_a_suite_that_only_its_ending_keeps_out_of_a_pattern_is_an_error(folder,
 def test_tags_that_are_no_text_are_told_with_their_place(folder):
     inline = "suites: [{name: a, tags: [x], test_cases: [{input: x, tags: [y, []]}]}]"
 
-    told = "agent.yaml:4:65: suites[0].test_cases[0].tags[1]: found a list of 0; wanted text"
+    told = "agent.yaml:4:65: suites[0].test_cases[0].tags[1]: found a list of 0; expected text"
     assert told in refusal(folder, inline)
 
 
 OPTIONS = {
-    "exact": ("exact_normalize: maybe", "exact_normalize: found 'maybe'; wanted true or false"),
-    "similarity": ("similarity_threshold: high", "similarity_threshold: found 'high'; wanted a"),
+    "exact": ("exact_normalize: maybe", "exact_normalize: found 'maybe'; expected true or false"),
+    "similarity": ("similarity_threshold: high", "similarity_threshold: found 'high'; expected a"),
 }
 
 

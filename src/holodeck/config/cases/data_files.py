@@ -1,4 +1,4 @@
-"""The files that cases come from: found inside the agent's folder, read by their suffix."""
+"""Files of test cases: YAML, CSV, JSON and JSON Lines inside the agent's folder."""
 
 import csv
 import io
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
-    """A row for each record; `keys` maps a column to its key, None for one that is not read.
+    """Parse CSV into rows; `keys` maps each column to its key, or to None to ignore it.
 
     Raises ConfigError.
     """
@@ -58,13 +58,13 @@ def read_csv_rows(text: str, name: str, keys: Mapping[str, str | None]) -> Rows:
 
 
 def header_columns(text: str, name: str) -> list[str]:
-    """The names in the header. Raises ConfigError."""
+    """Return the column names of CSV text. Raises ConfigError."""
     _, first = next(_records(text, name), (1, []))
     return _header(first, name)
 
 
 def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
-    """Each record that is not blank, and the line it begins on."""
+    """Yield each record that is not blank, and the line where it begins."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     line = 1
     try:
@@ -81,12 +81,12 @@ def _header(record: list[str], name: str) -> list[str]:
     header = [one.strip() for one in record]
     place = f"{name}:1:1"
     if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-        raise ConfigError(place, "there is one column only; separate columns with commas")
+        raise ConfigError(place, "found only one column; separate columns with commas")
     for number, column in enumerate(header, 1):
         if not column:
             raise ConfigError(place, f"column {number} has no name")
         if header.index(column) < number - 1:
-            raise ConfigError(place, f"two columns are called {quote(column)}; rename one")
+            raise ConfigError(place, f"duplicate column {quote(column)}; rename one")
     return header
 
 
@@ -101,10 +101,10 @@ def _check_length(record: list[str], header: list[str], place: str) -> list[str]
 
 
 def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str, name: str) -> None:
-    """Raise ConfigError for a quotation mark that swallows the rows below it.
+    """Raise ConfigError for an unclosed quotation mark that turns the rows below into one cell.
 
-    Each line of such a cell has as many commas as a row; prose differs by the blanks behind its
-    commas. Two short lines may be text all the same, and are a warning.
+    Each line of such a cell has as many commas as a row, without blanks after them as in prose.
+    Two short lines may still be text, so they are only a warning.
     """
     if columns == 1 or not any("\n" in cell for _, record in records for cell in record):
         return
@@ -117,8 +117,8 @@ def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str,
             if len(rows) > 1 and all(_is_like_a_row(row, columns) for row in rows):
                 place = f"{name}:{line}:{_column_of_quote(rows[0], cell)}"
                 found = (
-                    f"the quotation mark that opens here is closed on line {last} only, and what"
-                    f" stands between looks like {len(rows)} rows"
+                    f"the quotation mark that opens here is closed on line {last}, and the text"
+                    f" between looks like {len(rows)} rows"
                 )
                 if columns > 2 or len(rows) > 2:
                     hint = "close it; write text that looks like rows as JSON Lines"
@@ -130,18 +130,18 @@ def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str,
 def _warn_of_empty_columns(
     records: list[list[str]], header: list[str], keys: Mapping[str, str | None], name: str
 ) -> None:
-    """Tell of columns that say nothing in any row, whose checks nobody would miss."""
+    """Log a warning for each column without a value, because its checks would be missing."""
     for number, column in enumerate(header):
         if keys[column] is not None and not any(record[number].strip() for record in records):
             logger.warning(
-                "%s:1:1: the column %s has no value in any row; fill it, or remove it",
+                "%s:1:1: the column %s has no value in any row; fill it in, or remove it",
                 name,
                 quote(column),
             )
 
 
 def _column_of_quote(line: str, cell: str) -> int:
-    """Where in its first line a cell of several lines opens, counted from 1."""
+    """Return the column, from 1, where a cell of several lines begins."""
     begin = cell.partition("\n")[0].rstrip("\r").replace('"', '""')
     return max(0, line.rfind(f'"{begin}')) + 1
 
@@ -173,7 +173,7 @@ def _kind(key: str) -> Kind:
 
 
 def _is_json(cell: str) -> bool:
-    """Whether a cell of lists or mappings says so; a placeholder begins like a mapping."""
+    """Whether a cell holds JSON; a placeholder begins like a mapping."""
     return cell[0] in "[{" and not PLACEHOLDER.match(cell)
 
 
@@ -197,56 +197,57 @@ _YAML = (".yaml", ".yml")
 SUFFIXES = (*_YAML, ".csv", ".jsonl", ".json")
 
 LocatedCase = tuple[Any, Origin]
-"""A case as it was written, a mapping if it is right, and where that is."""
+"""A case as written (a mapping if it is valid), and where it is."""
 
 
 @dataclass(frozen=True)
 class CaseFiles:
-    """Reads the files that an agent.yaml names."""
+    """Reads the files of test cases that an agent.yaml names."""
 
     agent_file: Path
-    change: Substitute
-    """Puts variables into the texts of YAML files; data is taken word for word."""
+    substitute: Substitute
+    """Replaces variables in the texts of YAML files, not of other data files."""
     read: set[Path] = field(default_factory=set)
     """The files that cases were read from."""
     doubtful: dict[Path, ConfigError] = field(default_factory=dict)
-    """Files beside them that hold cases too, and what is wrong with each unless it is read."""
+    """Files that seem to hold cases, each with the error to raise unless it is read."""
 
     def check_all_read(self) -> None:
-        """Raise ConfigError for a file with cases that nothing has read."""
+        """Raise ConfigError for a file that seems to hold cases and was not read."""
         for path, error in self.doubtful.items():
             if path not in self.read:
                 raise error
 
     @property
     def folder(self) -> Path:
-        """The agent's folder, which no file may lie outside of."""
+        """The agent's folder, which must contain the files."""
         return self.agent_file.parent
 
     def find(self, name: str, start: Path, origin: Origin) -> Path:
-        """The file that a path means, seen from the folder `start`. Raises ConfigError."""
+        """Return the file at a path relative to the folder `start`. Raises ConfigError."""
         seen = Path(os.path.relpath(start, self.folder)) / name
         return find_file(seen, self.folder, describe_origin(origin))
 
     def read_yaml(self, path: Path) -> Source:
-        """A YAML file. Raises ConfigError."""
+        """Read a YAML file. Raises ConfigError."""
         name = display_path(path)
         return Source(name, compose(decode_text(read_bytes(path, name), name), name))
 
     def cases(self, data: DataFile, start: Path, origin: Origin) -> Iterator[LocatedCase]:
-        """The cases of a data file, each with its origin. Raises ConfigError."""
+        """Yield the cases of a data file, each with its origin. Raises ConfigError."""
         path = self.find(data.file, start, origin)
         if path.suffix.lower() not in SUFFIXES:
             raise ConfigError(
-                describe_origin(origin), f"{quote(data.file)} ends in none of {', '.join(SUFFIXES)}"
+                describe_origin(origin),
+                f"unknown file type {quote(data.file)}; use {', '.join(SUFFIXES)}",
             )
         _check_keys(data, origin)
         self.read.add(path.resolve())
         source, rows = self._rows(path, data, origin)
         if not isinstance(rows, list) or not rows:
             place = Origin(source, ()).place
-            raise ConfigError(place, "wanted a list of test cases with at least one in it")
-        is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"  # which is, on reading
+            raise ConfigError(place, "expected a list with at least one test case")
+        is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"
         for index, row in enumerate(rows):
             origin = Origin(source, (index,))
             if isinstance(source, Rows):
@@ -259,7 +260,7 @@ class CaseFiles:
         suffix = path.suffix.lower()
         if suffix in _YAML:
             source = self.read_yaml(path)
-            return source, _rename_rows(source.value(self.change), data, origin)
+            return source, _rename_rows(source.value(self.substitute), data, origin)
         name = display_path(path)
         text = decode_text(read_bytes(path, name, MAX_BYTES), name)
         if suffix == ".csv":
@@ -275,38 +276,37 @@ class CaseFiles:
 
 
 def describe_origin(origin: Origin) -> str:
-    """Place and path of a value, to open a message with."""
+    """Return location and path of a value, to begin a message with."""
     return f"{origin.place}: {format_key_path(origin.path)}" if origin.path else origin.place
 
 
 def _check_keys(data: DataFile, origin: Origin) -> None:
-    """Every key that a column is renamed to is one that a case may have, and gets it alone."""
+    """Raise ConfigError unless each column is renamed to a key of its own that a case may have."""
     known = case_keys()
     keys_of: dict[str, str] = {}
     for key, column in data.columns.items():
         at = origin.below("columns", key)
         if column in data.ignore:
             raise ConfigError(
-                describe_origin(at), f"{quote(column)} is in 'ignore' as well; remove one"
+                describe_origin(at), f"{quote(column)} is in 'ignore' too; remove one"
             )
         first = keys_of.setdefault(column, key)
         if first != key:
             raise ConfigError(
                 describe_origin(at),
-                f"{quote(column)} is {first!r} already, and a column is read once; remove one, or"
-                " copy the column",
+                f"{quote(column)} is already read as {first!r}; remove one, or copy the column",
             )
         if key.partition(".")[0] not in known:
             raise ConfigError(
                 describe_origin(at),
-                f"{quote(key)} is no key of a case{did_you_mean_or_list(key, known)}",
+                f"unknown key {quote(key)} of a case{did_you_mean_or_list(key, known)}",
             )
 
 
 def _column_keys(
     columns: list[str], data: DataFile, origin: Origin, place: str
 ) -> Mapping[str, str | None]:
-    """The key that each column of a table is, None for those that are not read."""
+    """Return the key of each column, or None for columns that are ignored."""
     _check_columns(columns, data, origin)
     known = case_keys()
     renamed = {column: key for key, column in data.columns.items()}
@@ -317,7 +317,7 @@ def _column_keys(
         if key is not None and key.partition(".")[0] not in known:
             raise ConfigError(
                 place,
-                f"the column {quote(column)} is no key of a case"
+                f"unknown column {quote(column)}"
                 f"{did_you_mean_or_list(column, known)}; or rename it with 'columns', or name it in"
                 " 'ignore'",
             )
@@ -332,7 +332,7 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
         if column not in columns:
             raise ConfigError(
                 describe_origin(origin.below(*path)),
-                f"the file has nothing called {quote(column)}"
+                f"the file has no column or key {quote(column)}"
                 f"{did_you_mean_or_list(column, columns)}",
             )
     read = set(columns) - set(data.columns.values()) - set(data.ignore)
@@ -340,26 +340,25 @@ def _check_columns(columns: list[str], data: DataFile, origin: Origin) -> None:
         if key in read:
             raise ConfigError(
                 describe_origin(origin.below("columns", key)),
-                f"the file has something called {quote(key)} as well; name it in 'ignore'",
+                f"the file has a column or key {quote(key)} too; add it to 'ignore'",
             )
 
 
 def _rename_rows(rows: Any, data: DataFile, origin: Origin) -> Any:
-    """Rows that are mappings, under the keys of cases; without the keys that are not read."""
+    """Return the rows with the keys of cases, without the ignored keys."""
     if not isinstance(rows, list) or not (data.columns or data.ignore):
         return rows
     keys = dict.fromkeys(key for row in rows if isinstance(row, dict) for key in row)
     _check_columns(list(keys), data, origin)
     renamed = {column: key for key, column in data.columns.items()}
-    left_out = set(data.ignore)
+    ignored = set(data.ignore)
     return [
-        _rename_row(row, renamed, left_out, origin) if isinstance(row, dict) else row
-        for row in rows
+        _rename_row(row, renamed, ignored, origin) if isinstance(row, dict) else row for row in rows
     ]
 
 
 def _without_nulls(rows: Any) -> Any:
-    """Rows of JSON without keys that are null, which say what an empty cell of CSV says."""
+    """Return the rows of JSON without keys that are null, like empty cells of CSV."""
     if not isinstance(rows, list):
         return rows
     return [
@@ -371,16 +370,16 @@ def _without_nulls(rows: Any) -> Any:
 
 
 def _rename_row(
-    row: Mapping[str, Any], renamed: Mapping[str, str], left_out: set[str], origin: Origin
+    row: Mapping[str, Any], renamed: Mapping[str, str], ignored: set[str], origin: Origin
 ) -> dict[str, Any]:
     case: dict[str, Any] = {}
     for column, value in row.items():
-        if column in left_out:
+        if column in ignored:
             continue
         if column in renamed:
             set_key(case, renamed[column], value, describe_origin(origin))
         elif column in case:
-            raise ConfigError(describe_origin(origin), f"{column!r} is there twice; remove one")
+            raise ConfigError(describe_origin(origin), f"duplicate key {column!r}; remove one")
         else:
             case[column] = value
     return case

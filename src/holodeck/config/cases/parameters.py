@@ -1,4 +1,4 @@
-"""One case with `parameters` as the cases it stands for: `{{name}}` becomes each value."""
+"""Expand a case with `parameters` into several: `{{name}}` becomes each value."""
 
 import re
 import typing
@@ -20,7 +20,7 @@ Kind = Literal["text", "list", "scalar", "mapping"]
 
 
 def value_kind(key: str) -> Kind:
-    """What a key of a case holds; what stands below one (`context.user`) is text."""
+    """Return the type of a key's value; a nested key (`context.user`) holds text."""
     if "." in key:
         return "text"
     kinds = set(_kinds_in(WrittenCase.model_fields[key].annotation))
@@ -29,12 +29,12 @@ def value_kind(key: str) -> Kind:
 
 
 def case_keys() -> list[str]:
-    """The keys that a test case may have."""
+    """Return the keys that a test case may have."""
     return list(WrittenCase.model_fields)
 
 
 def text_keys() -> frozenset[str]:
-    """Keys of cases and turns whose value, or each item of it, is text."""
+    """Return the keys of cases and turns whose value is text or a list of text."""
     fields = {**WrittenCase.model_fields, **TurnModel.model_fields}
     plain = {name for name, field in fields.items() if set(_kinds_in(field.annotation)) == {"text"}}
     lists = {name for name, field in fields.items() if _is_list_of_text(field.annotation)}
@@ -47,7 +47,7 @@ def _is_list_of_text(annotation: Any) -> bool:
 
 
 def _kinds_in(annotation: Any) -> Iterator[Kind]:
-    """What is named in an annotation; of a list also what its items are."""
+    """Yield the types in an annotation, including those of a list's items."""
     origin = typing.get_origin(annotation) or annotation
     if origin is list:
         yield "list"
@@ -69,20 +69,20 @@ def _is_model(origin: Any) -> bool:
 
 
 MOST_CASES = 10_000
-"""Of one case; a product grows faster than people think."""
-_MEANT = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
-"""What somebody may take for a placeholder, be it none."""
+"""Maximum for one case, because the product of several parameters grows fast."""
+_LIKE_PLACEHOLDER = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
+"""Text that looks like a placeholder, valid or not."""
 NAMED = ("name", "id")
-"""Keys that tell the cases apart."""
+"""Keys that identify a case."""
 _MORE_TEXT = frozenset({"value", "values", "pattern", "content"})
 _OWN_NAMES = frozenset({"args", "context"})
 Value = str | int | float | bool
 
 
 def expand_parameters(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[str, Any]]:
-    """The cases that one with `parameters` stands for; itself if it has none.
+    """Yield a case for each set of `parameters`, or the case itself without parameters.
 
-    Raises ConfigError for parameters that are wrong, missing or not used.
+    Raises ConfigError for parameters that are invalid, missing or unused.
     """
     rest = {key: value for key, value in case.items() if key != "parameters"}
     if case.get("parameters") is None:
@@ -95,7 +95,7 @@ def expand_parameters(case: Mapping[str, Any], origin: Origin) -> Iterator[dict[
 
 
 def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
-    """The values of each case."""
+    """Return the values of the parameters for each case."""
     if isinstance(written, dict) and written:
         choices = _product(written, origin)
     elif isinstance(written, list) and written:
@@ -106,10 +106,12 @@ def _choices(written: Any, origin: Origin) -> list[dict[str, Value]]:
     for index, one in enumerate(choices):
         if one.keys() != choices[0].keys():
             names = ", ".join(choices[0])
-            raise _error(origin.below(index), f"has other names than the first, which has {names}")
+            raise _error(
+                origin.below(index), f"has different names than the first item, which has {names}"
+            )
         words = _case_label(one)
         if words in seen:
-            raise _error(origin, f"{words} is there twice; remove one")
+            raise _error(origin, f"duplicate {words}; remove one")
         seen.add(words)
     return choices
 
@@ -118,22 +120,22 @@ def _product(written: Mapping[str, Any], origin: Origin) -> list[dict[str, Value
     for name, values in written.items():
         if not isinstance(values, list) or not values:
             example = "a, b" if isinstance(values, list | dict) or values is None else values
-            raise _error(origin.below(name), f"wanted a list of values, such as [{example}]")
+            raise _error(origin.below(name), f"expected a list of values, such as [{example}]")
     count = prod(map(len, written.values()))
     if count > MOST_CASES:
-        raise _error(origin, f"make {count:,} cases; at most {MOST_CASES:,} are allowed")
+        raise _error(origin, f"these make {count:,} cases; at most {MOST_CASES:,} are allowed")
     combined = product(*written.values())
     return [_check_values(dict(zip(written, one, strict=True)), origin) for one in combined]
 
 
 def _check_values(values: Any, origin: Origin) -> dict[str, Value]:
     if not isinstance(values, dict) or not values:
-        raise _error(origin, "wanted a mapping of names to values")
+        raise _error(origin, "expected a mapping of names to values")
     for name, value in values.items():
         if not PLACEHOLDER.fullmatch(f"{{{{{name}}}}}"):
-            raise _error(origin, f"{quote(name)} is no name; use letters, digits and _")
+            raise _error(origin, f"{quote(name)} is not a valid name; use letters, digits and _")
         if not isinstance(value, str | int | float | bool):
-            raise _error(origin, f"{name!r} has a value that is no text, number, true or false")
+            raise _error(origin, f"the value of {name!r} must be text, a number, true or false")
     return values
 
 
@@ -141,7 +143,7 @@ def _check_use(case: Any, values: Mapping[str, Value], origin: Origin) -> None:
     used = dict(_uses(case, origin))
     for name, where in used.items():
         if name not in values:
-            raise _error(where, f"{{{{{name}}}}} is no parameter; there are {', '.join(values)}")
+            raise _error(where, f"unknown parameter {{{{{name}}}}}; known: {', '.join(values)}")
     for name in values:
         if name not in used:
             at = origin.below("parameters", name)
@@ -149,29 +151,29 @@ def _check_use(case: Any, values: Mapping[str, Value], origin: Origin) -> None:
 
 
 def _uses(value: Any, origin: Origin) -> Iterator[tuple[str, Origin]]:
-    """Every name with a placeholder, and where it is."""
+    """Yield the name of each placeholder, and where it is."""
     if isinstance(value, dict):
         for key, one in value.items():
             if PLACEHOLDER.search(key):
-                raise _error(origin.below(key), "a placeholder stands in values, not in keys")
+                raise _error(origin.below(key), "placeholders are allowed in values, not in keys")
             yield from _uses(one, origin.below(key))
     elif isinstance(value, list):
         for index, one in enumerate(value):
             yield from _uses(one, origin.below(index))
     elif isinstance(value, str):
-        _refuse_what_is_nearly_one(value, origin)
+        _check_placeholders(value, origin)
         for match in PLACEHOLDER.finditer(value):
             yield match[1], origin
 
 
-def _refuse_what_is_nearly_one(text: str, origin: Origin) -> None:
-    """`{{user.name}}` would go to the agent as it stands, and nobody would notice."""
-    for match in _MEANT.finditer(text):
+def _check_placeholders(text: str, origin: Origin) -> None:
+    """Raise ConfigError for text such as `{{user.name}}`, which would go to the agent unfilled."""
+    for match in _LIKE_PLACEHOLDER.finditer(text):
         if not PLACEHOLDER.fullmatch(match[0]):
             raise _error(
                 origin,
-                f"{quote(match[0])} is no placeholder, which is {{{{name}}}} with letters, digits"
-                " and _; text with such braces can be the value of a parameter",
+                f"invalid placeholder {quote(match[0])}; write {{{{name}}}} with letters, digits"
+                " and _, or make text with such braces the value of a parameter",
             )
 
 
@@ -187,9 +189,10 @@ def _fill_case(case: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str
 def _fill(
     value: Any, values: Mapping[str, Value], texts: frozenset[str], *, keeps_type: bool
 ) -> Any:
-    """The value with its placeholders filled; one that is all of a text may stay a number.
+    """Return the value with its placeholders filled in.
 
-    It stays one unless it stands under one of the keys that hold `texts`.
+    A text that is only a placeholder becomes the value itself, such as a number, except under keys
+    that hold text (`texts`).
     """
     if isinstance(value, dict):
         return {
@@ -207,7 +210,7 @@ def _fill(
 
 
 def _below(key: str, texts: frozenset[str]) -> frozenset[str]:
-    """Keys of text in the mapping under a key; names of the user's own say nothing."""
+    """Return the keys that hold text in the mapping under `key`; none if the user names them."""
     return frozenset() if key in _OWN_NAMES else texts
 
 
@@ -221,7 +224,7 @@ def _as_text(value: Value) -> str:
 
 
 def _case_label(values: Mapping[str, Value]) -> str:
-    """What tells one case from the others: `city=Rome,unit=C`."""
+    """Return what distinguishes a case from the others: `city=Rome,unit=C`."""
     return ",".join(f"{name}={' '.join(_as_text(one).split())}" for name, one in values.items())
 
 

@@ -1,4 +1,4 @@
-"""Data files as rows that know their lines, without a tree of nodes for what nobody asks about."""
+"""Rows of data files and JSON documents; the nodes of their values are built on demand."""
 
 import json
 import math
@@ -15,56 +15,56 @@ from holodeck.errors import ConfigError
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a file, each on a line of its own."""
+    """The rows of a file, one per line."""
 
     name: str
-    """What messages call the file."""
+    """The file's name in messages."""
     values: Sequence[Any]
-    """As they were written."""
+    """The values as written."""
     lines: Sequence[int]
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:  # noqa: ARG002 - values are in rows
-        """The beginning of the file."""
+        """Return the beginning of the file."""
         return (), Node(None, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One of the rows, whose values are found in it."""
+    """One row, with the locations of its values."""
 
     rows: Rows
     index: int
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """The file's name in messages."""
         return self.rows.name
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
-        """The node at a path in the row, and its own path without parts that it does not have."""
+        """Return the node at a path in the row, and its path without parts that are missing."""
         value, line = self.rows.values[self.index], self.rows.lines[self.index]
-        if not path and isinstance(value, dict):  # the row itself, as a list asks of thousands
+        if not path and isinstance(value, dict):  # fast path for lists of thousands of rows
             return (), Node({}, line, 1)
         return Source(self.name, to_node(value, line)).find(path)
 
 
 @dataclass(frozen=True, slots=True)
 class RenamedRow:
-    """A row of a file whose keys are called otherwise than those of cases."""
+    """A row whose keys have other names than those of cases."""
 
     source: NodeSource
     at: KeyPath
-    """Where the row is in its source."""
+    """The path of the row in its source."""
     columns: Mapping[str, str]
     """Key of a case → key in the file."""
 
     @property
     def name(self) -> str:
-        """What messages call the file."""
+        """The file's name in messages."""
         return self.source.name
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
-        """The node of a key, and its path in the file; parts that are not there are left out."""
+        """Return the node of a key, and its path in the file without parts that are missing."""
         for end in range(len(path), 0, -1):
             column = self.columns.get(".".join(map(str, path[:end])))
             if column is not None:
@@ -73,18 +73,18 @@ class RenamedRow:
 
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
-"""Half of a character, as JSON escapes it; but for these and tabs, JSON is YAML."""
+"""Half of a surrogate pair in JSON; apart from these and tabs, JSON is valid YAML."""
 
 
 class JsonSource:
-    """A JSON document; its places are looked for when the first one is asked for."""
+    """A JSON document; it is parsed for locations when the first one is needed."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self._text = text
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
-        """The node at a path, and its own path without parts that the file does not have."""
+        """Return the node at a path, and its path without parts that the file does not have."""
         return self._source.find(path)
 
     @cached_property
@@ -97,7 +97,7 @@ class JsonSource:
 
 
 def to_node(value: Any, line: int) -> Node:
-    """A value all of which stands on one line."""
+    """Return the node of a value whose parts are all on one line."""
     if isinstance(value, dict):
         return Node({k: (Node(k, line, 1), to_node(v, line)) for k, v in value.items()}, line, 1)
     if isinstance(value, list):
@@ -106,32 +106,32 @@ def to_node(value: Any, line: int) -> Node:
 
 
 def set_key(case: dict[str, Any], key: str, value: Any, place: str) -> None:
-    """Set a key of a case, which may stand in a mapping (`context.user`). Raises ConfigError."""
+    """Set a key of a case, also inside a mapping (`context.user`). Raises ConfigError."""
     inner: Any = case
     *above, last = key.split(".")
     for part in above:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise ConfigError(place, f"{key!r} needs a mapping, and {part!r} is none")
+            raise ConfigError(place, f"{key!r} needs a mapping, but {part!r} is not one")
     if last in inner:
-        raise ConfigError(place, f"{key!r} is there twice; remove one")
+        raise ConfigError(place, f"duplicate key {key!r}; remove one")
     inner[last] = value
 
 
 def parse_json_lines(text: str, name: str) -> Rows:
-    """A row for each line that is not blank. Raises ConfigError."""
+    """Parse JSON Lines into rows; blank lines are skipped. Raises ConfigError."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     values = [parse_json(line, name, number) for number, line in lines]
     return Rows(name, values, [number for number, _ in lines])
 
 
 def parse_json_document(text: str, name: str) -> tuple[JsonSource, Any]:
-    """The document and what it holds. Raises ConfigError."""
+    """Parse a JSON document; return its source and its value. Raises ConfigError."""
     return JsonSource(name, text), parse_json(text, name)
 
 
 def parse_json(text: str, name: str, line: int = 1) -> Any:
-    """The value that JSON text holds, which begins on `line`. Raises ConfigError."""
+    """Parse JSON text that begins on `line`. Raises ConfigError with the location."""
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -140,16 +140,16 @@ def parse_json(text: str, name: str, line: int = 1) -> Any:
     except RecursionError:
         raise ConfigError(f"{name}:{line}:1", "nested too deeply") from None
     except ValueError as error:
-        offset, message = _first_fault(text) or (0, str(error))
+        offset, message = _find_error(text) or (0, str(error))
         line += text.count("\n", 0, offset)
         column = offset - text.rfind("\n", 0, offset)
         raise ConfigError(f"{name}:{line}:{column}", f"cannot be read as JSON: {message}") from None
 
 
-def _first_fault(text: str) -> tuple[int, str] | None:
-    """Where the first key is that is there twice, or value that is not JSON, and what is wrong."""
+def _find_error(text: str) -> tuple[int, str] | None:
+    """Return offset and description of the first duplicate key or invalid value."""
     keys: list[set[str] | None] = []
-    """Of each mapping around the token its keys until then; of a list None."""
+    """For each collection around the token: the keys of a mapping so far, or None for a list."""
     expects_key = False
     for token in _TOKEN.finditer(text):
         word = token[0]
@@ -170,7 +170,7 @@ def _first_fault(text: str) -> tuple[int, str] | None:
 
 def _add_key(key: str, keys: set[str]) -> None:
     if key in keys:
-        raise ValueError(f"the key {quote(key)} is there twice; remove one")
+        raise ValueError(f"duplicate key {quote(key)}; remove one")
     keys.add(key)
 
 
@@ -184,13 +184,13 @@ def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON; write a number or null")
+    raise ValueError(f"{name} is not valid JSON; write a number or null")
 
 
 def _number(text: str) -> float:
     found = float(text)
     if math.isinf(found):
-        raise ValueError(f"{quote(text)} is too large a number")
+        raise ValueError(f"the number {quote(text)} is too large")
     return found
 
 

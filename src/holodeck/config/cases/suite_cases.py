@@ -1,4 +1,4 @@
-"""What a suite gives to its cases."""
+"""Turn the cases of suites and the scenarios of AgenticAssure into test cases."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,32 +12,33 @@ from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.suite import SuiteConfig, SuiteHeader, WrittenScenario
 
-_BAR = ("min_pass", "min_pass_rate")
-_ALIKE = ("retries", "retry_on", "fail_fast", "repeat", *_BAR)
+_MIN_PASS_KEYS = ("min_pass", "min_pass_rate")
+_SHARED_KEYS = ("retries", "retry_on", "fail_fast", "repeat", *_MIN_PASS_KEYS)
 """Keys that suites and cases have in common."""
 
 
 def with_suite_defaults(
     case: Mapping[str, Any], name: str, header: SuiteHeader, origin: Origin
 ) -> Any:
-    """The case with what its suite says where it says nothing itself. Raises ConfigError."""
+    """Return the case with missing keys taken from its suite. Raises ConfigError."""
     if case.get("suite", name) != name:
         raise ConfigError(
-            describe_origin(origin.below("suite")), f"the case belongs to {quote(name)}; remove it"
+            describe_origin(origin.below("suite")),
+            f"the case belongs to the suite {quote(name)}; remove this key",
         )
     tags = case.get("tags", [])
     if isinstance(tags, list) and all(isinstance(tag, str) for tag in tags):
         tags = list(dict.fromkeys([*header.tags, *tags]))
     settings = _settings(header.config)
-    if any(case.get(key) is not None for key in _BAR):
-        settings = {key: value for key, value in settings.items() if key not in _BAR}
-    given = settings.keys() - {"scorers"}  # whose null is refused
+    if any(case.get(key) is not None for key in _MIN_PASS_KEYS):
+        settings = {key: value for key, value in settings.items() if key not in _MIN_PASS_KEYS}
+    given = settings.keys() - {"scorers"}  # null is an error for these
     own = {key: value for key, value in case.items() if value is not None or key not in given}
     return {**settings, **own, **_context(case, header), "suite": name, "tags": tags}
 
 
 def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
-    """The suite's context under the case's; nothing where the case's is none."""
+    """Return the suite's context updated with the case's, if that is valid."""
     own = case.get("context")
     if not header.context or not isinstance(own, dict | None):
         return {}
@@ -45,18 +46,18 @@ def _context(case: Mapping[str, Any], header: SuiteHeader) -> dict[str, Any]:
 
 
 def _settings(config: SuiteConfig) -> dict[str, Any]:
-    """What the suite says about how its cases are run."""
+    """Return the settings of a suite that its cases take over."""
     timeout = config.default_timeout if config.timeout is None else config.timeout
     said = {
         "timeout": timeout,
         "scorers": config.default_scorers,
-        **{key: getattr(config, key) for key in _ALIKE},
+        **{key: getattr(config, key) for key in _SHARED_KEYS},
     }
     return {key: value for key, value in said.items() if value is not None}
 
 
 def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict[str, Any]:
-    """The case with the paths of its files, which start from its suite's folder, from `folder`."""
+    """Return the case with the paths of its files relative to `folder`, not to its suite."""
     changed = dict(case)
     if start == folder:
         return changed
@@ -84,14 +85,14 @@ OPTIONS = {
     "exact": ("exact_normalize", "normalize"),
     "similarity": ("similarity_threshold", "threshold"),
 }
-"""Scorer → the word of the metadata that is its option, and the option."""
+"""Scorer → the key of `metadata` that sets its option, and the option."""
 DEFAULT = ("passfail",)
 
 
 def scenario_to_case(
     scenario: WrittenScenario, default_scorers: Sequence[Any] | None, origin: Origin
 ) -> dict[str, Any]:
-    """The test case that a scenario is. Raises ConfigError."""
+    """Return the test case for a scenario. Raises ConfigError."""
     _check_metadata(scenario, origin)
     named: Sequence[Any] | None = scenario.scorers
     if named is None:
@@ -106,17 +107,17 @@ def scenario_to_case(
         "tags": scenario.tags,
         "timeout": scenario.timeout_seconds,
     }
-    said = {key: value for key, value in case.items() if value is not None}
+    given = {key: value for key, value in case.items() if value is not None}
     tools = _tools(scenario)
     return {
-        **said,
+        **given,
         **({} if tools is None else {"expected_tools": tools}),
         "scorers": [_with_options(one, scenario) for one in named],
     }
 
 
 def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
-    """The tools that must be called, by exact name; None if nothing is said about tools."""
+    """Return the expected tools by exact name; None if the scenario does not check tools."""
     if scenario.expected_tools is None and not scenario.expected_tool_args:
         return None
     names = dict.fromkeys([*(scenario.expected_tools or ()), *scenario.expected_tool_args])
@@ -128,7 +129,7 @@ def _tools(scenario: WrittenScenario) -> list[dict[str, Any]] | None:
 
 
 def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
-    """The scorer with what the metadata says about it."""
+    """Return the scorer with its options from the metadata."""
     if not isinstance(scorer, str) or scorer not in OPTIONS:
         return scorer
     word, option = OPTIONS[scorer]
@@ -138,31 +139,31 @@ def _with_options(scorer: Any, scenario: WrittenScenario) -> Any:
 
 
 def _check_needs(scenario: WrittenScenario, scorers: Sequence[Any], origin: Origin) -> None:
-    """What scorers need is missed here in the words that the file is written in."""
+    """Raise ConfigError if a scorer lacks what it needs, in terms of the scenario."""
     for index, scorer in enumerate(scorers):
         at = origin if scenario.scorers is None else origin.below("scorers", index)
         if scorer in ("exact", "similarity") and scenario.expected_output is None:
-            message = f"{scorer!r} compares with 'expected_output'; write it"
+            message = f"{scorer!r} needs 'expected_output'; write it"
             raise ConfigError(describe_origin(at), message)
         pattern = scenario.metadata.get("regex_pattern")
         if scorer == "regex" and not (isinstance(pattern, str) and pattern.strip()):
-            message = "'regex' looks for 'metadata: {regex_pattern: …}'; write it"
+            message = "'regex' needs 'metadata: {regex_pattern: …}'; write it"
             raise ConfigError(describe_origin(at), message)
 
 
 def _check_metadata(scenario: WrittenScenario, origin: Origin) -> None:
-    """A word that only nearly is an option would leave the scorer without it."""
+    """Raise ConfigError for a misspelt option, which the scorer would not see."""
     words = [word for word, _ in OPTIONS.values()]
     for key in scenario.metadata:
         _check_option(key, scenario.metadata[key], origin)
         hint = did_you_mean(key, words, cutoff=0.8)
         if hint and key not in words:
             at = origin.below("metadata", key)
-            raise ConfigError(describe_origin(at), f"{quote(key)} is no option{hint}")
+            raise ConfigError(describe_origin(at), f"unknown option {quote(key)}{hint}")
 
 
 def _check_option(key: str, value: Any, origin: Origin) -> None:
-    """An option is checked here, where it still has its own place and name."""
+    """Raise ConfigError for an invalid option, while its location and name are known."""
     wanted = None
     if key == "exact_normalize" and not isinstance(value, bool):
         wanted = "true or false"
@@ -172,4 +173,4 @@ def _check_option(key: str, value: Any, origin: Origin) -> None:
     if wanted is not None:
         found = quote(value) if isinstance(value, str) else str(value).lower()[:80]
         at = describe_origin(origin.below("metadata", key))
-        raise ConfigError(at, f"found {found}; wanted {wanted}")
+        raise ConfigError(at, f"found {found}; expected {wanted}")

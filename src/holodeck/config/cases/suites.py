@@ -1,4 +1,4 @@
-"""Suites, from the agent.yaml and from files of their own, as cases that know their suite."""
+"""Load the cases of suites and data files that an agent.yaml names."""
 
 import logging
 import os
@@ -35,34 +35,36 @@ logger = logging.getLogger(__name__)
 
 M = TypeVar("M", bound=BaseModel)
 HOLDS = ("test_cases", "test_cases_file", "scenarios")
-"""Keys of a file that holds a suite; `suite` alone is one without cases."""
+"""Keys of a suite file that hold cases."""
 
 _OF_A_CASE = ("input", "turns", "script", "simulate")
 
-WITHOUT_CASES = "a suite without test cases; write 'test_cases'"
-NO_FILE = "found nothing; write where the cases are, or remove the key"
+WITHOUT_CASES = "the suite has no test cases; write 'test_cases'"
+NO_FILE = "has no value; write the path of the cases, or remove the key"
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite with its cases as they were written."""
+    """A suite with its cases as written."""
 
     name: str
     header: SuiteHeader
     origin: Origin
     folder: Path
-    """Where relative paths of its cases start."""
+    """The folder that paths of its cases are relative to."""
     cases: list[LocatedCase]
 
 
 def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
-    """The suites that `suites:` names. Raises ConfigError."""
+    """Yield the suites that `suites:` names. Raises ConfigError."""
     if not isinstance(written, list) or not written:
-        raise ConfigError(describe_origin(origin), "wanted a list with at least one suite in it")
+        raise ConfigError(describe_origin(origin), "expected a list with at least one suite")
     for index, entry in enumerate(written):
         at = origin.below(index)
         if isinstance(entry, str):
-            raise ConfigError(describe_origin(at), f"wanted a mapping: write 'file: {entry[:80]}'")
+            raise ConfigError(
+                describe_origin(at), f"expected a mapping: write 'file: {entry[:80]}'"
+            )
         suite = validate_suite(SuiteEntry, entry, at)
         if suite.file is None:
             yield _inline_suite(suite, entry, at, files)
@@ -71,7 +73,7 @@ def load_suites(written: Any, origin: Origin, files: CaseFiles) -> Iterator[Suit
 
 
 def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> Suite | None:
-    """The suite in a file, named as seen from the agent's folder; None if it is left out.
+    """Return the suite in a file relative to the agent's folder, or None if it is skipped.
 
     Raises ConfigError.
     """
@@ -80,7 +82,7 @@ def load_suite_file(name: str, origin: Origin, files: CaseFiles) -> Suite | None
 
 
 def suite_name(path: Path) -> str:
-    """What the suite in a file is called. Raises ConfigError."""
+    """Return the name of the suite in a file. Raises ConfigError."""
     source = Source.read(path, display_path(path))
     written = source.data().get("suite")
     named = isinstance(written, dict) and written.get("name")
@@ -92,7 +94,7 @@ def _stem(path: Path) -> str:
 
 
 def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
-    """A suite's mapping without its cases, which are validated later. Raises ConfigError."""
+    """Validate a suite's mapping; its cases are validated later. Raises ConfigError."""
     data = written
     if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
         data = {**written, "test_cases": []}
@@ -107,7 +109,7 @@ def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
 
 
 def _misplaced_in(found: BaseModel) -> Iterator[LostCheck]:
-    """Keys of cases in the `context` of a suite and in the `metadata` of a scenario."""
+    """Yield keys of cases in the `context` of a suite and in the `metadata` of a scenario."""
     if isinstance(found, SuiteEntry):
         yield from misplaced_keys(found.context, ("context",))
     if isinstance(found, SuiteFile):
@@ -118,7 +120,7 @@ def _misplaced_in(found: BaseModel) -> Iterator[LostCheck]:
 
 
 def as_data_file(written: str | DataFile) -> DataFile:
-    """What is said of a file of cases, be it only its path."""
+    """Return a DataFile for a path or a mapping."""
     return DataFile(file=written) if isinstance(written, str) else written
 
 
@@ -132,7 +134,7 @@ def _inline_suite(
 
 
 def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
-    """The suites in the files that a path or pattern means, in the order of their paths."""
+    """Yield the suites of the files that match a path or pattern, sorted by path."""
     is_pattern = any(sign in pattern for sign in "*?[")
     paths = _matching(pattern, origin, files) if is_pattern else [pattern]
     found = 0
@@ -144,24 +146,24 @@ def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[S
         source = _read_if_suite(path, files) if is_pattern else _read_suite(path, files)
         if source is None:
             if path.resolve() not in files.doubtful:
-                logger.warning("%s: left out, it holds no suite", display_path(path))
+                logger.warning("%s: skipped, because it holds no suite", display_path(path))
             continue
         found += 1
         yield _load_suite(source, path, files)
     if not found:
         files.check_all_read()
         raise ConfigError(
-            describe_origin(origin), f"no file that {pattern!r} matches holds a suite"
+            describe_origin(origin), f"no file that matches {pattern!r} holds a suite"
         )
 
 
 def _is_known_invalid(path: Path) -> bool:
-    """Whether the file is known to be wrong and not wanted; one that is read may become so."""
-    left_out = current_invalid_suites()
-    if left_out is None:
+    """Whether the file is known to be invalid and `--skip-invalid` skips it."""
+    invalid_suites = current_invalid_suites()
+    if invalid_suites is None:
         return False
-    left_out.read.add(display_path(path))
-    return display_path(path) in left_out.errors
+    invalid_suites.read.add(display_path(path))
+    return display_path(path) in invalid_suites.errors
 
 
 def _matching(pattern: str, origin: Origin, files: CaseFiles) -> list[str]:
@@ -169,31 +171,38 @@ def _matching(pattern: str, origin: Origin, files: CaseFiles) -> list[str]:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
         raise ConfigError(
-            describe_origin(origin), f"{pattern!r} is no usable pattern: {error}"
+            describe_origin(origin), f"invalid pattern {pattern!r}: {error}"
         ) from None
     own = files.agent_file.resolve()
-    found = [path for path in paths if _is_meant(path) and path.resolve() != own]
-    _note_other_endings(pattern, {path.resolve() for path in paths}, origin, files)
+    found = [path for path in paths if _is_file_or_broken_link(path) and path.resolve() != own]
+    _note_other_suffixes(pattern, {path.resolve() for path in paths}, origin, files)
     if not found:
         files.check_all_read()
         raise ConfigError(describe_origin(origin), f"no file matches {pattern!r} in {files.folder}")
     return [os.path.relpath(path, files.folder) for path in found]
 
 
-def _is_meant(path: Path) -> bool:
-    """A link to nowhere is told of, as its suite would be missed; editors leave hidden ones."""
+def _is_file_or_broken_link(path: Path) -> bool:
+    """Whether to read a path: a file, or a broken link, except the hidden ones of editors."""
     is_broken = path.is_symlink() and not path.exists()
     return path.is_file() or (is_broken and not path.name.startswith("."))
 
 
-def _note_other_endings(pattern: str, matched: set[Path], origin: Origin, files: CaseFiles) -> None:
-    """Note the suites that only the ending of their names (.yml, .YAML) keeps out of a pattern."""
+def _note_other_suffixes(
+    pattern: str, matched: set[Path], origin: Origin, files: CaseFiles
+) -> None:
+    """Note suite files that miss a pattern only because of their suffix (.yml, .YAML)."""
     if not is_yaml(pattern):
         return
     for path in sorted(files.folder.glob(f"{pattern.rpartition('.')[0]}.*")):
         full = path.resolve()
         is_like = is_yaml(path) and path.name != files.agent_file.name
-        if is_like and full not in matched and _is_meant(path) and is_suite_file(path):
+        if (
+            is_like
+            and full not in matched
+            and _is_file_or_broken_link(path)
+            and is_suite_file(path)
+        ):
             files.doubtful[full] = ConfigError(
                 describe_origin(origin),
                 f"{pattern!r} does not match {display_path(path)!r}, which holds a suite; name that"
@@ -205,13 +214,13 @@ def _read_suite(path: Path, files: CaseFiles) -> Source:
     if not is_yaml(path):
         raise ConfigError(
             display_path(path),
-            "holds no suite; name it in 'test_cases_file' if it holds test cases",
+            "is not a suite file; name it in 'test_cases_file' if it holds test cases",
         )
     return files.read_yaml(path)
 
 
 def _read_if_suite(path: Path, files: CaseFiles) -> Source | None:
-    """A file that holds a suite; None if it holds something else. Raises ConfigError."""
+    """Read a file if it holds a suite, else return None. Raises ConfigError."""
     try:
         source = _read_suite(path, files)
     except ConfigError:
@@ -231,7 +240,7 @@ def _read_if_suite(path: Path, files: CaseFiles) -> Source | None:
 
 
 def _cases_in(source: Source) -> str | None:
-    """Where test cases stand in a file without the keys of a suite; None if there are none."""
+    """Return the location of test cases in a file without keys of a suite, or None."""
     value = source.root.value
     below = [node for _, node in value.values()] if isinstance(value, dict) else []
     for node in (source.root, *below):
@@ -243,7 +252,7 @@ def _cases_in(source: Source) -> str | None:
 
 
 def _is_suite(source: Source) -> bool:
-    """Whether it holds one; a file that only nearly says so does, to be told what is wrong."""
+    """Whether a file holds a suite; one with misspelt keys does, so that it gets an error."""
     if not isinstance(source.root.value, dict):
         return False
     keys = source.root.value
@@ -254,9 +263,9 @@ def _is_suite(source: Source) -> bool:
 def _load_suite(source: Source, path: Path, files: CaseFiles) -> Suite:
     files.read.add(path.resolve())
     origin = Origin(source, ())
-    written = source.value(files.change)
+    written = source.value(files.substitute)
     if not isinstance(written, dict):
-        raise ConfigError(origin.place, "wanted a mapping with 'suite' and 'test_cases'")
+        raise ConfigError(origin.place, "expected a mapping with 'suite' and 'test_cases'")
     held = validate_suite(SuiteFile, written, origin)
     header = held.suite or SuiteHeader()
     name = header.name or _stem(path)
@@ -294,21 +303,21 @@ _KEYS = tuple(AgentFile.model_fields.keys() - Agent.model_fields.keys())
 
 
 def load_external_cases(
-    data: dict[str, Any], source: Source, files: CaseFiles, also: Sequence[str]
+    data: dict[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
 ) -> Iterator[LocatedCase]:
-    """The cases that the values of an agent.yaml and the files `also` lead to.
+    """Return the cases that the values of an agent.yaml and `extra_suites` name.
 
-    The keys that name them are taken out of `data`, at once. Raises ConfigError.
+    The keys that name them are removed from `data` at once. Raises ConfigError.
     """
     written = {key: data.pop(key) for key in _KEYS if key in data}
     for key, value in written.items():
         if value is None:  # tests would be left out unnoticed
             raise ConfigError(source.place((key,)), f"{key}: {NO_FILE}")
-    return _cases(written, source, files, also)
+    return _cases(written, source, files, extra_suites)
 
 
 def _cases(
-    written: Mapping[str, Any], source: Source, files: CaseFiles, also: Sequence[str]
+    written: Mapping[str, Any], source: Source, files: CaseFiles, extra_suites: Sequence[str]
 ) -> Iterator[LocatedCase]:
     named = written.get("test_cases_file")
     if named is not None:
@@ -317,18 +326,20 @@ def _cases(
             DataFile, {"file": named} if isinstance(named, str) else named, origin
         )
         yield from files.cases(data_file, files.folder, origin)
-    for suite in _with_unique_names(_suites(written.get("suites"), source, files, also)):
+    for suite in _with_unique_names(_suites(written.get("suites"), source, files, extra_suites)):
         for case, at in suite.cases:
             yield _with_suite(case, suite, files.folder, at), at
 
 
-def _suites(written: Any, source: Source, files: CaseFiles, also: Sequence[str]) -> Iterator[Suite]:
+def _suites(
+    written: Any, source: Source, files: CaseFiles, extra_suites: Sequence[str]
+) -> Iterator[Suite]:
     read = set[str]()
     if written is not None:
         for suite in load_suites(written, Origin(source, ("suites",)), files):
             read.add(suite.origin.source.name)
             yield suite
-    for name in also:
+    for name in extra_suites:
         loose = load_suite_file(name, Origin(source, ()), files)
         if loose is not None and loose.origin.source.name not in read:
             yield loose
@@ -340,12 +351,11 @@ def _with_unique_names(suites: Iterator[Suite]) -> Iterator[Suite]:
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
         if first is not suite and first.origin.place == suite.origin.place:
-            raise ConfigError(describe_origin(suite.origin), "the file is named twice in 'suites'")
+            raise ConfigError(describe_origin(suite.origin), "'suites' names this file twice")
         if first is not suite:
             raise ConfigError(
                 describe_origin(suite.origin),
-                f"there is a suite {quote(suite.name)} already ({first.origin.place});"
-                " give each a name of its own",
+                f"duplicate suite name {quote(suite.name)} ({first.origin.place}); rename one",
             )
         yield suite
 

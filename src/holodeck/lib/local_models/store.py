@@ -191,7 +191,7 @@ def user_file(name: str, base_dir: Path) -> Path:
     """Return the GGUF file of a path, relative to `base_dir`."""
     path = base_dir / Path(name).expanduser()
     if not path.exists():
-        raise errors.FileNotFoundError(name, f"there is no such file in {base_dir}")
+        raise errors.FileNotFoundError(name, f"file not found in {base_dir}")
     if not path.is_file():
         raise errors.ConfigError(name, "is not a regular file; write the path of a GGUF file")
     if not is_gguf(path):

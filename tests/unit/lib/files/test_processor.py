@@ -56,7 +56,7 @@ def test_text_is_read_as_it_is(process, kind, contents, text):
         (b"hello", "word", "is not a .docx file"),
         (b"\xd0\xcf\x11\xe0more", "excel", "is encrypted or of an old format; save it as plain"),
         (b"PK\x03\x04broken", "powerpoint", "is damaged: "),
-        (None, "text", "there is no such file in "),
+        (None, "text", "file not found in "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_says_why(process, contents, kind, said):

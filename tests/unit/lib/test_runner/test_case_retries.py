@@ -63,7 +63,7 @@ async def test_the_tries_end_and_the_last_one_is_the_result(tmp_path):
         (LOST, {"retry_on": ["failed", "timeout"]}),
         (BackendTimeoutError("late"), {"retry_on": ["error"]}),
         (BackendSessionError("HTTP 401", permanent=True), {}),
-        (ConfigError("tools[0]", "there is no such file"), {}),
+        (ConfigError("tools[0]", "file not found"), {}),
     ],
     ids=["verdict", "listed", "unchecked", "error", "timeout", "wrong-key", "configuration"],
 )

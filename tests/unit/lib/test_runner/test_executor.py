@@ -499,7 +499,7 @@ async def test_tokens_that_nobody_tells_end_a_run_whose_tokens_are_limited(tmp_p
 def test_a_limit_of_costs_without_prices_fails_before_any_call(tmp_path):
     agent = an_agent({"input": "go"})
 
-    with pytest.raises(ConfigError, match=r"max_cost cannot be held.* no price for "):
+    with pytest.raises(ConfigError, match=r"max_cost cannot be enforced.* a price for "):
         limited(tmp_path, agent, ScriptedBackend(), max_cost=1)
 
 

@@ -436,7 +436,7 @@ def test_what_a_script_lacks_is_found_before_the_run(fake_openai, tmp_path):
 
     found = dict(told(agent))
 
-    assert "criteria need a model" in found["test_cases[0].script"]
+    assert "criteria need a judge" in found["test_cases[0].script"]
     assert "no nowhere_at_all.py beside" in found["test_cases[0].script[3].call"]
     assert "nothing to compare with" in found["test_cases[0].script[4].check.evaluations[0]"]
 

@@ -460,7 +460,7 @@ def test_a_judge_or_a_user_without_a_model_is_found_before_the_run(fake_openai, 
         ("test_cases[0].simulate", user),
         ("test_cases[1].criteria", judge),
     ]
-    with pytest.raises(ConfigError, match="criteria need a model"):
+    with pytest.raises(ConfigError, match="criteria need a judge"):
         TestExecutor(str(tmp_path / "agent.yaml"), agent_config=agent, backend=ScriptedBackend())
 
 
@@ -478,8 +478,8 @@ def test_a_key_that_is_missing_for_judge_or_user_is_told(fake_openai):
 
     found = dict(told(agent))
 
-    assert "the judge of 'criteria': there is no API key" in found["test_cases[0].criteria"]
-    assert "the simulated user: there is no API key" in found["test_cases[0].simulate"]
+    assert "the judge of 'criteria': missing API key" in found["test_cases[0].criteria"]
+    assert "the simulated user: missing API key" in found["test_cases[0].simulate"]
 
 
 def test_a_model_that_only_judges_criteria_is_not_called_useless(fake_openai):
@@ -491,7 +491,7 @@ def test_a_url_that_is_told_nothing_of_before_cannot_hold_a_simulated_conversati
 
     found = dict(told(an_agent(fake_openai, simulated("Greets"), backend=backend)))
 
-    assert "no place for what was said before" in found["test_cases[0].simulate"]
+    assert "does not contain the earlier messages" in found["test_cases[0].simulate"]
 
 
 async def test_a_judge_who_is_asked_again_reads_what_the_judge_of_the_run_read(

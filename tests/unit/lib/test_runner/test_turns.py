@@ -289,7 +289,7 @@ def test_what_is_wrong_with_a_turn_is_found_at_its_place():
     found = dict(told(an_agent(case)))
 
     assert "'ground_truth' in the turn" in found["test_cases[0].turns[0].evaluations[0]"]
-    assert "compared with nothing" in found["test_cases[0].turns[1].ground_truth"]
+    assert "no metric compares with it" in found["test_cases[0].turns[1].ground_truth"]
     assert "no tools" in found["test_cases[0].turns[1].expected_tools[0]"]
 
 
