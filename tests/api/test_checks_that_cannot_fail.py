@@ -436,7 +436,7 @@ PASSED_BY_EVERY_ANSWER = {
     "an infinite tolerance": (
         "metric: numeric, value: 7, pick: any",
         "metric: numeric, value: 7, pick: any, absolute_tolerance: .inf",
-        "absolute_tolerance: found inf; wanted a finite number",
+        "absolute_tolerance: found inf; expected a finite number",
     ),
     "a tolerance that is no number": (
         "metric: numeric, value: 7, pick: any",
@@ -446,7 +446,7 @@ PASSED_BY_EVERY_ANSWER = {
     "a tolerance of 500 %": (
         "metric: numeric, value: 7, pick: any",
         "metric: numeric, value: 7, pick: any, relative_tolerance: 5",
-        "relative_tolerance: found 5; wanted less than 1",
+        "relative_tolerance: found 5; expected less than 1",
     ),
 }
 

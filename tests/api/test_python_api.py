@@ -167,7 +167,7 @@ def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message)
         ({"llm_timeout": -1}, "llm_timeout: found -1; wanted more than 0"),
         ({"fail_fast": True, "maxfail": 2}, "'fail_fast' and 'maxfail' are both set"),
         ({"cases": [{"inptu": "a"}]}, "test_cases[0].inptu: unknown key; did you mean 'input'?"),
-        ({"metrics": ["bleuu"]}, "'bleuu' is not known; did you mean 'bleu'?"),
+        ({"metrics": ["bleuu"]}, "unknown metric 'bleuu'; did you mean 'bleu'?"),
         ({"metrics": [{"metric": "regex", "pattern": ".*"}]}, "matches every text"),
         ({"cases": "none.csv"}, "none.csv"),
         ({"path_or_agent": 3}, "a int is not an agent"),

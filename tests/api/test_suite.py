@@ -1049,7 +1049,7 @@ def test_a_file_loads_unchanged(scenarios):
         ("", "1:1: found an empty file; write 'scenarios:'"),
         ("- a", "1:1: found no mapping"),
         ("suite: {name: s}", "scenarios: this key is missing"),
-        ("scenarios: []", "scenarios: found a list of 0; wanted a list of at least 1"),
+        ("scenarios: []", "scenarios: found a list of 0; expected a list of at least 1"),
         ("scenarios:\n  - {name: a}", "2:5: scenarios[0].input: this key is missing"),
         (
             "scenarios:\n  - name: a\n    input: b\n    expected_outptu: c",
@@ -1061,11 +1061,11 @@ def test_a_file_loads_unchanged(scenarios):
         ),
         (
             "suite: {name: s, config: {retries: -1}}\nscenarios: [{name: a, input: b}]",
-            "1:36: suite.config.retries: found -1; wanted at least 0",
+            "1:36: suite.config.retries: found -1; expected at least 0",
         ),
         (
             "scenarios:\n - {name: a, input: b, timeout_seconds: 0}",
-            "found 0; wanted more than 0",
+            "found 0; expected more than 0",
         ),
         (
             "scenarios:\n - {id: x, name: a, input: b}\n - {id: x, name: b, input: b}",
@@ -1073,7 +1073,7 @@ def test_a_file_loads_unchanged(scenarios):
         ),
         (
             "scenarios:\n - {name: a, input: b, expected_tool_args: {add: [1]}}",
-            "scenarios[0].expected_tool_args.add: found a list of 1; wanted a mapping",
+            "scenarios[0].expected_tool_args.add: found a list of 1; expected a mapping",
         ),
         ("scenarios: [", "flow"),
     ],

@@ -121,7 +121,7 @@ WRONG = {
     "no cases": ("suite: {name: manners}\ntest_cases: []\n", "the suite has no test cases"),
     "a bar without repetitions": (
         "test_cases: [{name: a, input: hello, min_pass: 2}]",
-        "nothing says how many there are",
+        "has no effect without 'repeat'",
     ),
     "a check that cannot be": (
         "test_cases: [{name: a, input: hello, evaluations: [{metric: exact_match}]}]",

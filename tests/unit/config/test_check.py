@@ -278,7 +278,7 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
     ("more", "finding"),
     [
         ("response_format: {oneOf: []}\n", "4:18: error: response_format: the keyword 'oneOf'"),
-        ("response_format: no.json\n", "4:18: error: response_format: 'no.json': there is no such"),
+        ("response_format: no.json\n", "4:18: error: response_format: 'no.json': file not found"),
         (
             "observability: {traces: {redaction_patterns: ['(a']}}\n",
             "4:47: error: observability.traces.redaction_patterns[0]: '(a' is not a regular",

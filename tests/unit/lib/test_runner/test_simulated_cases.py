@@ -453,7 +453,7 @@ def test_a_judge_or_a_user_without_a_model_is_found_before_the_run(fake_openai, 
 
     found = told(agent)
 
-    judge = "criteria need a model that judges; write 'evaluations: {model: …}'"
+    judge = "criteria need a judge model; write 'evaluations: {model: …}'"
     user = "a simulated user needs a model; write 'model' under 'simulate' or under 'evaluations'"
     assert found == [
         ("test_cases[0].criteria", judge),
