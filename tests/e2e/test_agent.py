@@ -171,9 +171,9 @@ def test_the_wait_that_a_server_asks_for_is_kept(results):
 @pytest.mark.parametrize(
     ("name", "said", "tries"),
     [
-        ("stays overloaded", ["503", "the server is on fire", "after 3 tries"], 3),
+        ("stays overloaded", ["503", "the server is on fire", "after 3 attempts"], 3),
         ("is refused", ["400", "that is no model of ours"], 1),
-        ("sends no JSON", ["not a chat completion", "after 3 tries"], 3),
+        ("sends no JSON", ["not a chat completion", "after 3 attempts"], 3),
         ("hangs", ["timeout after 8s"], 1),
     ],
 )
@@ -269,7 +269,7 @@ def test_a_server_that_is_not_there_is_an_error_row_that_says_so(agent_dir):
 
     assert_plain(ran)
     assert (ran.code, ran.stderr) == (3, "")
-    assert "after 2 tries" in ran.stdout
+    assert "after 2 attempts" in ran.stdout
     assert "127.0.0.1:9" in ran.stdout
 
 

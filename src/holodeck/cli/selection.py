@@ -88,11 +88,11 @@ def apply_selection(
 
 
 def load_history(
-    agent: "Agent", agent_config: str, most: int, *, whole_runs: bool = False
+    agent: "Agent", agent_config: str, limit: int, *, whole_runs: bool = False
 ) -> "list[CaseHistory]":
-    """Return what recorded runs tell of each case, from its `most` latest results.
+    """Return what recorded runs know of each case, from its `limit` latest results.
 
-    With `whole_runs`, from that many results of runs without `--shard`.
+    With `whole_runs`, only results of runs without `--shard` count.
     """
     from holodeck.lib.records.fingerprint import fingerprint_of
     from holodeck.lib.records.history import HistoryQuery, case_history
@@ -100,8 +100,8 @@ def load_history(
 
     planned = fingerprint_of(agent).cases
     currency = None if agent.prices is None else agent.prices.unit
-    wanted = HistoryQuery(agent.name, agent_config, planned, currency, whole_runs)
-    return case_history(RunStore(agent.base_dir), wanted, most)
+    query = HistoryQuery(agent.name, agent_config, planned, currency, whole_runs)
+    return case_history(RunStore(agent.base_dir), query, limit)
 
 
 def case_list(agent: "Agent", selection: "Selection | None", *, as_json: bool) -> str:

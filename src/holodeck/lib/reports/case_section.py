@@ -62,10 +62,10 @@ def _criterion_status(row: CriterionRow) -> str:
 
 def _model_cost(who: str, cost: ModelCost) -> str:
     tokens = plural(cost.tokens.total_tokens, "token")
-    kept = f", {plural(cost.kept, 'answer')} kept from an earlier run" if cost.kept else ""
+    cached = f", {plural(cost.kept, 'cached response')}" if cost.kept else ""
     calls = plural(cost.calls, "call")
     calls += f" ({cost.failed} not answered)" if cost.failed else ""
-    return f"- **{who}:** {inline(cost.model or '–')}, {calls}{kept}, {tokens}"
+    return f"- **{who}:** {inline(cost.model or '–')}, {calls}{cached}, {tokens}"
 
 
 def format_calls(calls: int, failed: int) -> str:

@@ -83,8 +83,8 @@ async def test_the_report_says_what_was_kept_and_counts_no_call(run, agent):
     assert (second.summary.judge_calls, second.summary.simulator_calls) == (0, 0)
     assert second.results[0].judge_cost.tokens.total_tokens == 0
     told = generate_markdown_report(second)
-    assert "- **Judge:** openai/m, 0 calls, 1 answer kept from an earlier run, 0 tokens" in told
-    assert "- **Simulated user:** openai/m, 0 calls, 1 answer kept" in told
+    assert "- **Judge:** openai/m, 0 calls, 1 cached response, 0 tokens" in told
+    assert "- **Simulated user:** openai/m, 0 calls, 1 cached response" in told
     assert "kept from" not in generate_markdown_report(first)
 
 
