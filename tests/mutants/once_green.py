@@ -72,6 +72,9 @@ ONCE_GREEN = {
     "a hyphen in a cell of tools": slip(
         TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",pay-get_order"
     ),
+    "a hyphen for no tools": slip(TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",-"),
+    "null for no tools in a cell": slip(TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",null"),
+    "n/a for no tools in a cell": slip(TOOLS_IN_CSV, "cases.csv", ',"pay,get_order"', ",N/A"),
     "a prefix in JSON": slip(
         JSON, "cases.json", '["get_order"],\n    "eval', '["functions.get_order"],\n    "eval'
     ),

@@ -31,6 +31,8 @@ _DECIDING_STEPS = frozenset({"judge", "succeed", "fail"})
 _GROUND_TRUTH = frozenset({EvalParam.GROUND_TRUTH, EvalParam.EXPECTED_OUTPUT})
 _NOT_IN_TOOL_NAMES = re.compile(r"[*?\[\]{}()|^$\\,;<>\"'`]")
 """Characters of patterns, lists and placeholders; no tool that a model calls has them."""
+_WORDS_FOR_NOTHING = frozenset({"n/a", "na", "nil", "none", "null"})
+"""What people write into a cell of a table to leave it empty."""
 
 
 def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
@@ -260,6 +262,8 @@ def _reason_not_a_tool_name(name: str) -> str | None:
         return "it is one name; write each tool as an item of the list: [a, b]"
     if character is not None:
         return f"it contains {character[0]!r}; names are compared literally, not as patterns"
+    if name.casefold() in _WORDS_FOR_NOTHING or not re.search(r"\w", name):
+        return "it stands for no tool; leave the list or cell empty, or write the tool's name"
     if re.search(r"\s", name):
         return "it contains white space, which no tool's name has; remove it"
     return None
