@@ -37,7 +37,7 @@ _ZIP = b"PK\x03\x04"
 
 
 def as_markdown(data: bytes, kind: "FileType") -> str:
-    """The document's text. Raises ValueError with the reason, or MissingExtra."""
+    """Convert a document to Markdown. Raises ValueError with the reason, or MissingExtra."""
     if kind not in SUFFIXES:
         raise ValueError(f"no text can be read from a file of type {kind!r}")
     _check_contents(data, kind)
@@ -53,7 +53,7 @@ def as_markdown(data: bytes, kind: "FileType") -> str:
 
 
 def _check_contents(data: bytes, kind: "FileType") -> None:
-    """Refuse what is something else than it is said to be, before a parser guesses."""
+    """Raise ValueError if the content does not match its type, before a parser guesses."""
     if kind == "pdf":
         if b"%PDF-" not in data[:1024]:
             raise ValueError("is not a PDF file")
@@ -78,7 +78,7 @@ def _check_unpacked_size(data: bytes) -> None:
 
 
 def _converter(kind: "FileType") -> tuple[Any, Any]:
-    """The converter of this very type, so that nothing is guessed from the contents."""
+    """Return the converter for this type, so that it is not guessed from the content."""
     try:
         from markitdown import StreamInfo
         from markitdown.converters import (
@@ -99,7 +99,7 @@ def _converter(kind: "FileType") -> tuple[Any, Any]:
 
 
 def decoded(data: bytes) -> str:
-    """The text: UTF-8, or what its byte order mark says. Raises ValueError with the reason."""
+    """Decode UTF-8 text, or as its byte order mark says. Raises ValueError with the reason."""
     encoding = bom_encoding(data) or "utf-8"
     try:
         text = data.decode(encoding)
@@ -118,7 +118,7 @@ _NATIVE = frozenset({"text", "csv"})
 
 
 class FileProcessor:
-    """Turns files into text.
+    """Converts files to text.
 
     Args:
         cache_dir: For remote files, which do not exist yet; anything but None is refused.
@@ -153,15 +153,15 @@ class FileProcessor:
     def from_execution_config(
         cls, config: ExecutionConfig, base_dir: Path | None = None
     ) -> "FileProcessor":
-        """A processor with the time limit of the settings."""
+        """Return a processor with the time limit of the settings."""
         if config.file_timeout is None:
             return cls(base_dir=base_dir)
         return cls(processing_timeout_ms=round(config.file_timeout * 1000), base_dir=base_dir)
 
     def process_file(self, file_input: FileInput) -> ProcessedFileInput:
-        """The file's text, or the `error` that kept it from being read; never raises.
+        """Return the file's text, or the `error` why it cannot be read; never raises.
 
-        Blocks; a conversion that takes too long is left behind in a thread of its own.
+        Blocks; a conversion that takes too long continues in its own thread.
         """
         started = time.perf_counter()
         reading = _Reading(file_input, self.base_dir or Path.cwd())
@@ -180,12 +180,12 @@ class FileProcessor:
         )
 
     async def process_file_async(self, file_input: FileInput) -> ProcessedFileInput:
-        """`process_file` beside the event loop."""
+        """Run `process_file` in a thread, without blocking the event loop."""
         return await run_in_thread(partial(self.process_file, file_input), name="holodeck-file")
 
 
 class _Reading(threading.Thread):
-    """One file being read; a daemon, so that a hanging parser does not keep the program alive."""
+    """Reads one file; a daemon thread, so that a hanging parser does not block the exit."""
 
     def __init__(self, file: FileInput, base_dir: Path) -> None:
         super().__init__(name="holodeck-file", daemon=True)

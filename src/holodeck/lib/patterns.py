@@ -7,12 +7,11 @@ from typing import Any, Literal
 from holodeck.errors import ConfigError
 
 MAX_LENGTH = 1000
-"""Characters of a pattern; getting ready to search for longer ones can take the library hours,
-which no time limit of its own ends."""
+"""Maximum length of a pattern; compiling longer ones can take hours, without a time limit."""
 
 
 def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
-    """The pattern made ready, to be given to `find`. Raises ConfigError."""
+    """Compile a pattern for `find` and `replace`. Raises ConfigError."""
     import regex
 
     if len(pattern) > MAX_LENGTH:
@@ -29,9 +28,9 @@ def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
 
 
 def find(pattern: Any, text: str, seconds: float, *, whole: bool = False) -> str | None:
-    """What a compiled pattern matches in the text, or `whole` of it; None if nothing.
+    """Return the first match in the text (`whole`: of the whole text), or None without one.
 
-    Lets other threads run meanwhile. Raises TimeoutError after so many seconds.
+    Other threads run meanwhile. Raises TimeoutError after `seconds`.
     """
     search = pattern.fullmatch if whole else pattern.search
     match = search(text, timeout=seconds, concurrent=True)
@@ -39,18 +38,15 @@ def find(pattern: Any, text: str, seconds: float, *, whole: bool = False) -> str
 
 
 def replace(pattern: Any, by: str, text: str, seconds: float) -> str:
-    """The text with every match of a compiled pattern replaced.
-
-    Raises TimeoutError after so many seconds.
-    """
+    """Replace every match in the text. Raises TimeoutError after `seconds`."""
     return str(pattern.sub(lambda _: by, text, timeout=seconds, concurrent=True))
 
 
 def passes_every_text(pattern: Any, *, whole: bool = False) -> Literal["every", "not blank"] | None:
-    """Whether a compiled pattern finds something in every text, or in every one that is not blank.
+    """Whether a pattern matches every text, or every text that is not blank.
 
-    It is tried on texts of all kinds, which a sensible pattern does not all match. None for a
-    pattern that excludes something by an anchored `(?!…)`: such texts would have to be guessed.
+    The pattern is tried on texts of many kinds, which a useful pattern does not all match. None for
+    a pattern that excludes texts by an anchored `(?!…)`, because those are unknown.
     """
     source = pattern.pattern
     if _EXCLUDES.search(source) and (whole or _ANCHORED.search(source)):
@@ -74,11 +70,11 @@ def _is_in(pattern: Any, text: str, whole: bool) -> bool:
 
 
 _TEXTS = ("7", "z", "Z", "@", "é", "☃", string.printable, "No idea.\nReally, none!")
-"""Different kinds of text, none of them blank."""
+"""Texts of different kinds, none of them blank."""
 _LINE = "Zq 7@ ☃\n"
 _SECONDS = 1.0
 _LONGEST = 10_000
-"""The highest count in a pattern (`.{0,500}`) that is tried to be exceeded."""
+"""The highest count in a pattern (`.{0,500}`) that is tested with a longer text."""
 _NUMBER = re.compile(r"[0-9]+")
 _WORD = re.compile(r"\w+")
 _EXCLUDES = re.compile(r"\(\?<?!")

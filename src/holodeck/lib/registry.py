@@ -1,4 +1,4 @@
-"""Tables of names whose values are imported on first use; a user may write `module:attribute`."""
+"""Registries: names whose values are imported on first use, or `module:attribute`."""
 
 import importlib
 import types
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Name → "module:attribute", imported when asked for.
+    """Maps names to "module:attribute", imported on first use.
 
-    `kind` is the word for one entry ("metric") and names the entry point group `holodeck.<kind>`,
-    through which installed packages add entries; a name of the table always wins over those.
+    `kind` names one entry ("metric"). Installed packages add entries through the entry point group
+    `holodeck.<kind>`; names of the table take precedence.
     """
 
     def __init__(self, kind: str, table: Mapping[str, str]) -> None:
@@ -32,14 +32,14 @@ class Registry(Generic[T]):
         self._table = dict(table)
 
     def names(self) -> tuple[str, ...]:
-        """The names of the table, in its order."""
+        """Return the names of the table, in its order."""
         return tuple(self._table)
 
     def load(self, name: str, *, where: str = "", base_dir: Path | None = None) -> T:
-        """What `name` stands for: a name of the table, an entry point, or `module:attribute`.
+        """Return the value of a name of the table, an entry point, or `module:attribute`.
 
-        `where` is the place of the name in the configuration and opens the error's text. A module
-        file in `base_dir` wins over an installed module of the same name. Raises ConfigError.
+        Errors begin with `where`, the location of the name. A module file in `base_dir` takes
+        precedence over an installed module. Raises ConfigError.
         """
         where = where or self.kind
         target = self._table.get(name)
@@ -55,7 +55,7 @@ class Registry(Generic[T]):
             self._entry_point(name, where or self.kind)
 
     def _entry_point(self, name: str, where: str) -> "EntryPoint":
-        """The entry that an installed package adds. Raises ConfigError if there is none."""
+        """Return the entry of an installed package. Raises ConfigError without one."""
         # Imported here because names outside the table are rare.
         from importlib.metadata import entry_points  # noqa: PLC0415
 
@@ -65,7 +65,7 @@ class Registry(Generic[T]):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """What to tell someone who wrote a name that is not in the table."""
+    """Return an error message for a name that is not in the table."""
     known = sorted(known)
     hint = did_you_mean(name, known, ";")
     return f"{kind} {name!r} is not known{hint} known: {', '.join(known)}, or 'module:attribute'"
@@ -74,7 +74,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
 def load_callable(
     target: str, base_dir: Path | None = None, *, where: str = "callable"
 ) -> Callable[..., Any]:
-    """The callable that `module:attribute` names. Raises ConfigError."""
+    """Return the callable that `module:attribute` names. Raises ConfigError."""
     value = load_attribute(target, base_dir, where=where)
     if not callable(value):
         raise ConfigError(where, f"{target!r} is a {type(value).__name__} and cannot be called")
@@ -82,10 +82,10 @@ def load_callable(
 
 
 def load_attribute(target: str, base_dir: Path | None = None, *, where: str = "import") -> Any:
-    """The object that `module:attribute` names.
+    """Return the object that `module:attribute` names.
 
-    `a.b:c` is first looked for in `base_dir` as a/b.py or a/b/__init__.py, then among the
-    installed modules. The `graders.py` of two agents are two modules. Raises ConfigError.
+    `a.b:c` is a/b.py or a/b/__init__.py in `base_dir`, else an installed module. Files of the same
+    name in two agents' folders are two modules. Raises ConfigError.
     """
     module_name, _, attribute = target.partition(":")
     if not _is_dotted(module_name) or not _is_dotted(attribute):
@@ -107,20 +107,20 @@ def _attribute_of_ours(target: str) -> Any:
 
 
 def _from_entry_point(entry: "EntryPoint", where: str) -> Any:
-    with _failures_named(f"entry point {entry.value!r}", where):
+    with _import_errors(f"entry point {entry.value!r}", where):
         return entry.load()
 
 
 def _import(module_name: str, base_dir: Path | None, where: str) -> types.ModuleType:
     file = None if base_dir is None else _file_in(base_dir, module_name)
-    with _failures_named(f"module {module_name!r}", where, looked_in=base_dir):
+    with _import_errors(f"module {module_name!r}", where, looked_in=base_dir):
         if base_dir is None or file is None:
             return importlib.import_module(module_name)
         return _import_beside(base_dir, module_name, file)
 
 
 def _file_in(base_dir: Path, module_name: str) -> Path | None:
-    """The module's file, relative to `base_dir`; None if there is none."""
+    """Return the module's file relative to `base_dir`, or None without one."""
     stem = Path(*module_name.split("."))
     candidates = (stem.with_name(f"{stem.name}.py"), stem / "__init__.py")
     return next((path for path in candidates if (base_dir / path).is_file()), None)
@@ -137,8 +137,8 @@ def _import_beside(base_dir: Path, module_name: str, file: Path) -> types.Module
 
 
 @contextmanager
-def _failures_named(what: str, where: str, looked_in: Path | None = None) -> Iterator[None]:
-    """Turn whatever importing a user's module raises into a ConfigError."""
+def _import_errors(what: str, where: str, looked_in: Path | None = None) -> Iterator[None]:
+    """Turn every exception of importing a user's module into a ConfigError."""
     try:
         yield
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Paths that a configuration names."""
+"""Paths of a configuration, which stay inside the agent's folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,9 +13,9 @@ _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=Fa
 
 @contextmanager
 def outside_allowed(allowed: bool = True) -> Iterator[None]:
-    """Let paths lead out of the agent's folder within the block.
+    """Allow paths outside of the agent's folder within the block.
 
-    Only who starts a run may say so: no file, variable or `.env` of a folder opens its own door.
+    Only the command line or the caller may allow it, never a file or a variable of the folder.
     """
     token = _may_leave.set(allowed)
     try:
@@ -25,10 +25,10 @@ def outside_allowed(allowed: bool = True) -> Iterator[None]:
 
 
 def file_inside(path: str | Path, folder: Path) -> Path:
-    """The regular file that a path names; a relative one starts from `folder`.
+    """Return the regular file at a path, relative to `folder`.
 
-    Raises ConfigError if the file is missing, is no regular file, or lies outside of `folder`,
-    be it through `..` or through a link, unless `outside_allowed` says that it may.
+    Raises ConfigError if the file is missing, is not a regular file, or is outside of `folder`
+    (also through `..` or a link) and `outside_allowed` is not active.
     """
     try:
         file = (folder / path).resolve()
@@ -53,7 +53,7 @@ def file_inside(path: str | Path, folder: Path) -> Path:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a regular file is to be found there; under a name too long for any, none is."""
+    """Whether the path is a regular file; False for a name that is too long."""
     try:
         return path.is_file()
     except OSError:

@@ -1,4 +1,4 @@
-"""Text from outside made fit for a terminal or a report: nothing invisible, nothing in control."""
+"""Make text safe for terminals and reports: no invisible and no control characters."""
 
 import codecs
 import re
@@ -54,17 +54,17 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` with `?` for every half of a pair, such as of a cut emoji, which nobody can encode."""
+    """Return `text` with `?` for each half of a surrogate pair, which cannot be encoded."""
     return text.encode(errors="replace").decode()
 
 
 def shorten(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`; `…` stands where something was left out."""
+    """Return at most `limit` characters of `text`, with `…` at the end if it is cut."""
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
 
 
 def abridged(text: str, limit: int) -> str:
-    """At most `limit` characters of `text`: its beginning and its end, with `…` between them."""
+    """Return at most `limit` characters of `text`: its beginning, `…` and its end."""
     if len(text) <= limit:
         return text
     end = limit // 4
@@ -72,8 +72,8 @@ def abridged(text: str, limit: int) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """`text` on one printable line of at most `limit` characters; runs of white space are one."""
-    # A space longer than any answer shown would be read only to be thrown away.
+    """Return `text` as one printable line of at most `limit` characters."""
+    # Reading more of a long text would be a waste.
     head = " ".join(text[: limit * 4].split())
     if len(text) > limit * 4:
         head += "…"
@@ -81,13 +81,13 @@ def one_line(text: str, limit: int) -> str:
 
 
 def plural(number: float, thing: str, things: str | None = None, form: str = "") -> str:
-    """`1 case`, `2 cases`; `things` is for words with a plural of their own, `form` for digits."""
+    """Return `1 case` or `2 cases`; `things` is an irregular plural, `form` a format of digits."""
     word = thing if number == 1 else things or f"{thing}s"
     return f"{number:{form}} {word}"
 
 
 def percent(rate: float, digits: int) -> str:
-    """A rate of 0 to 100, such as `66.7%`; never rounded up to 100 when something is missing."""
+    """Format a rate of 0 to 100, such as `66.7%`; a rate below 100 never becomes `100%`."""
     shown = round(rate, digits)
     if shown >= 100 > rate:
         shown = 100 - 10**-digits
@@ -95,12 +95,12 @@ def percent(rate: float, digits: int) -> str:
 
 
 def columns_of(text: str) -> int:
-    """How many columns of a terminal `text` takes."""
+    """Return the width of `text` in columns of a terminal."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 
 def clip(text: str, columns: int) -> str:
-    """As much of `text` as fits into so many columns, with `…` at the end if that is not all."""
+    """Cut `text` to a width in columns, with `…` at the end if it is cut."""
     if columns_of(text) <= columns:
         return text
     room = columns - 1

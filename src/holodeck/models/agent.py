@@ -1,4 +1,4 @@
-"""The agent.yaml as a whole."""
+"""The model of an agent.yaml."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -57,14 +57,14 @@ class SelectionLocator:
 
 CHAT = "chat"
 BUILT_IN_BACKENDS = (None, "semantic_kernel", CHAT)
-"""Backends that are told everything by the agent.yaml."""
+"""Backends that take model, instructions and tools from the agent.yaml."""
 IN_PYTHON = "(a Python object)"
 """`backend` of an agent that is no module or URL but a Python object, handed to the executor."""
 OPENAI_COMPATIBLE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
 DUPLICATE_NAME = "twins"
-"""The type of the error about two that have the same name."""
+"""The type of the error about two items with the same name."""
 
 
 class Instructions(Model):
@@ -116,7 +116,7 @@ class HttpBackendConfig(Model):
 
     @model_validator(mode="after")
     def _request_swallows_no_key(self) -> "HttpBackendConfig":
-        """Refuse a request that holds `answer` or its parts: lines that are indented too far."""
+        """Reject a request that contains `answer` or its keys, which are indented too far."""
         for key, value in self.request.items():
             is_answer = key == "answer" and isinstance(value, dict) and value.keys() <= _PARTS
             is_part = key in _PARTS - {"text"} and isinstance(value, str) and "{" not in value
@@ -178,11 +178,11 @@ class Agent(Model):
 
     @property
     def has_base_dir(self) -> bool:
-        """Whether the folder is known that relative paths start from."""
+        """Whether the folder is set that relative paths start from."""
         return self._base_dir is not None
 
     def with_base_dir(self, folder: Path) -> "Agent":
-        """The same agent, its relative paths starting from `folder`."""
+        """Return the agent with relative paths starting from `folder`."""
         copy = self.model_copy()
         copy._base_dir = folder  # noqa: SLF001 - a copy of its own class
         return copy
@@ -213,17 +213,17 @@ class Agent(Model):
 
     @property
     def has_own_model(self) -> bool:
-        """Whether model, instructions and tools are the backend's own business."""
+        """Whether the backend has its own model, instructions and tools."""
         return self.backend not in BUILT_IN_BACKENDS
 
     @property
     def judge_model(self) -> LLMProvider | None:
-        """The model that judges and plays users where no other is named; None if there is none."""
+        """The default model for judges and simulated users; None without one."""
         shared = self.evaluations.model if self.evaluations else None
         return shared or self.model
 
     def simulator_model(self, case: TestCaseModel) -> LLMProvider | None:
-        """The model that plays the user of a case; None if there is none."""
+        """Return the model that simulates the user of a case; None without one."""
         own = None if case.simulate is None else case.simulate.model
         return own or self.judge_model
 

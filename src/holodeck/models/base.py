@@ -1,4 +1,4 @@
-"""What every model shares: frozen, no unknown keys, and named types for ranges."""
+"""The base of all models (frozen, no unknown keys), and named types for ranges."""
 
 import ast
 import inspect
@@ -49,7 +49,7 @@ Json = Any
 
 
 class InvalidKeys(ValueError):
-    """Several keys of a mapping are refused; each message begins with its key in quotes."""
+    """Several keys of a mapping are invalid; each message begins with its key in quotes."""
 
     def __init__(self, messages: Sequence[str]) -> None:
         self.messages = messages
@@ -57,7 +57,7 @@ class InvalidKeys(ValueError):
 
 
 class InvalidParts(ValueError):
-    """Parts of a mapping, which holds anything, are no values of the models they stand for."""
+    """Parts of a free mapping are invalid for the models that they represent."""
 
     def __init__(self, parts: Mapping[tuple[str | int, ...], ValidationError]) -> None:
         self.parts = parts
@@ -71,17 +71,17 @@ def _first_problem(path: tuple[str | int, ...], error: ValidationError) -> str:
 
 
 class Model(BaseModel):
-    """A frozen noun that refuses keys it does not know."""
+    """A frozen model that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     not_supported_yet: ClassVar[Mapping[str, str]] = {}
-    """Keys of the format that this version refuses, and what they wait for."""
+    """Keys of the format that this version rejects, and what they need."""
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_what_is_taken_for_something_else(cls, data: Any) -> Any:
-        """Refuse keys that do nothing yet, and true and false where a number is wanted.
+    def _reject_unsupported_keys_and_booleans(cls, data: Any) -> Any:
+        """Reject keys that are not supported yet, and true and false where a number is expected.
 
         `min_pass: true` would be 1, and a threshold of `false` 0, which everything reaches. One
         validator does both: each is a step of its own for every value of every model.
@@ -106,7 +106,7 @@ class Model(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
-        """The schema with the fields' docstrings, read only now: that costs a run 0.1 s."""
+        """Add the docstrings of fields; they are parsed only here, because that takes 0.1 s."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in _docstrings(cls).items():
@@ -117,14 +117,14 @@ class Model(BaseModel):
 
 @cache
 def _number_keys(model: type[BaseModel]) -> tuple[str, ...]:
-    """The keys that hold a number, or a number among other things but true and false."""
+    """Return the keys that accept a number but not true and false."""
     fields = model.model_fields.items()
     kinds = {field.alias or name: set(_types_in(field.annotation)) for name, field in fields}
     return tuple(key for key, of in kinds.items() if of & {int, float} and not of & {bool, Any})
 
 
 def _types_in(annotation: Any) -> Iterator[Any]:
-    """The types of which a value may be."""
+    """Yield the types that a value may have."""
     if get_origin(annotation) in {Union, UnionType}:
         for one in get_args(annotation):
             yield from _types_in(one)
@@ -135,7 +135,7 @@ def _types_in(annotation: Any) -> Iterator[Any]:
 
 
 def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    """The models named anywhere in an annotation."""
+    """Yield the models named anywhere in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for argument in get_args(annotation):
@@ -143,7 +143,7 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """What stands below each field of a model and the models it derives from."""
+    """Return the docstring below each field of a model and its bases."""
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
         if issubclass(base, Model) and base is not Model:
