@@ -9,9 +9,6 @@ from holodeck.models.base import Model, NonBlank
 from holodeck.models.expectations import Expectations
 from holodeck.models.llm import LLMProvider
 
-MAX_TURNS = 10
-"""Turns that are played where nothing else is said."""
-
 
 class Simulation(Model):
     """A model that plays the user."""

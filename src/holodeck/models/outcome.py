@@ -107,6 +107,10 @@ class CriterionRow(Model):
         return self.required and self.status != "passed"
 
 
+MAX_TURNS = 10
+"""The turns after which a scripted or simulated conversation ends if `max_turns` is not given."""
+
+
 class ConversationEnd(Model):
     """How a conversation from a script or with a simulated user ended."""
 

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, ConfigDict, Field, model_validator
 from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
 from holodeck.models.config import PassesNeeded, RateNeeded, Repetitions, validate_min_pass
 from holodeck.models.conversation import (
-    MAX_TURNS,
     BareStep,
     CriterionSettings,
     Simulation,
@@ -28,6 +27,7 @@ from holodeck.models.expectations import (
     NumberMatcher,
 )
 from holodeck.models.history import History
+from holodeck.models.outcome import MAX_TURNS
 
 __all__ = [
     "MATCHER_KEYS",

@@ -43,7 +43,7 @@ from holodeck.lib.conversation.types import (
     undecided_checkpoint,
 )
 from holodeck.lib.conversation.usage import RunUsage
-from holodeck.models.conversation import MAX_TURNS
+from holodeck.models.outcome import MAX_TURNS
 
 
 class Conversation:

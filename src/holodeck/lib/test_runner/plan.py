@@ -11,7 +11,8 @@ from holodeck.lib.text import one_line, plural
 from holodeck.models.agent import Agent
 from holodeck.models.base import Count, Model
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.conversation import MAX_TURNS, step_kind, step_value
+from holodeck.models.conversation import step_kind, step_value
+from holodeck.models.outcome import MAX_TURNS
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 
