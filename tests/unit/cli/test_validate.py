@@ -143,7 +143,7 @@ def test_a_backend_that_does_not_exist_is_an_error_before_the_run(run, backend, 
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("json.decodre:x", "the installed package has no"),
+        ("json.decodre:x", "the installed package has no 'json.decodre'"),
         ("json.decoder:JSONDecode", "did you mean 'JSONDecoder'?"),
     ],
     ids=["module", "attribute"],
