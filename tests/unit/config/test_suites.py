@@ -321,7 +321,7 @@ def test_a_link_to_nowhere_that_a_pattern_matches_is_no_suite_less(folder):
 
     text = refusal(folder, 'suites: [{file: "suites/*.yaml"}]\n')
 
-    assert text.startswith("agent.yaml:4:17: suites[0].file: 'suites/b.yaml': there is no such")
+    assert text.startswith("agent.yaml:4:17: suites[0].file: 'suites/b.yaml': file not found")
 
 
 def test_a_file_that_is_named_twice_is_told_so(folder):
