@@ -321,7 +321,7 @@ def test_a_file_of_the_users_own_starts_from_the_configuration(store, tmp_path):
 @pytest.mark.parametrize(
     ("name", "error", "said"),
     [
-        ("./none.gguf", errors.FileNotFoundError, "no such file"),
+        ("./none.gguf", errors.FileNotFoundError, "file not found"),
         ("./folder.gguf", ConfigError, "not a regular file"),
         ("./text.gguf", ConfigError, "not a GGUF file"),
     ],

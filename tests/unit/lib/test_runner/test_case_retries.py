@@ -132,7 +132,7 @@ def test_saying_after_what_but_not_how_often_is_a_configuration_error(agent_dir)
     ran = agent_dir.run("test")
 
     assert ran.code == 2
-    assert "agent.yaml:13:3: asks: 'retry_on' says after what" in ran.stderr
+    assert "agent.yaml:13:3: asks: 'retry_on' has no effect without 'retries'" in ran.stderr
 
 
 def test_a_resumed_run_may_try_more_often_than_the_first(agent_dir):
