@@ -249,8 +249,8 @@ def test_the_bar_nearest_to_the_user_holds(flags, yaml, case, bar):
 @pytest.mark.parametrize(
     ("case", "why"),
     [
-        ({"min_pass": 2}, "'min_pass' says how many repetitions must pass, but nothing says"),
-        ({"min_pass_rate": 0.5}, "'min_pass_rate' says how many repetitions must pass"),
+        ({"min_pass": 2}, "'min_pass' has no effect without 'repeat'; add 'repeat: 5'"),
+        ({"min_pass_rate": 0.5}, "'min_pass_rate' has no effect without 'repeat'"),
         ({"repeat": 2, "min_pass": 3}, "'min_pass' is 3, but 'repeat' is 2"),
         ({"repeat": 2, "min_pass": 1, "min_pass_rate": 0.5}, "are both set; remove one"),
         ({"repeat": 0}, "greater than or equal to 1"),
