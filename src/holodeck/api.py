@@ -274,7 +274,7 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
             raise ConfigError("run()", conflict_message(error)) from None
         option = str(place[0])
         found = settings[option]
-        raise ConfigError(option, f"found {found!r}; wanted {expected_value(error)}") from None
+        raise ConfigError(option, f"found {found!r}; expected {expected_value(error)}") from None
 
 
 def _suggested_option(option: str) -> str:

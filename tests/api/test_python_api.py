@@ -164,7 +164,7 @@ def test_an_unknown_option_is_a_type_error_with_the_nearest_one(option, message)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"llm_timeout": -1}, "llm_timeout: found -1; wanted more than 0"),
+        ({"llm_timeout": -1}, "llm_timeout: found -1; expected more than 0"),
         ({"fail_fast": True, "maxfail": 2}, "'fail_fast' and 'maxfail' are both set"),
         ({"cases": [{"inptu": "a"}]}, "test_cases[0].inptu: unknown key; did you mean 'input'?"),
         ({"metrics": ["bleuu"]}, "unknown metric 'bleuu'; did you mean 'bleu'?"),

@@ -521,7 +521,7 @@ def test_a_taken_name_needs_replace_and_the_same_class_does_not():
     register_scorer(Grumpy())
     with pytest.raises(ConfigError, match="replace=True"):
         register_scorer(Passing())
-    with pytest.raises(ConfigError, match="wanted an object"):
+    with pytest.raises(ConfigError, match="expected an object"):
         register_scorer(Grumpy)
 
 
@@ -530,7 +530,7 @@ def test_a_scorer_has_a_name_that_scenarios_can_say(name):
     scorer = Grumpy()
     scorer.name = name
 
-    with pytest.raises(ConfigError, match="wanted text without colons"):
+    with pytest.raises(ConfigError, match="expected text without colons"):
         register_scorer(scorer)
 
 
@@ -546,7 +546,7 @@ def test_a_scorer_that_returns_something_else_is_an_error_row(desk):
     result = Runner(desk).run_scenario(Scenario(name="a", input="b", scorers=["loose"]))
 
     assert not result.passed
-    assert "returned True; wanted a ScoreResult" in result.error
+    assert "returned True; expected a ScoreResult" in result.error
 
 
 def test_no_scorers_is_no_pass(desk):
@@ -830,7 +830,7 @@ def test_selecting_nothing_is_an_error_that_names_the_tags(tags, scenarios, desk
 def test_a_suite_without_scenarios_and_tags_as_text_are_errors(desk):
     with pytest.raises(NothingSelected, match="has no scenarios"):
         Runner(desk).run_suite(Suite(name="s"))
-    with pytest.raises(ConfigError, match=r"wanted a list: \['smoke'\]"):
+    with pytest.raises(ConfigError, match=r"expected a list: \['smoke'\]"):
         Runner(desk).run_suite(a_suite("a"), tags="smoke")
 
 
@@ -846,7 +846,7 @@ def test_the_tags_of_a_suite_are_those_of_all_its_scenarios(desk):
     ids=str,
 )
 def test_impossible_settings_are_refused(settings, desk):
-    with pytest.raises(ConfigError, match="wanted"):
+    with pytest.raises(ConfigError, match="expected"):
         Runner(desk, **settings)
 
 

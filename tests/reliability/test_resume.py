@@ -182,7 +182,7 @@ def test_grading_again_passes_nothing_by_absence(half):
         "1 recorded response has no case with the same suite, name, input, history, script and"
         " context: case-00000" in ran.stderr
     )
-    assert half.report()["stopped"] == "7 cases have no recorded answer"
+    assert half.report()["stopped"] == "7 cases have no recorded response"
 
 
 def test_runs_are_listed_shown_and_pruned(fleet):

@@ -1,33 +1,11 @@
 """Providers of models: what their variables and `config.yaml` add to the `model` of an agent."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from holodeck.models.config import GlobalConfig
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
 
-
-@dataclass(frozen=True)
-class ProviderVariables:
-    """The variables for missing keys of `model`; the first one that is set counts."""
-
-    api_key: tuple[str, ...] = ()
-    endpoint: tuple[str, ...] = ()
-    api_version: tuple[str, ...] = ()
-
-
-PROVIDER_VARIABLES = {
-    ProviderEnum.OPENAI: ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
-    ProviderEnum.AZURE_OPENAI: ProviderVariables(
-        ("AZURE_OPENAI_API_KEY",),
-        ("AZURE_OPENAI_ENDPOINT",),
-        ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
-    ),
-    ProviderEnum.ANTHROPIC: ProviderVariables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
-    ProviderEnum.OLLAMA: ProviderVariables(endpoint=("OLLAMA_HOST",)),
-    ProviderEnum.LOCAL: ProviderVariables(),
-}
 OLLAMA_PORT = 11434
 
 

@@ -46,7 +46,7 @@ class AgentCaller:
         if context is None:
             return
         if not isinstance(context, Mapping):
-            raise ConfigError("context", f"found {type(context).__name__}; wanted a mapping")
+            raise ConfigError("context", f"found {type(context).__name__}; expected a mapping")
         if not isinstance(self._target, AgentFunction) or _takes_no_context(self._target):
             raise ConfigError(
                 "context",

@@ -112,7 +112,7 @@ def _read_if_suite(path: Path) -> Source | None:
 def _read_source(path: Path) -> Source:
     name = str(path)
     if path.suffix not in SUFFIXES:
-        raise InvalidScenarioFile(name, "wanted a file that ends in .yaml or .yml")
+        raise InvalidScenarioFile(name, "expected a file that ends in .yaml or .yml")
     try:
         root = compose(decode_text(read_bytes(path, name), name), name)
     except errors.FileNotFoundError as error:

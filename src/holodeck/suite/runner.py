@@ -112,11 +112,11 @@ class Runner:
         is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not (is_number and math.isfinite(timeout) and timeout > 0):
             wanted = "a number of seconds above 0"
-            raise ConfigError("default_timeout", f"found {timeout!r}; wanted {wanted}")
+            raise ConfigError("default_timeout", f"found {timeout!r}; expected {wanted}")
         if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-            raise ConfigError("retries", f"found {retries!r}; wanted a whole number of 0 or more")
+            raise ConfigError("retries", f"found {retries!r}; expected a whole number of 0 or more")
         if not isinstance(self.fail_fast, bool):
-            raise ConfigError("fail_fast", f"found {self.fail_fast!r}; wanted True or False")
+            raise ConfigError("fail_fast", f"found {self.fail_fast!r}; expected True or False")
 
     async def _run(
         self, scenarios: Sequence[Scenario], suite: Suite, context: Context | None
@@ -268,7 +268,7 @@ async def _apply(scorer: Scorer, scenario: Scenario, answer: AgentResult) -> Sco
     if inspect.isawaitable(row):
         row = await row
     if not isinstance(row, ScoreResult):
-        raise EvaluationError(f"returned {row!r}; wanted a ScoreResult")
+        raise EvaluationError(f"returned {row!r}; expected a ScoreResult")
     return row
 
 
@@ -279,7 +279,7 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
     if tags is None:
         return suite.scenarios
     if isinstance(tags, str):
-        raise ConfigError("tags", f"found {tags!r}; wanted a list: [{tags!r}]")
+        raise ConfigError("tags", f"found {tags!r}; expected a list: [{tags!r}]")
     wanted = set(tags)
     found = [one for one in suite.scenarios if wanted & {*one.tags, *suite.tags}]
     if not found:

@@ -112,7 +112,7 @@ class RegexScorer:
         """Return 1 if the pattern is found, else 0."""
         pattern = scenario.metadata.get("regex_pattern")
         if not isinstance(pattern, str) or not pattern:
-            raise ConfigError("metadata.regex_pattern", f"found {pattern!r}; wanted a pattern")
+            raise ConfigError("metadata.regex_pattern", f"found {pattern!r}; expected a pattern")
         if passes_every_text(compiled(pattern)) == "every":
             raise ConfigError("metadata.regex_pattern", f"{pattern!r} matches every text")
         try:
@@ -158,7 +158,7 @@ class SimilarityScorer:
             scenario,
             similarity,
             passed=similarity >= threshold,
-            explanation=f"similarity {similarity:.3f}; wanted {threshold:g} or more",
+            explanation=f"similarity {similarity:.3f}; expected {threshold:g} or more",
             details={"similarity": similarity, "threshold": threshold},
         )
 
@@ -184,10 +184,10 @@ def register_scorer(scorer: Scorer, replace: bool = False) -> None:
     """
     if inspect.isclass(scorer) or not isinstance(scorer, Scorer) or not callable(scorer.score):
         raise ConfigError(
-            WHERE, f"found {scorer!r}; wanted an object with 'name' and 'score(scenario, result)'"
+            WHERE, f"found {scorer!r}; expected an object with 'name' and 'score(scenario, result)'"
         )
     if not isinstance(scorer.name, str) or not scorer.name.strip() or ":" in scorer.name:
-        raise ConfigError(WHERE, f"'name' is {scorer.name!r}; wanted text without colons")
+        raise ConfigError(WHERE, f"'name' is {scorer.name!r}; expected text without colons")
     # A cell of a notebook that runs again defines the same class anew.
     earlier = _registered.get(scorer.name)
     is_same_class = earlier is not None and _class_name(earlier) == _class_name(scorer)
@@ -267,7 +267,7 @@ def _argument_differences(expected: Mapping[str, Any], call: ToolCall) -> Iterat
             yield f"argument {key!r} is missing"
         elif not matches(ArgMatcher(equals=value), call.arguments[key]):
             found = call.arguments[key]
-            yield f"argument {key!r} is {str(found)[:80]!r}; wanted {str(value)[:80]!r}"
+            yield f"argument {key!r} is {str(found)[:80]!r}; expected {str(value)[:80]!r}"
 
 
 def _similarity_threshold(scenario: Scenario) -> float:
@@ -279,6 +279,6 @@ def _similarity_threshold(scenario: Scenario) -> float:
     if not is_number or not 0 < threshold <= 1:
         raise ConfigError(
             "metadata.similarity_threshold",
-            f"found {threshold!r}; wanted a number above 0 and up to 1",
+            f"found {threshold!r}; expected a number above 0 and up to 1",
         )
     return float(threshold)

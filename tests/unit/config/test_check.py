@@ -141,7 +141,10 @@ def test_a_backend_brings_tools_that_cannot_be_known(folder):
 @pytest.mark.parametrize(
     ("tool", "finding"),
     [
-        ("file: tools.py, function: serch", "function: tools.py does not define 'serch'; did you"),
+        (
+            "file: tools.py, function: serch",
+            "function: tools.py does not define 'serch'; did you mean 'search'?",
+        ),
         ("file: tool.py, function: search", "tools[0].file: 'tool.py': file not found"),
         ("file: ../tools.py, function: search", "lies outside of the agent's folder"),
         ("file: broken.py, function: f", "tools[0].file: broken.py:1 is not Python"),

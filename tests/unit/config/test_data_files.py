@@ -102,7 +102,7 @@ def test_variables_are_not_filled_into_data(folder):
         ("c.csv", "", "c.csv:1:1: the file is empty"),
         ("c.csv", "input\n", "c.csv:1:1: expected a list with at least one test case"),
         ("c.csv", "input;name\na;b\n", "c.csv:1:1: found only one column; separate columns"),
-        ("c.csv", "inputt\na\n", "c.csv:1:1: unknown column 'inputt'; did you"),
+        ("c.csv", "inputt\na\n", "c.csv:1:1: unknown column 'inputt'; did you mean 'input'?"),
         ("c.csv", "input,input\na,b\n", "c.csv:1:1: duplicate column 'input'"),
         ("c.csv", "input,name\na,b\nc\n", "c.csv:3:1: found 1 cells under 2 columns"),
         ("c.csv", 'input,name\n"a\nb",x\n"c', "c.csv:4:1: cannot be read as CSV"),
@@ -165,7 +165,10 @@ def test_a_mistake_in_data_is_told_with_its_line(folder, name, text, message):
         ),
         (
             "{file: c.csv, columns: {inptu: a}}",
-            "agent.yaml:4:49: test_cases_file.columns.inptu: unknown key 'inptu' of a case; did",
+            (
+                "agent.yaml:4:49: test_cases_file.columns.inptu: unknown key 'inptu' of a case;"
+                " did you mean 'input'?"
+            ),
         ),
         (
             "{file: c.csv, columns: {input: b}}",
@@ -226,7 +229,10 @@ def test_a_cell_that_is_too_long_for_csv_is_told_where_it_fits(folder):
         ),
         ('{"input": "b",\n  "timeout": NaN}', "cases.json:3:14: cannot be read as JSON: NaN"),
         ('{"input": "NaN",\n "timeout": -Infinity}', "cases.json:3:13: cannot be read as JSON: -I"),
-        ('{"input": "b", "timeout":\n1e999}', "cases.json:3:1: cannot be read as JSON: the number"),
+        (
+            '{"input": "b", "timeout":\n1e999}',
+            "cases.json:3:1: cannot be read as JSON: the number '1e999'",
+        ),
         (
             '{"context": {"a": [{"b": 1, "b": 2}]}}',
             "cases.json:2:29: cannot be read as JSON: duplicate key",

@@ -77,7 +77,7 @@ class _Parser:
     def parse(self) -> Matcher:
         matches = self._parse_or()
         if self._peek() is not None:
-            self._fail_next("wanted 'and', 'or' or the end; put a phrase of words in quotes")
+            self._fail_next("expected 'and', 'or' or the end; put a phrase of words in quotes")
         return matches
 
     def _parse_or(self) -> Matcher:
@@ -105,14 +105,14 @@ class _Parser:
             self._fail_next(f"more than {_MAX_DEPTH} parentheses deep")
         matches = self._parse_or()
         if not self._accept(")"):
-            self._fail_next("wanted 'and', 'or' or ')'")
+            self._fail_next("expected 'and', 'or' or ')'")
         self._depth -= 1
         return matches
 
     def _parse_word(self) -> Matcher:
         token = self._peek()
         if token is None or not token.is_word:
-            self._fail_next("wanted a word, 'not' or '('")
+            self._fail_next("expected a word, 'not' or '('")
         self._next += 1
         return lambda text: token.text in text
 
@@ -126,11 +126,11 @@ class _Parser:
         self._next += is_operator
         return is_operator
 
-    def _fail_next(self, wanted: str) -> NoReturn:
+    def _fail_next(self, expected: str) -> NoReturn:
         token = self._peek()
         found = "the end" if token is None else repr(shorten(token.text, _MAX_SHOWN))
         position = token.position if token else len(self._text)
-        _fail(self._text, position, f"found {found}; {wanted}")
+        _fail(self._text, position, f"found {found}; {expected}")
 
 
 def _fail(text: str, position: int, problem: str) -> NoReturn:

@@ -28,8 +28,8 @@ class Shard:
         match = _SHARD.fullmatch(text)
         shard = cls(int(match[1]), int(match[2])) if match else None
         if shard is None or not 1 <= shard.number <= shard.count:
-            wanted = "wanted I/N with I from 1 to N, such as 2/4"
-            raise ConfigError("--shard", f"found {text[:80]!r}; {wanted}")
+            hint = "expected I/N with I from 1 to N, such as 2/4"
+            raise ConfigError("--shard", f"found {text[:80]!r}; {hint}")
         return shard
 
     def __str__(self) -> str:

@@ -73,7 +73,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
         results.append(with_cost(result, agent))
     await evaluator_set.judge_provider.judges.close()
     before = report_of(run)
-    stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded answer"
+    stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"
     update = {
         "agent_name": agent.name,
         "results": results,

@@ -108,7 +108,7 @@ def test_a_seed_gives_the_same_order_whatever_else_is_chosen():
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "4", "a/b", "1/0", "-1/2", "1/2/3", "", "1 / 2"])
 def test_an_impossible_shard_is_a_mistake(text):
-    with pytest.raises(ConfigError, match="wanted I/N with I from 1 to N"):
+    with pytest.raises(ConfigError, match="expected I/N with I from 1 to N"):
         Shard.parse(text)
 
 
