@@ -23,6 +23,8 @@ class ToolCall(_Named, total=False):
     call_id: str
     error: str
     """Why the arguments could not be parsed."""
+    agent: str
+    """Name of the agent that requested the call, where several take part."""
 
 
 class ToolResult(_Named, total=False):
@@ -76,7 +78,11 @@ class ExecutionResult:
     error_reason: str | None = None
     attempts: list[Attempt] = field(default_factory=list)
     source: Source = "backend"
-    """Who saw the tool calls and the token usage."""
+    """Who saw the tool calls, the token usage and the agents."""
+    agents: list[str] | None = None
+    """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
+    tools: list[str] | None = None
+    """Names of the tools that the agent can call; None if unknown."""
     waited_ms: int = 0
     """How long requests waited for a slot; not part of the agent's latency."""
 

@@ -22,6 +22,9 @@ from holodeck.lib.backends.base import (
     history_problem,
     open_session,
 )
+from holodeck.lib.backends.framework_session import FrameworkConversation, ask_once
+from holodeck.lib.backends.frameworks import adapt
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter
 from holodeck.lib.backends.user_agents import (
     AgentFunction,
     close_agent,
@@ -43,8 +46,8 @@ class CallableBackend:
 
     A class is instantiated for every conversation, so that cases share no state. A function, an
     object, and what a function without parameters returns are shared by all cases. An object that
-    implements AgentBackend is used as it is. Calls are not retried: only the user knows whether
-    that would do harm.
+    implements AgentBackend is used as it is; an agent of a framework, through its adapter. Calls
+    are not retried: only the user knows whether that would do harm.
 
     Args:
         target: `module:attribute`, or the agent itself.
@@ -65,6 +68,8 @@ class CallableBackend:
         """The shared agent, or the class of which each conversation gets an instance."""
         self._backend: AgentBackend | None = None
         """The agent, if it implements AgentBackend."""
+        self._framework: FrameworkAdapter | None = None
+        """The adapter of the agent, if it is an object of a framework."""
         self._function: AgentFunction | None = None
         """The function of a shared agent."""
         self._spare: Any = None
@@ -115,6 +120,8 @@ class CallableBackend:
         if self._backend is not None:
             backend = backend_in_context(self._backend, case_context, LOCATION)
             call = partial(backend.invoke_once, message, context)
+        elif self._framework is not None:
+            call = partial(ask_once, self._framework, message, context)
         else:
             call = partial(self._ask_once, message, context, case_context)
         return await call_with_limit(call, self._timeout)
@@ -131,6 +138,10 @@ class CallableBackend:
             accepts_history = isinstance(session, AcceptsHistory)
             kind = LimitedSessionWithHistory if accepts_history else LimitedSession
             return kind(session, self._timeout)
+        if self._framework is not None:
+            begin = partial(FrameworkConversation.open, self._framework, context)
+            conversation = await call_with_limit(begin, self._timeout)
+            return LimitedSessionWithHistory(conversation, self._timeout)
         agent = await call_with_limit(self._take_agent, self._timeout)
         return CallableSession(
             agent,
@@ -147,6 +158,8 @@ class CallableBackend:
         """
         if self._backend is not None:
             return history_problem(self._backend, method)
+        if self._framework is not None:
+            return None
         agent = self._spare if inspect.isclass(self._agent) else self._agent
         if agent is not None and find_agent_function(agent, LOCATION).context == "left out":
             return NO_CONTEXT_PARAMETER
@@ -156,12 +169,15 @@ class CallableBackend:
         """Close the agent; the next call makes a new one."""
         agent, spare, was_ready = self._agent, self._spare, self._is_ready
         backend, self._backend = self._backend, None
+        framework, self._framework = self._framework, None
         self._agent = self._function = self._spare = None
         self._is_ready = False
         if not was_ready:
             return
         if backend is not None:
             await backend.teardown()
+        elif framework is not None:
+            await framework.close()
         elif inspect.isclass(agent):
             await close_agent(spare)
         else:
@@ -178,6 +194,10 @@ class CallableBackend:
             await agent.initialize()
             self._agent = self._backend = agent
             return
+        self._framework = adapt(agent)
+        if self._framework is not None:
+            self._agent, self.shares_nothing = agent, True
+            return
         function = find_agent_function(agent, LOCATION)
         self._agent = value
         if inspect.isclass(value):
@@ -190,6 +210,8 @@ class CallableBackend:
     def _takes_case_context(self) -> bool:
         if self._backend is not None:
             return isinstance(self._backend, AcceptsContext)
+        if self._framework is not None:
+            return False
         agent = self._agent if self._spare is None else self._spare
         if inspect.isclass(agent):  # its instances were not looked at
             return True

@@ -15,7 +15,10 @@ from holodeck.lib.tools.base import MAX_DEPTH, is_too_deep, to_json_value
 from holodeck.models.token_usage import TokenUsage
 
 ANSWER_KEYS = ("response", "output", "text")
-RESULT_KEYS = (*ANSWER_KEYS, "tool_calls", "tool_results", "usage", "token_usage", "metadata")
+RESULT_KEYS = (
+    *ANSWER_KEYS,
+    *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
+)
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 _MISSING: Any = object()
 
@@ -24,7 +27,7 @@ def parse_result(value: Any) -> ExecutionResult:
     """Return the result that an agent returned as text, mapping, object or ExecutionResult.
 
     A mapping and an object with attributes are read alike: `response`, `output` or `text`, and
-    optionally `tool_calls`, `tool_results` and `usage`. Without `tool_calls` the tool calls are
+    optionally `tool_calls`, `tool_results`, `usage` and `agents`. What is left out is
     unknown. Raises BackendSessionError, which says what to return.
     """
     if isinstance(value, ExecutionResult):
@@ -52,6 +55,7 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_calls=calls,
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
+        agents=_agent_names(first_present(value, ("agents",), None)),
         source="adapter",
     )
 
@@ -95,6 +99,19 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
     return tool_calls, results
 
 
+def _agent_names(names: Any) -> list[str] | None:
+    """Return the names of the agents that spoke, consecutive repeats collapsed; None: unknown."""
+    if names is None:
+        return None
+    spoke: list[str] = []
+    for i, name in enumerate(_list(names, "agents")):
+        if not isinstance(name, str):
+            raise BackendSessionError(f"agents[{i}] must be a name, not {_describe(name)}")
+        if spoke[-1:] != [name]:
+            spoke.append(name)
+    return spoke
+
+
 def parse_usage(usage: Any) -> TokenUsage | None:
     """Return the token usage; None if the agent reports none, or only one half of it."""
     if usage is None or isinstance(usage, TokenUsage):
@@ -134,6 +151,9 @@ def _tool_call(item: Any, location: str) -> ToolCall:
     call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
     if call_id is not None:
         call["call_id"] = str(call_id)
+    agent = first_present(item, ("agent",), None)
+    if agent is not None:
+        call["agent"] = str(agent)
     return call
 
 

@@ -1,0 +1,55 @@
+"""A conversation with an agent of a framework, through the protocol of backends."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from holodeck.errors import BackendError, BackendSessionError
+from holodeck.lib.backends.base import ExecutionResult, Message
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
+from holodeck.lib.backends.parsing import parse_result
+from holodeck.lib.exceptions import describe
+
+
+class FrameworkConversation:
+    """A session of an adapter whose failures carry what was seen until then."""
+
+    def __init__(self, session: FrameworkSession, tools: list[str] | None) -> None:
+        self._session = session
+        self._tools = tools
+
+    @classmethod
+    async def open(
+        cls, adapter: FrameworkAdapter, context: Sequence[Message]
+    ) -> "FrameworkConversation":
+        """Return a new conversation with the agent, after the earlier messages."""
+        return cls(await adapter.open(context), adapter.tools())
+
+    async def send(self, message: str) -> ExecutionResult:
+        try:
+            result = parse_result(await self._session.send(message))
+        except BackendError:
+            raise
+        except Exception as error:
+            seen = parse_result(self._session.turn)
+            raise BackendSessionError(describe(error), seen=seen) from error
+        result.tools = self._tools
+        return result
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        return self._session.send_streaming(message)
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        self._session.remember(messages)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+async def ask_once(
+    adapter: FrameworkAdapter, message: str, context: Sequence[Message]
+) -> ExecutionResult:
+    """Return the response to one message in a conversation of its own. Raises BackendError."""
+    conversation = await FrameworkConversation.open(adapter, context)
+    try:
+        return await conversation.send(message)
+    finally:
+        await conversation.close()

@@ -1,0 +1,40 @@
+"""The agent frameworks whose objects holodeck can test, recognised without importing any."""
+
+import inspect
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.frameworks.base import FrameworkAdapter
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework, and the module that adapts its objects."""
+
+    name: str
+    """As its users write it."""
+    package: str
+    """The top-level package that defines its classes."""
+    adapter: str
+    """Module with the function `adapt(value) -> FrameworkAdapter | None`."""
+
+
+FRAMEWORKS: tuple[Framework, ...] = ()
+
+
+def find_framework(value: object) -> Framework | None:
+    """Return the framework that defines the class of `value` or one of its base classes."""
+    kind = value if inspect.isclass(value) else type(value)
+    packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    return next((one for one in FRAMEWORKS if one.package in packages), None)
+
+
+def adapt(value: object) -> "FrameworkAdapter | None":
+    """Return the adapter of an object; None if it is not an agent of a framework."""
+    framework = find_framework(value)
+    if framework is None:
+        return None
+    adapter: FrameworkAdapter | None = import_module(framework.adapter).adapt(value)
+    return adapter
