@@ -124,6 +124,97 @@ def openai_error(status: int, message: str) -> Document:
     return {"error": {"message": message, "type": "fake_error", "param": None, "code": str(status)}}
 
 
+def responses_usage(reply: Reply) -> Document | None:
+    if reply.usage is None:
+        return None
+    prompt, completion = reply.usage
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": prompt + completion,
+    }
+
+
+def responses_output(request: Request, reply: Reply) -> list[Document]:
+    calls = [
+        {
+            "id": f"fc_{request.number}_{i}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": call_id(request, i, call),
+            "name": call.name,
+            "arguments": call.raw_arguments,
+        }
+        for i, call in enumerate(reply.calls)
+    ]
+    if reply.content is None:
+        return calls
+    text = {"type": "output_text", "text": reply.content, "annotations": [], "logprobs": []}
+    message = {"id": f"msg_{request.number}", "type": "message", "role": "assistant"}
+    return [{**message, "status": "completed", "content": [text]}, *calls]
+
+
+def responses_document(request: Request, reply: Reply) -> Document:
+    return {
+        "id": f"resp_{request.number}",
+        "object": "response",
+        "created_at": CREATED,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.body.get("instructions"),
+        "metadata": {},
+        "model": request.model or "fake",
+        "output": responses_output(request, reply),
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": request.body.get("tools") or [],
+        "top_p": 1.0,
+        "usage": responses_usage(reply),
+    }
+
+
+def responses_stream(request: Request, reply: Reply) -> list[bytes]:
+    whole = responses_document(request, reply)
+    begun = whole | {"status": "in_progress", "output": [], "usage": None}
+    events: list[Document] = [{"type": "response.created", "response": begun}]
+    for index, item in enumerate(whole["output"]):
+        events += responses_item_events(index, item)
+    events.append({"type": "response.completed", "response": whole})
+    return sse([{**event, "sequence_number": i} for i, event in enumerate(events)], named=True)
+
+
+def responses_item_events(index: int, item: Document) -> list[Document]:
+    place = {"item_id": item["id"], "output_index": index}
+    if item["type"] == "function_call":
+        name, empty = "response.function_call_arguments", {**item, "arguments": ""}
+        inner = [
+            {"type": f"{name}.delta", **place, "delta": part} for part in halves(item["arguments"])
+        ]
+        inner.append({"type": f"{name}.done", **place, "arguments": item["arguments"]})
+    else:
+        [part], empty = item["content"], {**item, "content": []}
+        place["content_index"] = 0
+        inner = [{"type": "response.content_part.added", **place, "part": {**part, "text": ""}}]
+        inner += [
+            {"type": "response.output_text.delta", **place, "delta": piece, "logprobs": []}
+            for piece in pieces(part["text"])
+        ]
+        inner.append(
+            {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
+        )
+        inner.append({"type": "response.content_part.done", **place, "part": part})
+    status = {**empty, "status": "in_progress"}
+    return [
+        {"type": "response.output_item.added", "output_index": index, "item": status},
+        *inner,
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
 def anthropic_blocks(request: Request, reply: Reply) -> list[Document]:
     text = [] if reply.content is None else [{"type": "text", "text": reply.content}]
     return text + [
@@ -227,6 +318,7 @@ def ollama_error(status: int, message: str) -> Document:
 
 WRITERS: dict[Dialect, Writer] = {
     "openai": Writer(openai_document, openai_stream, openai_error, "text/event-stream"),
+    "responses": Writer(responses_document, responses_stream, openai_error, "text/event-stream"),
     "anthropic": Writer(anthropic_document, anthropic_stream, anthropic_error, "text/event-stream"),
     "ollama": Writer(ollama_document, ollama_stream, ollama_error, "application/x-ndjson"),
 }

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from support.connection import Answer, Connection, Message
 from support.dialects import CREATED, WRITERS
-from support.wire_types import Reply, Request
+from support.wire_types import Reply, Request, messages_of_input
 
 LONGEST_S = 600.0
 """Seconds after which a test has hung; a busy machine takes far less."""
@@ -84,6 +84,8 @@ class FakeOpenAI:
         self._in_flight = 0
         self._peak = 0
         self._abandoned = 0
+        self._kept: dict[str, list[dict[str, Any]]] = {}
+        """By the id of a response: the conversation until then, for requests that continue it."""
         self._errors: list[BaseException] = []
         self._connections: set[Connection] = set()
         self._started = threading.Event()
@@ -224,6 +226,7 @@ class FakeOpenAI:
 
     async def _respond(self, connection: Connection, request: Request) -> None:
         reply = self._reply_to(request)
+        self._keep(request, reply)
         await self._gate.wait()
         if delay := reply.latency_s or self._latency_s:
             await asyncio.sleep(delay)
@@ -247,10 +250,22 @@ class FakeOpenAI:
                 body=body,
                 received_at=time.monotonic(),
                 in_flight=self._in_flight,
+                earlier=self._kept_for(body),
             )
             self._requests.append(request)
             self._changed.notify_all()
         return request
+
+    def _kept_for(self, body: Any) -> list[dict[str, Any]]:
+        id_before = body.get("previous_response_id") if isinstance(body, dict) else None
+        return self._kept.get(id_before, []) if isinstance(id_before, str) else []
+
+    def _keep(self, request: Request, reply: Reply) -> None:
+        """Remember the conversation of a response, as the Responses API does unless told not to."""
+        if request.dialect == "responses" and request.body.get("store") is not False:
+            output = WRITERS["responses"].document(request, reply)
+            said = messages_of_input(output["output"])
+            self._kept[output["id"]] = [*request.messages, *said]
 
     def _left(self, *, abandoned: bool) -> None:
         with self._changed:

@@ -20,7 +20,7 @@ drip       the body arrives one byte at a time, `drip_s` apart
 cut_chunk  the body is announced in chunks, and the connection is closed in the middle of one
 """
 
-Dialect = Literal["openai", "anthropic", "ollama", "plain"]
+Dialect = Literal["openai", "responses", "anthropic", "ollama", "plain"]
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,15 @@ class Request:
     """On `time.monotonic`."""
     in_flight: int
     """Requests being served when this one arrived, itself included."""
+    earlier: Sequence[dict[str, Any]] = ()
+    """Messages that the server kept of the response which this request continues."""
 
     @property
     def dialect(self) -> Dialect:
         if self.path.endswith("/chat/completions"):
             return "openai"
+        if self.path.endswith("/responses"):
+            return "responses"
         if self.path.endswith("/v1/messages"):
             return "anthropic"
         return "ollama" if self.path == "/api/chat" else "plain"
@@ -109,7 +113,12 @@ class Request:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return list(self.body.get("messages", [])) if isinstance(self.body, dict) else []
+        """The conversation so far, as in chat completions, whatever the dialect."""
+        if not isinstance(self.body, dict):
+            return []
+        if self.dialect == "responses":
+            return [*self.earlier, *messages_of_input(self.body.get("input", []))]
+        return list(self.body.get("messages", []))
 
     @property
     def prompt(self) -> str:
@@ -122,6 +131,8 @@ class Request:
         """The system text, wherever the dialect puts it."""
         if self.dialect == "anthropic" and "system" in self.body:
             return text_of(self.body["system"])
+        if self.dialect == "responses" and self.body.get("instructions"):
+            return str(self.body["instructions"])
         said = [m for m in self.messages if m.get("role") in {"system", "developer"}]
         return "\n".join(text_of(m.get("content")) for m in said)
 
@@ -141,6 +152,25 @@ class Request:
             found = [b for b in blocks if b.get("type") == "tool_result"]
             results += [text_of(b.get("content")) for b in found]
         return results
+
+
+def messages_of_input(given: Any) -> list[dict[str, Any]]:
+    """The input of the Responses API as messages of chat completions."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return [message_of_item(item) for item in given]
+
+
+def message_of_item(item: Mapping[str, Any]) -> dict[str, Any]:
+    match item.get("type"):
+        case "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": item["call_id"], "type": "function", "function": function}
+            return {"role": "assistant", "content": None, "tool_calls": [call]}
+        case "function_call_output":
+            output = text_of(item["output"])
+            return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
+    return {"role": item.get("role"), "content": text_of(item.get("content"))}
 
 
 def text_of(content: Any) -> str:

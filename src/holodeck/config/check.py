@@ -15,7 +15,6 @@ from holodeck.config.findings import CheckContext, Finding, raise_on_errors
 from holodeck.config.model_calls import all_metrics, find_missing_keys, require_prices
 from holodeck.config.python_files import (
     find_definition,
-    imported_class,
     parameter_names,
 )
 from holodeck.config.source import KeyPath, location
@@ -108,18 +107,10 @@ def _check_named_backend(context: CheckContext, backend: str) -> None:
     # Imported here because few agents name a backend.
     from holodeck.config.check_metrics import check_target  # noqa: PLC0415
     from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
-    from holodeck.lib.backends.user_agents import (  # noqa: PLC0415
-        SEMANTIC_KERNEL,
-        semantic_kernel_hint,
-    )
 
     check_name(backend)
-    if ":" not in backend:
-        return
-    check_target(context, backend, ("backend",), "backend")
-    module, _, kind = (imported_class(backend, context.agent.base_dir) or "").rpartition(".")
-    if f"{module}.".startswith(f"{SEMANTIC_KERNEL}.agents."):
-        context.error(("backend",), semantic_kernel_hint(kind))
+    if ":" in backend:
+        check_target(context, backend, ("backend",), "backend")
 
 
 def _check_instructions(context: CheckContext) -> None:

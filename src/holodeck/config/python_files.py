@@ -77,25 +77,6 @@ def _missing_name_warning(name: str, file: str) -> str | None:
     return f"{file} does not define {name!r}{did_you_mean(name, bindings)}"
 
 
-def imported_class(target: str, base_dir: Path) -> str | None:
-    """Return the imported class of what `module:attribute` names, as `package.module.Class`.
-
-    Recognizes `agent = Class(…)`, `agent: Class = …` and `def agent() -> Class` in a file beside
-    the agent.yaml; None for anything else. Raises ConfigError for an invalid file.
-    """
-    module, _, attribute = target.partition(":")
-    file = _file_of(module, base_dir)
-    if file is None:
-        return None
-    body = _parse(file, base_dir, target).body
-    match _bindings(body).get(attribute):
-        case ast.AnnAssign(annotation=kind) | ast.Assign(value=ast.Call(func=kind)):
-            return _imported_name(kind, body)
-        case ast.FunctionDef(args=ast.arguments(args=[]), returns=kind) if kind is not None:
-            return _imported_name(kind, body)
-    return None
-
-
 def parameter_names(function: ast.AST | None) -> list[str] | None:
     """Return the names of a function's parameters; None if they are unknown or arbitrary."""
     if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -138,22 +119,6 @@ def _file_of(module: str, base_dir: Path) -> str | None:
     stem = Path(*module.split("."))
     candidates = (stem.with_suffix(".py"), stem / "__init__.py")
     return next((str(file) for file in candidates if is_file(base_dir / file)), None)
-
-
-def _imported_name(node: ast.expr, body: list[ast.stmt]) -> str | None:
-    """Return the full name of `Class` or `module.Class`; None if it is not imported."""
-    first, _, rest = ast.unparse(node).partition(".")
-    alias = _bindings(body).get(first)
-    if not isinstance(alias, ast.alias):
-        return None
-    package, name = None, alias.name
-    for statement in ast.walk(ast.Module(body, [])):
-        if isinstance(statement, ast.ImportFrom) and alias in statement.names:
-            package = statement.module
-            break
-    else:
-        name = alias.name if alias.asname else first  # `import a.b` binds `a`
-    return ".".join(filter(None, [package, name, rest]))
 
 
 def _nested_statements(block: ast.If | ast.Try | ast.With) -> list[ast.stmt]:

@@ -1,5 +1,6 @@
 """A conversation with an agent of a framework, through the protocol of backends."""
 
+import re
 from collections.abc import AsyncIterator, Sequence
 
 from holodeck.errors import BackendError, BackendSessionError
@@ -7,6 +8,9 @@ from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import describe
+from holodeck.lib.llm.errors import error_chain
+
+_LOOP = re.compile(r"[Ee]vent loop is closed|(different|another) (event )?loop")
 
 
 class FrameworkConversation:
@@ -30,7 +34,7 @@ class FrameworkConversation:
             raise
         except Exception as error:
             seen = parse_result(self._session.turn)
-            raise BackendSessionError(describe(error), seen=seen) from error
+            raise BackendSessionError(_describe(error), seen=seen) from error
         result.tools = self._tools
         return result
 
@@ -42,6 +46,19 @@ class FrameworkConversation:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+def _describe(error: Exception) -> str:
+    """Return what happened, and what to do if the agent's client is bound to another loop."""
+    message = describe(error)
+    if any(
+        isinstance(cause, RuntimeError) and _LOOP.search(str(cause)) for cause in error_chain(error)
+    ):
+        return (
+            "the agent, or its client, was used on another event loop; create it in a function"
+            f" without parameters, and name that function: each run then has its own ({message})"
+        )
+    return message
 
 
 async def ask_once(

@@ -24,7 +24,6 @@ SHAPES = (
     "a function of the input, an object or class with run(input, context) or __call__,"
     " or an AgentBackend"
 )
-SEMANTIC_KERNEL = "semantic_kernel"
 _MAPPING_NAMES = r"(dict|Dict|Mapping|MutableMapping)\b"
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 _POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -122,26 +121,7 @@ def _method(agent: Any, location: str) -> Callable[..., Any]:
             # The `__call__` of a partial or a cached function hides its signature.
             function: Callable[..., Any] = agent if name == "__call__" else method
             return function
-    kind = type(agent)
-    if any(one.__module__.partition(".")[0] == SEMANTIC_KERNEL for one in kind.__mro__):
-        raise ConfigError(location, semantic_kernel_hint(kind.__name__))
-    raise ConfigError(location, f"a {kind.__name__} is not an agent; name {SHAPES}")
-
-
-def semantic_kernel_hint(kind: str) -> str:
-    """Return what to write instead of a bare Semantic Kernel agent of the class `kind`.
-
-    Only a chat agent has a kernel and a history that a thread run can keep.
-    """
-    start = f"found a {kind} of Semantic Kernel, which has no run() and cannot be called; write"
-    if kind != "ChatCompletionAgent":
-        return f"{start} a function of the input around it that returns the answer, and name that"
-    return (
-        f"{start} a class with 'async def run(self, message)' around it that returns"
-        " 'await self.thread.send(message)', where self.thread is"
-        " AgentThreadRun(agent, kernel, arguments), and name the class;"
-        " docs/guide/backends.md has an example"
-    )
+    raise ConfigError(location, f"a {type(agent).__name__} is not an agent; name {SHAPES}")
 
 
 def _case_context_parameter(parameters: Sequence[Parameter]) -> str | None:

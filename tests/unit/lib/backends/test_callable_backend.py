@@ -310,18 +310,6 @@ async def test_what_is_no_agent_is_a_configuration_error(tmp_path, target, said)
         await CallableBackend(target, tmp_path).initialize()
 
 
-async def test_a_bare_agent_of_semantic_kernel_is_told_how_to_be_wrapped():
-    from semantic_kernel.agents import ChatCompletionAgent
-
-    def make():
-        return ChatCompletionAgent(name="bare")
-
-    with pytest.raises(
-        ConfigError, match=r"found a ChatCompletionAgent of .*AgentThreadRun\(agent"
-    ):
-        await CallableBackend(make).initialize()
-
-
 async def test_an_agent_is_found_beside_the_agent_yaml(tmp_path):
     (tmp_path / "agents.py").write_text("def agent(message): return message + '!'")
 

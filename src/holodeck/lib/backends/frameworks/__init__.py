@@ -3,10 +3,8 @@
 import inspect
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from holodeck.lib.backends.frameworks.base import FrameworkAdapter
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter
 
 
 @dataclass(frozen=True)
@@ -18,10 +16,24 @@ class Framework:
     package: str
     """The top-level package that defines its classes."""
     adapter: str
-    """Module with the function `adapt(value) -> FrameworkAdapter | None`."""
+    """Module with the function `adapt(value) -> FrameworkAdapter | None`, and its adapters."""
+
+    def adapters(self) -> list[type[FrameworkAdapter]]:
+        """Return the classes of its adapters; the framework is not imported."""
+        values = vars(import_module(self.adapter)).values()
+        classes = [value for value in values if inspect.isclass(value)]
+        return [
+            one for one in classes if issubclass(one, FrameworkAdapter) and "reads" in vars(one)
+        ]
 
 
-FRAMEWORKS: tuple[Framework, ...] = ()
+FRAMEWORKS: tuple[Framework, ...] = (
+    Framework(
+        "Semantic Kernel",
+        "semantic_kernel",
+        "holodeck.lib.backends.frameworks.semantic_kernel_agents",
+    ),
+)
 
 
 def find_framework(value: object) -> Framework | None:
@@ -31,7 +43,7 @@ def find_framework(value: object) -> Framework | None:
     return next((one for one in FRAMEWORKS if one.package in packages), None)
 
 
-def adapt(value: object) -> "FrameworkAdapter | None":
+def adapt(value: object) -> FrameworkAdapter | None:
     """Return the adapter of an object; None if it is not an agent of a framework."""
     framework = find_framework(value)
     if framework is None:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 Capability = Literal[
     "tool calls", "tool results", "tool errors", "token usage", "agents", "tools", "streaming"
 ]
-"""What an adapter can read from its framework."""
+"""What an adapter can read from its framework: `agents` are the names of those that spoke, `tools`
+the names of what could be called, and `streaming` means that a response comes in pieces."""
 
 
 @dataclass
@@ -111,6 +112,8 @@ class FrameworkAdapter(ABC):
     Its conversations share nothing that it could help, and several may take place concurrently.
     """
 
+    objects: ClassVar[tuple[str, ...]]
+    """Names of the classes whose objects it adapts, as the framework's users write them."""
     reads: ClassVar[frozenset[Capability]]
     """What its conversations report; anything else is unknown."""
 

@@ -1,0 +1,126 @@
+"""Agents of Semantic Kernel: `ChatCompletionAgent`, and a `Kernel` with a chat service."""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+from holodeck.lib.backends.frameworks.base import (
+    Capability,
+    FrameworkAdapter,
+    FrameworkSession,
+    TurnRecord,
+)
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
+    TurnReader,
+    new_history,
+    token_counts,
+)
+
+if TYPE_CHECKING:
+    from semantic_kernel.agents import ChatCompletionAgent
+
+    from holodeck.lib.backends.base import Message
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of an agent of Semantic Kernel; None for its other objects."""
+    kinds = {base.__name__ for base in type(value).__mro__}
+    if "ChatCompletionAgent" in kinds:
+        agent: Any = value
+        return ChatAgentAdapter(agent)
+    if "Kernel" in kinds:
+        from semantic_kernel.agents import ChatCompletionAgent
+
+        kernel: Any = value
+        return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
+    return None
+
+
+class ChatAgentAdapter(FrameworkAdapter):
+    """A `ChatCompletionAgent`; each conversation has a history of its own."""
+
+    objects = ("ChatCompletionAgent", "Kernel")
+    reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability))
+
+    def __init__(self, agent: "ChatCompletionAgent") -> None:
+        self._agent = agent
+
+    async def open(self, context: Sequence["Message"]) -> FrameworkSession:
+        return ChatSession(self._agent, context)
+
+    def tools(self) -> list[str] | None:
+        settings = self._agent.arguments.execution_settings if self._agent.arguments else None
+        behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
+        chosen = next((one for one in behaviors if one is not None), None)
+        behavior = chosen or self._agent.function_choice_behavior
+        if behavior is None or not behavior.enable_kernel_functions:
+            return []
+        kernel = self._agent.kernel
+        functions = (
+            kernel.get_list_of_function_metadata(behavior.filters)
+            if behavior.filters
+            else kernel.get_full_list_of_function_metadata()
+        )
+        return [function.fully_qualified_name for function in functions]
+
+
+class ChatSession(FrameworkSession):
+    """A conversation with a `ChatCompletionAgent`."""
+
+    def __init__(self, agent: "ChatCompletionAgent", context: Sequence["Message"]) -> None:
+        self._agent = agent
+        self._is_named = "name" in agent.model_fields_set
+        self._history = new_history(context)
+        self.turn = TurnRecord()
+
+    async def send(self, message: str) -> TurnRecord:
+        with self._reading(message) as reader:
+            texts = []
+            async for response in self._agent.invoke(**self._arguments(reader)):
+                reader.read(response.message)
+                texts.append(str(response.message.content or ""))
+            reader.record.response = "".join(texts)
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        with self._reading(message) as reader:
+            counts: tuple[int | None, int | None] = (None, None)
+            async for piece in self._agent.invoke_stream(**self._arguments(reader)):
+                usage = piece.message.metadata.get("usage")
+                counts = token_counts(usage) if usage else counts
+                if piece.message.content:
+                    text = str(piece.message.content)
+                    reader.record.response += text
+                    yield text
+            reader.record.add_usage(*counts)
+            reader.record.add_agent(self._agent.name if self._is_named else None)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        for message in new_history(messages).messages:
+            self._history.add_message(message)
+
+    @contextmanager
+    def _reading(self, message: str) -> Iterator[TurnReader]:
+        """Read one turn; if it does not end, the history is as it was before."""
+        reader = TurnReader(names_agents=self._is_named)
+        self.turn = reader.record
+        before = len(self._history.messages)
+        self._history.add_user_message(message)
+        try:
+            yield reader
+        except BaseException:
+            reader.read_interrupted()
+            del self._history.messages[before:]
+            raise
+
+    def _arguments(self, reader: TurnReader) -> dict[str, Any]:
+        from semantic_kernel.agents import ChatHistoryAgentThread
+
+        async def read(message: Any) -> None:
+            reader.read(message)
+
+        return {
+            "thread": ChatHistoryAgentThread(chat_history=self._history),
+            "kernel": reader.kernel(self._agent.kernel),
+            "on_intermediate_message": read,
+        }

@@ -1,0 +1,173 @@
+"""Reads messages of Semantic Kernel: tool calls, their results, token usage and agents.
+
+The agents of users and the agent that holodeck builds are read by the same code.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.backends.frameworks.base import TurnRecord
+
+if TYPE_CHECKING:
+    from semantic_kernel import Kernel
+    from semantic_kernel.contents import ChatHistory, ChatMessageContent, FunctionCallContent
+
+    from holodeck.lib.backends.base import Message
+
+PROMPT_TOKENS = ("prompt_tokens", "input_tokens")
+COMPLETION_TOKENS = ("completion_tokens", "output_tokens")
+"""Names that the providers use."""
+
+_running: ContextVar[tuple[Any, "FunctionCallContent"] | None] = ContextVar(
+    "holodeck_kernel_function", default=None
+)
+"""The function that the kernel invokes, and the model's call of it."""
+
+
+class TurnReader:
+    """Reads what agents do in one turn into a record.
+
+    Args:
+        names_agents: Whether the names in the messages are those that the user gave.
+    """
+
+    def __init__(self, *, names_agents: bool = True) -> None:
+        self.record = TurnRecord()
+        self._names_agents = names_agents
+        self._read: list[ChatMessageContent] = []
+        self._histories: list[tuple[ChatHistory, int]] = []
+        """Histories that Semantic Kernel is working on, and where the turn begins in each."""
+        self._invoked: set[str | None] = set()
+        self._failed: set[str | None] = set()
+        """Ids of calls that reached a function, and of those whose function raised."""
+        self._sees_functions = False
+
+    def read(self, message: "ChatMessageContent") -> None:
+        """Add a message of an agent or a tool to the record; one that was read before, not."""
+        from semantic_kernel.contents import FunctionCallContent, FunctionResultContent
+
+        if any(message is one for one in self._read):
+            return
+        self._read.append(message)
+        agent = message.name if self._names_agents else None
+        for item in message.items:
+            if isinstance(item, FunctionCallContent):
+                self.record.add_call(item.name or "", item.arguments, item.id, agent)
+            elif isinstance(item, FunctionResultContent):
+                is_error = self._sees_functions and self._is_error(item.id)
+                self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
+        if message.role.value == "assistant":
+            self.record.add_agent(agent)
+            self.record.add_usage(*token_counts(message.metadata.get("usage")))
+
+    def read_interrupted(self) -> None:
+        """Add what Semantic Kernel has not reported because the turn did not end.
+
+        Tool calls are unknown if none of them reached a function: perhaps some were refused.
+        """
+        for history, start in self._histories:
+            for message in history.messages[start:]:
+                self.read(message)
+        if not self._read:
+            self.record.tool_calls = None
+
+    def kernel(self, kernel: "Kernel") -> "Kernel":
+        """Return a copy of the kernel whose functions the reader sees; filters come on top."""
+        self._sees_functions = True
+        calls, errors = self._call_filter(), self._error_filter()
+        return kernel.model_copy(
+            update={
+                "auto_function_invocation_filters": [
+                    *kernel.auto_function_invocation_filters,
+                    (id(calls), calls),
+                ],
+                "function_invocation_filters": [
+                    *kernel.function_invocation_filters,
+                    (id(errors), errors),
+                ],
+            }
+        )
+
+    def _is_error(self, call_id: str | None) -> bool:
+        """Whether the function raised, or Semantic Kernel refused to call it."""
+        return call_id in self._failed or call_id not in self._invoked
+
+    # Semantic Kernel copies the filters of a kernel deeply; of all callables, only functions stay
+    # the same.
+    def _call_filter(self) -> Callable[..., Awaitable[None]]:
+        async def note_call(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
+            call = context.function_call_content
+            self._invoked.add(call.id)
+            self._note_history(context.chat_history, call)
+            token = _running.set((context.function, call))
+            try:
+                await next(context)
+            finally:
+                _running.reset(token)
+
+        return note_call
+
+    def _error_filter(self) -> Callable[..., Awaitable[None]]:
+        async def note_error(context: Any, next: Callable[..., Awaitable[None]]) -> None:  # noqa: A002
+            try:
+                await next(context)
+            except Exception:
+                running = _running.get()
+                if running is not None and running[0] is context.function:
+                    self._failed.add(running[1].id)
+                raise
+
+        return note_error
+
+    def _note_history(self, history: "ChatHistory | None", call: "FunctionCallContent") -> None:
+        if history is None or any(history is one for one, _ in self._histories):
+            return
+        for index, message in enumerate(history.messages):
+            if any(item is call for item in message.items):
+                self._histories.append((history, index))
+                return
+
+
+def token_counts(usage: Any) -> tuple[int | None, int | None]:
+    """Return prompt and completion tokens of one request; None where unknown."""
+    return _count(usage, PROMPT_TOKENS), _count(usage, COMPLETION_TOKENS)
+
+
+def _count(usage: Any, names: Sequence[str]) -> int | None:
+    for name in names:
+        value = usage.get(name) if isinstance(usage, dict) else getattr(usage, name, None)
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def new_history(context: Sequence["Message"] = ()) -> "ChatHistory":
+    """Return a history of the given messages."""
+    from semantic_kernel.contents import (
+        AuthorRole,
+        ChatHistory,
+        ChatMessageContent,
+        FunctionCallContent,
+        FunctionResultContent,
+        TextContent,
+    )
+
+    history = ChatHistory()
+    tool_names: dict[str, str] = {}
+    """By the id of the tool call."""
+    for message in context:
+        items: list[Any] = []
+        role = AuthorRole(message["role"])
+        if role is AuthorRole.TOOL:
+            call_id = message.get("tool_call_id", "")
+            name = tool_names.get(call_id, call_id)
+            items.append(FunctionResultContent(id=call_id, name=name, result=message["content"]))
+        elif message["content"]:
+            items.append(TextContent(text=message["content"]))
+        for call in message.get("tool_calls", []):
+            name, arguments = call["function"]["name"], call["function"]["arguments"]
+            items.append(FunctionCallContent(id=call["id"], name=name, arguments=arguments))
+            tool_names[str(call["id"])] = str(name)
+        history.add_message(ChatMessageContent(role=role, items=items, name=message.get("name")))
+    return history
