@@ -1,6 +1,7 @@
 """Many cases at once: none sees another, none is asked twice, no provider is overrun."""
 
 import asyncio
+import logging
 import random
 import re
 from collections import Counter
@@ -101,7 +102,11 @@ async def test_tokens_of_every_request_are_counted_and_failed_tries_cost_none(wa
 
 
 @on_both_ways
-async def test_a_provider_that_takes_ten_at_once_is_not_overrun(way, tmp_path, record_property):
+async def test_a_provider_that_takes_ten_at_once_is_not_overrun(
+    way, tmp_path, record_property, caplog
+):
+    caplog.set_level(logging.INFO, logger="holodeck.lib.llm.limiter")
+
     def answer(request):
         if request.in_flight > 10:
             return Reply(status=429, headers={"retry-after": "1"})
@@ -116,4 +121,9 @@ async def test_a_provider_that_takes_ten_at_once_is_not_overrun(way, tmp_path, r
     line = f"ten at once: {report.summary.passed}/100 with {asked:.2f} requests a case ({way})"
     record_property("counted", line)
     assert report.summary.passed == 100
-    assert asked <= 1.6
+    # A busy machine may read the first refusal only after the slots have grown from 32 to all 100;
+    # each case that is refused then costs one request more.
+    changes = [one.getMessage() for one in caplog.records if "slots" in one.getMessage()]
+    assert any("after an overload" in change for change in changes)
+    first_wave = 32 if "after an overload" in changes[0] else 100
+    assert asked <= 1.28 + first_wave / 100

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -160,6 +161,11 @@ class RunningCli:
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+def without_durations(shown: str) -> str:
+    """Remove the durations of slow test cases, which depend on the machine."""
+    return re.sub(r"(?m)^(\[Test \d+/\d+\] .*?) \([\d.]+s\)$", r"\1", shown)
 
 
 def readable(output: bytes) -> str:

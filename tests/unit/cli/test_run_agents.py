@@ -10,6 +10,7 @@ from fakes import run_cli
 from holodeck.cli.agent_paths import AgentTarget, find_agents
 from holodeck.errors import ConfigError
 from holodeck.errors import FileNotFoundError as MissingFileError
+from support.cli import without_durations
 
 BOT = """
 from words import SAID
@@ -42,9 +43,8 @@ def test_a_folder_runs_every_agent_in_it_and_the_worst_exit_code_counts(fleet):
     assert ran.code == 1
     left_alone = "Ignored, because no agent.yaml names them: agents/notes.yaml\n"
     assert ran.stderr == left_alone
-    shown = [
-        line for line in ran.stdout.splitlines() if line.startswith(("Agent", "[Test", "  ex"))
-    ]
+    lines = without_durations(ran.stdout).splitlines()
+    shown = [line for line in lines if line.startswith(("Agent", "[Test", "  ex"))]
     assert shown == [
         "Agent 1/2: agents/one/agent.yaml",
         "[Test 1/1] PASS greets one",

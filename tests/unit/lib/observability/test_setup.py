@@ -75,8 +75,8 @@ async def a_traced_run(config):
     with span(names.RUN, {names.SUITE_NAME: "s"}), span(names.CASE, {names.CASE_NAME: "c"}) as case:
         await run_tool(Tool("search", "", {}, echoed), {"q": "token-42"}, call_id="x1")
         set_content(case, names.INPUT_MESSAGES, "my token-42")
-    shutdown_observability(context)
-    shutdown_observability(context)
+    shutdown_observability(context, timeout=60)
+    shutdown_observability(context, timeout=60)
 
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
