@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from holodeck.api import arun, load_agent, run
+    from holodeck.api import arun, compare_agents, load_agent, run
     from holodeck.config.loader import ConfigLoader
     from holodeck.errors import (
         BackendError,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from holodeck.lib.test_runner.executor import TestExecutor
     from holodeck.models.agent import Agent
+    from holodeck.models.comparison import ComparisonReport
     from holodeck.models.outcome import Outcome
     from holodeck.models.test_case import TestCase
     from holodeck.models.test_result import MetricResult, TestReport, TestResult
@@ -42,6 +43,7 @@ __all__ = [
     "BackendInitError",
     "BackendSessionError",
     "BackendTimeoutError",
+    "ComparisonReport",
     "ConfigError",
     "ConfigLoader",
     "EvaluationError",
@@ -57,12 +59,14 @@ __all__ = [
     "TestResult",
     "ValidationError",
     "arun",
+    "compare_agents",
     "load_agent",
     "run",
 ]
 
 _MODULES = {
     "Agent": "holodeck.models.agent",
+    "ComparisonReport": "holodeck.models.comparison",
     "ConfigLoader": "holodeck.config.loader",
     "MetricResult": "holodeck.models.test_result",
     "Outcome": "holodeck.models.outcome",
@@ -71,6 +75,7 @@ _MODULES = {
     "TestReport": "holodeck.models.test_result",
     "TestResult": "holodeck.models.test_result",
     "arun": "holodeck.api",
+    "compare_agents": "holodeck.api",
     "load_agent": "holodeck.api",
     "run": "holodeck.api",
 }

@@ -1,7 +1,8 @@
 """The public API: run the test cases of an agent and return the report."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from inspect import Parameter
@@ -28,6 +29,7 @@ from holodeck.lib.redact import Redactor
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.comparison import ComparisonReport
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig, MetricSettings
 from holodeck.models.llm import LLMProvider
@@ -132,9 +134,7 @@ async def arun(
     execution = _execution_config(dict(settings))
     loader = ConfigLoader()
     tested = _load_agent_under_test(loader, path_or_agent, cases, name)
-    agent = tested.agent
-    if metrics is not None or model is not None:
-        agent = _with_evaluations(loader, agent, metrics, model)
+    agent = _with_evaluations(loader, tested.agent, metrics, model)
     redactor = Redactor(collect(agent, loader.environment(agent.base_dir)))
 
     def report_result(result: TestResult) -> None:
@@ -150,16 +150,106 @@ async def arun(
         evaluators=_evaluators(metrics or ()),
         progress_callback=report_result,
     )
+    with _traces(agent, redactor):
+        try:
+            report = await executor.execute_tests()
+        finally:
+            if isinstance(tested.backend, AgentBackend):
+                await executor.shutdown()
+    return redactor.redact_report(report)
+
+
+@contextmanager
+def _traces(agent: Agent, redactor: Redactor) -> Iterator[None]:
+    """Send traces as the agent's `observability` says; the code under test cannot exit."""
     traces = initialize_observability(
         agent.observability or ObservabilityConfig(), agent.name, redactor.redact
     )
     try:
         with process_exit_forbidden():
-            report = await executor.execute_tests()
+            yield
     finally:
-        if isinstance(tested.backend, AgentBackend):
-            await executor.shutdown()
         shutdown_observability(traces)
+
+
+def compare_agents(
+    first: object,
+    second: object,
+    cases: Iterable[Case] | str | Path | None = None,
+    *,
+    metrics: Sequence[Metric] | None = None,
+    model: LLMProvider | Mapping[str, Any] | None = None,
+    **settings: Unpack[RunSettings],
+) -> ComparisonReport:
+    """Run the same test cases on two agents, case by case, and compare the results in pairs.
+
+    Test cases, metrics and settings are those of the first agent. The judge is the same for both.
+
+    Args:
+        first: The path of an agent.yaml, or the agent itself: whatever `run()` takes.
+        second: The other agent, likewise. Of an agent.yaml, only the agent itself is used.
+        cases: Test cases, as `run()` takes them; an agent.yaml has its own.
+        metrics: Metrics of every case that has none of its own, as `run()` takes them.
+        model: The model that judges and plays users. Default: that of the first agent.
+        **settings: The keys of `execution:` in YAML, such as `repeat=5` or `llm_timeout=30`.
+
+    Returns:
+        The comparison. `regressions` are the pairs that passed on the first agent only,
+        `is_complete` is whether every pair has a verdict.
+
+    Raises:
+        ConfigError: Something is wrong with an agent or its cases; no agent was called.
+        BackendInitError: An agent cannot be built or reached at all.
+        TypeError: An option is unknown.
+    """
+    work = partial(
+        _compare_agents, first, second, cases, metrics=metrics, model=model, settings=settings
+    )
+    return BackgroundLoop().run(work)
+
+
+async def _compare_agents(
+    first: object,
+    second: object,
+    cases: Iterable[Case] | str | Path | None,
+    *,
+    metrics: Sequence[Metric] | None,
+    model: LLMProvider | Mapping[str, Any] | None,
+    settings: RunSettings,
+) -> ComparisonReport:
+    # Imported here because most runs are about one agent.
+    from holodeck.lib.test_runner.against import AgentComparison, with_tests_of  # noqa: PLC0415
+
+    execution = _execution_config(dict(settings))
+    loader = ConfigLoader()
+    tested = _load_agent_under_test(loader, first, cases, None)
+    agent = _with_evaluations(loader, tested.agent, metrics, model)
+    other = _load_agent_under_test(loader, second, [], None)
+    agents = (agent, with_tests_of(agent, other.agent))
+    folders = [one.agent.base_dir for one in (tested, other)]
+    secrets = [collect(*one) for one in zip(agents, map(loader.environment, folders), strict=True)]
+    redactor = Redactor([*secrets[0], *secrets[1]])
+    executors = [
+        TestExecutor(
+            one.config_path,
+            execution,
+            agent_config=described,
+            backend=one.backend,
+            config_loader=loader,
+            evaluators=_evaluators(metrics or ()),
+        )
+        for one, described in zip((tested, other), agents, strict=True)
+    ]
+    comparison = AgentComparison(
+        executors[0], executors[1], (tested.config_path, other.config_path)
+    )
+    with _traces(agent, redactor):
+        try:
+            report = await comparison.execute_tests()
+        finally:
+            for executor, one in zip(executors, (tested, other), strict=True):
+                if isinstance(one.backend, AgentBackend):
+                    await executor.shutdown()
     return redactor.redact_report(report)
 
 
@@ -233,7 +323,9 @@ def _with_evaluations(
     metrics: Sequence[Metric] | None,
     model: LLMProvider | Mapping[str, Any] | None,
 ) -> Agent:
-    """Return the agent with these metrics and this judge in place of its own."""
+    """Return the agent with these metrics and this judge in place of its own, where given."""
+    if metrics is None and model is None:
+        return agent
     written = [one for one in metrics or () if isinstance(one, MetricSettings | Mapping | str)]
     values: dict[str, Any] = {}
     if written:
@@ -306,3 +398,4 @@ def _show_settings(function: Callable[..., Any]) -> None:
 
 _show_settings(run)
 _show_settings(arun)
+_show_settings(compare_agents)

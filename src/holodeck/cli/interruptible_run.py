@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, Protocol, TextIO, TypeVar
 
 import click
 
@@ -21,9 +21,8 @@ from holodeck.errors import ExecutionError, ExitCode
 from holodeck.lib.exceptions import describe
 from holodeck.lib.process_exit import ProcessExit, exit_now, process_exit_forbidden
 
-if TYPE_CHECKING:
-    from holodeck.lib.test_runner.executor import TestExecutor
-    from holodeck.models.test_result import TestReport
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 _DEFAULT_HANDLERS: dict[signal.Signals, Callable[[int, FrameType | None], Any] | int] = {
     signal.SIGINT: signal.default_int_handler,
@@ -31,6 +30,22 @@ _DEFAULT_HANDLERS: dict[signal.Signals, Callable[[int, FrameType | None], Any] |
 }
 _LOOP_TIMEOUT_S = 0.4
 """How long the event loop may take to handle a signal."""
+
+
+class Runner(Protocol[R_co]):
+    """Runs test cases; a `TestExecutor`, for example."""
+
+    async def execute_tests(self) -> R_co:
+        """Run all cases and report."""
+        ...
+
+    def report(self, *, interrupted: bool = False) -> R_co:
+        """Return the report of the results so far."""
+        ...
+
+    async def shutdown(self) -> None:
+        """Close everything. May be called twice."""
+        ...
 
 
 @dataclass
@@ -47,9 +62,7 @@ class _Interruption:
             self.callback(self.received)
 
 
-def run_to_report(
-    executor: "TestExecutor", on_interrupt: Callable[[signal.Signals], None]
-) -> "TestReport":
+def run_to_report(executor: Runner[R], on_interrupt: Callable[[signal.Signals], None]) -> R:
     """Return the report of all tests; after an interruption, of those that had finished."""
     gc.freeze()  # objects from start-up live on; no collection needs to look at them
     gc.enable()
@@ -88,7 +101,7 @@ def _leave(_: asyncio.Runner, interruption: _Interruption) -> None:
     exit_now(ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED)
 
 
-async def _run_until_done(executor: "TestExecutor", interruption: _Interruption) -> "TestReport":
+async def _run_until_done(executor: Runner[R], interruption: _Interruption) -> R:
     tests = asyncio.create_task(executor.execute_tests())
 
     def interrupt() -> None:

@@ -120,14 +120,25 @@ def write_reports(
     report: "TestReport", targets: Sequence[ReportTarget], context: CliContext
 ) -> list[str]:
     """Write every report that can be written; return an error message for each of the others."""
-    from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import write_report
+
+    def write(target: ReportTarget) -> None:
+        write_report(report, target.file, target.report_format, target.path)
+
+    return write_each(targets, write, context)
+
+
+def write_each(
+    targets: Sequence[ReportTarget], write: Callable[[ReportTarget], None], context: CliContext
+) -> list[str]:
+    """Call `write` for each target; return an error message for each that cannot be written."""
+    from holodeck.errors import ReportError
     from holodeck.lib.ui.live import write_text
 
     failures = []
     for target in targets:
         try:
-            write_report(report, target.file, target.report_format, target.path)
+            write(target)
         except ReportError as error:
             failures.append(str(error))
         else:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -25,6 +25,10 @@ from holodeck.lib.ui.live import write_text
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.selection import Selection
+
+if TYPE_CHECKING:
+    from holodeck.cli.comparison_run import SecondAgent
+    from holodeck.config.findings import Finding
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +64,10 @@ class TestOptions:
     force: bool = False
     debug: bool = False
     """Whether a person types the messages of simulated users."""
+    against: str | None = None
+    """The agent to compare with; None for a run of one agent."""
+    fail_on: Literal["regression"] | None = None
+    """What makes a comparison fail; None if no verdict does."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,8 @@ class LoadedAgent:
     request: SelectionRequest
     case_files: frozenset[Path]
     """The files other than its own that contain test cases of it."""
+    second: "SecondAgent | None" = None
+    """The agent to compare with."""
 
     @property
     def title(self) -> str:
@@ -120,6 +130,7 @@ def _require_one_agent(options: TestOptions, count: int) -> None:
         ("--output", bool(options.targets)),
         ("--resume", options.resume is not None),
         ("--debug", options.debug),
+        ("--against", options.against is not None),
         ("--dry-run --json", options.preview_mode == "plan" and options.as_json),
     ):
         if is_given:
@@ -141,10 +152,17 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
     notice = loader.overridden_notice(agent, options.settings)
     if notice is not None and context.is_new_notice(notice):
         logger.warning("%s", notice)
+    findings = []
     if options.preview_mode != "list":  # a list helps to fix the rest
-        _check_before_run(agent, settings)
+        findings = _check_before_run(agent, settings)
     request = _request_for(options.request, target)
-    return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read))
+    second = None
+    if options.against is not None:
+        from holodeck.cli.comparison_run import check_second_agent, load_second_agent
+
+        second = load_second_agent(options.against, agent, context)
+        check_second_agent(second, agent, settings, findings)
+    return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
 
 
 def _check_debug(settings: ExecutionConfig) -> None:
@@ -158,7 +176,7 @@ def _check_debug(settings: ExecutionConfig) -> None:
         raise click.UsageError(f"--debug needs a terminal, and {missing} is not one")
 
 
-def _check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
+def _check_before_run(agent: Agent, settings: ExecutionConfig) -> "list[Finding]":
     """Raise ConfigError for every error that can be found without a run; log warnings."""
     from holodeck.config import check
 
@@ -166,7 +184,9 @@ def _check_before_run(agent: Agent, settings: ExecutionConfig) -> None:
         source = settings.source_of(name)
         level = logging.DEBUG if source == "default" else logging.INFO
         logger.log(level, "setting %s = %s (%s)", name, getattr(settings, name), source)
-    check.log_findings(check.check_before_run(agent, settings))
+    findings = check.check_before_run(agent, settings)
+    check.log_findings(findings)
+    return findings
 
 
 def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionRequest:
@@ -246,7 +266,14 @@ def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int
 
 
 def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
+    if one.second is not None:
+        return _compare(options, one, one.second, context)
     earlier = None if options.resume is None else find_run(options.resume, one.agent.base_dir)
+    compared_with = earlier.started.compared_with if earlier and earlier.started else None
+    if earlier is not None and compared_with is not None and compared_with.is_second:
+        raise ConfigError(
+            "--resume", f"run {earlier.id} is that of a second agent; add --against to resume both"
+        )
     # A run of --watch gets the selection again, because cases may have been added since.
     is_watched = context.read_tracker is not None
     if earlier is not None and not options.request.args() and not is_watched:
@@ -267,6 +294,44 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
         settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
     code = TestRun(
         one.target, agent, settings, options.targets, context, selection, resumed, options.debug
+    ).run()
+    is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
+    return ExitCode.PASSED if is_empty and options.request.allow_empty else code
+
+
+def _compare(
+    options: TestOptions, one: LoadedAgent, second: "SecondAgent", context: CliContext
+) -> int:
+    from holodeck.cli.comparison_run import ComparisonRun, find_compared_runs, resume_runs
+
+    runs = None
+    if options.resume is not None:
+        runs = find_compared_runs(options.resume, one.agent.base_dir)
+    if runs is not None and not options.request.args():
+        agent, selection = repeat_selection(one.agent, runs[0])
+    else:
+        agent, selection = one.select(context)
+    if selection is not None:
+        _echo(f"Running {selection}", context)
+    resumed = None
+    if runs is not None:
+        resumed = resume_runs(
+            (agent, second.with_tests_of(agent)),
+            runs,
+            context,
+            retry_errors=options.retry_errors,
+            force=options.force,
+        )
+    code = ComparisonRun(
+        one.target,
+        agent,
+        second,
+        one.settings,
+        options.targets,
+        context,
+        selection,
+        resumed,
+        options.fail_on,
     ).run()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and options.request.allow_empty else code

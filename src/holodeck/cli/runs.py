@@ -78,6 +78,7 @@ def _facts(run: "Run") -> dict[str, object]:
         "configuration": started.agent_config_path if started else None,
         "selected": str(started.selection) if started and started.selection else None,
         "resumes": started.resumes if started else None,
+        "compared with": started.compared_with.run if started and started.compared_with else None,
         "commit": started.commit if started else None,
         "versions": started.versions if started else {},
         "libraries": run.ended.libraries if run.ended else {},

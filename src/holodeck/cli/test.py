@@ -15,6 +15,7 @@ from holodeck.lib.ui.help import GroupedCommand, GroupedOption
 F = TypeVar("F", bound=Callable[..., Any])
 
 _input = partial(click.option, cls=GroupedOption, group="Input")
+_compare = partial(click.option, cls=GroupedOption, group="Comparison")
 _select = partial(click.option, cls=GroupedOption, group="Selection")
 _preview = partial(click.option, cls=GroupedOption, group="Preview")
 _resume = partial(click.option, cls=GroupedOption, group="Resuming")
@@ -41,6 +42,16 @@ _OPTIONS = (
         expose_value=False,
         callback=_skip_invalid,
         help="Leave out invalid suite files; exit with 5.",
+    ),
+    _compare(
+        "--against",
+        metavar="FILE",
+        help="Compare with another agent.yaml, or backend=….",
+    ),
+    _compare(
+        "--fail-on",
+        type=click.Choice(["regression"]),
+        help="Exit with 1 if a case passes on the first only.",
     ),
     _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
     _select(
@@ -132,6 +143,7 @@ def test(
 
     request = selection_request(options)
     _check_resume(options)
+    _check_comparison(options)
     from holodeck.cli.agent_paths import find_agents
     from holodeck.cli.run_agents import TestOptions, run_agents
 
@@ -156,6 +168,8 @@ def test(
         retry_errors=options["retry_errors"],
         force=options["force"],
         debug=options["debug"],
+        against=options["against"],
+        fail_on=options["fail_on"],
     )
     context.exit(run_agents(test_options, find_agents(paths, options["agent"]), cli_context))
 
@@ -180,6 +194,7 @@ def _preview_mode(
         "--events": options["events"],
         "--debug": options["debug"],
         "--watch": options["watch"],
+        "--against": options["against"],
     }
     for flag, value in only_for_runs.items():
         if value:
@@ -196,6 +211,18 @@ def _check_resume(options: Mapping[str, Any]) -> None:
             "--resume repeats the selection of its run; remove --last-failed, --new and"
             " --failed-first"
         )
+
+
+def _check_comparison(options: Mapping[str, Any]) -> None:
+    if options["against"] is None:
+        if options["fail_on"] is not None:
+            raise click.UsageError(
+                f"--fail-on {options['fail_on']} compares two agents; add --against FILE"
+            )
+        return
+    for name in ("debug", "watch"):
+        if options[name]:
+            raise click.UsageError(f"--{name} works with one agent; remove it or --against")
 
 
 def _check_watch(options: Mapping[str, Any]) -> None:

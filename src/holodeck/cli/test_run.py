@@ -3,10 +3,11 @@
 import shlex
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -17,6 +18,7 @@ from holodeck.cli.options import ReportTarget, write_reports
 from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
+    from holodeck.cli.interruptible_run import Runner
     from holodeck.lib.llm.retry import Wait
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from holodeck.models.selection import Selection
     from holodeck.models.test_case import TestCaseModel
     from holodeck.models.test_result import TestReport, TestResult
+
+R = TypeVar("R")
 
 _REPETITIONS = ("repeat", "min_pass", "min_pass_rate")
 
@@ -88,6 +92,70 @@ def resume_run(
     left = plural(count - len(results), "case runs", "cases run")
     click.echo(f"Resuming {run.id}: {len(results)} of {count} results are kept, {left}", err=True)
     return ResumedRun(run.id, results)
+
+
+@contextmanager
+def open_display(
+    agent: "Agent", context: CliContext, progress: "ProgressIndicator", *, enabled: bool = True
+) -> "Iterator[LiveLine]":
+    """Yield a live line about the progress; the agent's `observability` says where traces go."""
+    from holodeck.cli.interruptible_run import protected_streams
+    from holodeck.lib.observability import initialize_observability, shutdown_observability
+    from holodeck.lib.ui.live import LiveLine
+    from holodeck.models.observability import ObservabilityConfig
+
+    redact = context.redactor.redact
+    traces = initialize_observability(
+        agent.observability or ObservabilityConfig(), agent.name, redact
+    )
+    is_live = enabled and not progress.quiet
+    with protected_streams() as out:
+        try:
+            yield LiveLine(
+                progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
+            )
+        finally:
+            shutdown_observability(traces)
+
+
+def run_displayed(
+    runner: "Runner[R]", live: "LiveLine", progress: "ProgressIndicator", context: CliContext
+) -> "tuple[R, bool]":
+    """Return the report, after a signal that of the finished cases; and whether it was SIGTERM."""
+    from holodeck.cli.interruptible_run import run_to_report
+    from holodeck.lib.llm.retry import on_wait
+
+    redact, received = context.redactor.redact, list[signal.Signals]()
+
+    def on_interrupt(one: signal.Signals) -> None:
+        received.append(one)
+        with live.paused():
+            click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
+
+    def note_wait(wait: "Wait") -> None:
+        progress.note_wait(replace(wait, reason=redact(wait.reason)))
+
+    token = on_wait.set(note_wait)
+    try:
+        with live:
+            return run_to_report(runner, on_interrupt), signal.SIGTERM in received
+    finally:
+        on_wait.reset(token)
+
+
+def close_record(recorder: "Recorder", shown: "TestReport", code: int) -> list[str]:
+    """Close the record; return an error message if it is incomplete."""
+    recorder.end(shown, code)
+    if recorder.failure is None:
+        return []
+    return [f"the run record is incomplete: {recorder.path}: {recorder.failure}"]
+
+
+def repetition_args(settings: "ExecutionConfig") -> list[str]:
+    """Return the flags without which the cases of a resumed run would count as changed."""
+    flags = {name: settings.source_of(name) for name in _REPETITIONS}
+    given = [(flag, name) for name, flag in flags.items() if flag.startswith("--")]
+    return [arg for flag, name in given for arg in (flag, f"{getattr(settings, name)}")]
 
 
 @dataclass
@@ -162,40 +230,15 @@ class TestRun:
 
     def _execute(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
         """Run the cases; record each result, then display it."""
-        from holodeck.cli.interruptible_run import protected_streams, run_to_report
-        from holodeck.lib.llm.retry import on_wait
-        from holodeck.lib.observability import initialize_observability, shutdown_observability
-        from holodeck.lib.ui.live import LiveLine
-        from holodeck.models.observability import ObservabilityConfig
-
-        redact = self.context.redactor.redact
-        traces = initialize_observability(
-            self.agent.observability or ObservabilityConfig(), self.agent.name, redact
-        )
         # A line that is redrawn would disturb a person who types.
-        is_live = not progress.quiet and not self.debug
-        with protected_streams() as out:
-            live = LiveLine(
-                progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
-            )
+        is_live = not self.debug
+        with open_display(self.agent, self.context, progress, enabled=is_live) as live:
             self._connect(executor, progress, live)
-
-            def on_interrupt(received: signal.Signals) -> None:
-                self.is_terminated = received == signal.SIGTERM
-                with live.paused():
-                    click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
-
-            def note_wait(wait: "Wait") -> None:
-                progress.note_wait(replace(wait, reason=redact(wait.reason)))
-
-            token = on_wait.set(note_wait)
             try:
-                with live:
-                    return run_to_report(executor, on_interrupt)
+                report, self.is_terminated = run_displayed(executor, live, progress, self.context)
             finally:
-                on_wait.reset(token)
                 progress.is_one_at_a_time = executor.is_one_at_a_time
-                shutdown_observability(traces)
+        return report
 
     def _connect(
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
@@ -242,7 +285,7 @@ class TestRun:
         shown = self.context.redactor.redact_report(report)
         parts = (progress.get_failures(), progress.get_summary())
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
-        record_errors = self._close_record(shown, code)
+        record_errors = [] if self.recorder is None else close_record(self.recorder, shown, code)
         failures = write_reports(shown, self.report_targets, self.context)
         if record_errors and len(failures) == len(self.report_targets):
             from holodeck.lib.records.recorder import json_line
@@ -255,16 +298,6 @@ class TestRun:
             raise ReportError("\n".join(failures))
         return code
 
-    def _close_record(self, shown: "TestReport", code: ExitCode) -> list[str]:
-        """Close the record; return an error message if it is incomplete."""
-        recorder = self.recorder
-        if recorder is None:
-            return []
-        recorder.end(shown, code)
-        if recorder.failure is None:
-            return []
-        return [f"the run record is incomplete: {recorder.path}: {recorder.failure}"]
-
     def _print_resume_command(self, report: "TestReport") -> None:
         recorder = self.recorder
         left_out = any(one.skipped_by not in {None, "skip"} for one in report.results)
@@ -274,8 +307,5 @@ class TestRun:
         args = ["holodeck", "test", *self.target.args, "--resume", recorder.id]
         if report.stopped is not None and report.stopped_by not in {"fail_fast", "budget"}:
             args.append("--retry-errors")
-        for name in _REPETITIONS:  # without these flags, the cases would count as changed
-            flag = self.settings.source_of(name)
-            if flag.startswith("--"):
-                args += [flag, f"{getattr(self.settings, name)}"]
+        args += repetition_args(self.settings)
         click.echo(self.context.clean(f"Resume with: {shlex.join(args)}"), err=True)

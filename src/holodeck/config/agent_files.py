@@ -25,7 +25,7 @@ def load_instructions(agent: Agent) -> str:
         return agent.instructions.inline
     name = agent.instructions.file or ""
     where = f"{agent.place('instructions', 'file')}: instructions.file"
-    text = strip_front_matter(read_text(name, agent.base_dir, where), name)
+    text = strip_front_matter(read_text(name, agent.own_dir, where), name)
     if not text.strip():
         raise ConfigError(where, f"{name!r} is empty; write the instructions for the agent")
     return text
@@ -85,7 +85,7 @@ def load_response_schema(agent: Agent) -> dict[str, Any] | None:
 
 
 def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
-    text = read_text(name, agent.base_dir, where)
+    text = read_text(name, agent.own_dir, where)
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -78,7 +78,7 @@ def _check_model(context: CheckContext) -> None:
         return
     if find_spec("xllamacpp") is None:
         context.config_error(("model",), MissingExtra("local", "model"))
-    if model.name.endswith(".gguf") and not is_file(context.agent.base_dir / model.name):
+    if model.name.endswith(".gguf") and not is_file(context.agent.own_dir / model.name):
         context.error(("model", "name"), f"file not found: {model.name!r}")
 
 
@@ -110,7 +110,7 @@ def _check_named_backend(context: CheckContext, backend: str) -> None:
 
     check_name(backend)
     if ":" in backend:
-        check_target(context, backend, ("backend",), "backend")
+        check_target(context, backend, ("backend",), "backend", context.agent.own_dir)
 
 
 def _check_instructions(context: CheckContext) -> None:
@@ -133,7 +133,7 @@ def _check_tools(context: CheckContext) -> None:
     for index, tool in enumerate(context.agent.tools or []):
         tools[tool.name] = None if tool.parameters is None else list(tool.parameters)
         try:
-            function = find_definition(tool.file, tool.function, context.agent.base_dir, "")
+            function = find_definition(tool.file, tool.function, context.agent.own_dir, "")
         except ConfigError as error:
             key = "function" if "does not define" in error.message else "file"
             context.config_error(("tools", index, key), error)

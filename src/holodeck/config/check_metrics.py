@@ -1,6 +1,7 @@
 """Static checks of metrics: can each be built, and can a response fail it?"""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -40,7 +41,9 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
             _check_that_it_can_fail(context, metric, metric_path)
         try:
             if metric.user_code is not None:
-                check_target(context, metric.user_code, metric_path, "metric")
+                check_target(
+                    context, metric.user_code, metric_path, "metric", context.agent.base_dir
+                )
                 continue
             evaluator = build_evaluator(metric, context.agent.base_dir, location="")
             context.inputs.register(metric, evaluator)
@@ -53,10 +56,15 @@ def check_metrics(context: CheckContext, metrics: Sequence[MetricSettings], path
             context.config_error(metric_path, error)
 
 
-def check_target(context: CheckContext, target: str, path: KeyPath, kind: str) -> None:
-    """Check that `module:attribute` exists. Raises ConfigError if it certainly does not."""
-    require_target(target, context.agent.base_dir, kind)
-    warning = import_warning(target, context.agent.base_dir)
+def check_target(
+    context: CheckContext, target: str, path: KeyPath, kind: str, folder: Path
+) -> None:
+    """Check that `module:attribute` exists, perhaps in `folder`.
+
+    Raises ConfigError if it certainly does not.
+    """
+    require_target(target, folder, kind)
+    warning = import_warning(target, folder)
     if warning is not None:
         context.warning(path, warning)
 

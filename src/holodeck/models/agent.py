@@ -1,6 +1,6 @@
 """The model of an agent.yaml."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Protocol
@@ -53,6 +53,36 @@ class SelectionLocator:
             case ("test_cases", int(index), *rest) if index < len(self.indices):
                 return ("test_cases", self.indices[index], *rest)
         return path
+
+
+UNLOCATED = "agent"
+"""The location of a value that was never in a file."""
+AGENT_KEYS = ("name", "backend", "model", "instructions", "tools", "response_format")
+"""The keys that describe the agent itself, not its tests."""
+
+
+@dataclass(frozen=True)
+class ReplacedAgentLocator:
+    """Knows it of an agent some of whose keys were written elsewhere."""
+
+    keys: Collection[str]
+    """The keys that `agent` locates."""
+    agent: Locator | None
+    """None for an agent that was never in a file."""
+    others: Locator | None
+
+    def place(self, path: KeyPath) -> str:
+        """File, line and column, as `agent.yaml:41:7`."""
+        locator = self._locator_of(path)
+        return UNLOCATED if locator is None else locator.place(path)
+
+    def source_path(self, path: KeyPath) -> KeyPath:
+        """The path of the value in its own file."""
+        locator = self._locator_of(path)
+        return path if locator is None else locator.source_path(path)
+
+    def _locator_of(self, path: KeyPath) -> Locator | None:
+        return self.agent if path and path[0] in self.keys else self.others
 
 
 CHAT = "chat"
@@ -169,12 +199,21 @@ class Agent(Model):
     """Traces of the run."""
 
     _base_dir: Path | None = PrivateAttr(default=None)
+    _own_dir: Path | None = PrivateAttr(default=None)
     _locator: Locator | None = PrivateAttr(default=None)
 
     @property
     def base_dir(self) -> Path:
         """Where relative paths start: the folder of the agent.yaml, else the working one."""
         return self._base_dir or Path.cwd()
+
+    @property
+    def own_dir(self) -> Path:
+        """Where relative paths of the agent itself start, such as those of its tools.
+
+        It differs from `base_dir` only if the agent runs the test cases of another file.
+        """
+        return self._own_dir or self.base_dir
 
     @property
     def has_base_dir(self) -> bool:
@@ -193,9 +232,17 @@ class Agent(Model):
         copy._locator = locator  # noqa: SLF001 - a copy of its own class
         return copy
 
+    def with_agent_of(self, other: "Agent", keys: Collection[str] = AGENT_KEYS) -> "Agent":
+        """Return these tests and settings with the agent that `keys` of `other` describe."""
+        copy = self.model_copy(update={key: getattr(other, key) for key in AGENT_KEYS})
+        copy._own_dir = other.own_dir  # noqa: SLF001 - a copy of its own class
+        locators = other._locator, self._locator  # noqa: SLF001
+        copy._locator = ReplacedAgentLocator(keys, *locators)  # noqa: SLF001
+        return copy
+
     def place(self, *path: str | int) -> str:
         """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
-        return "agent" if self._locator is None else self._locator.place(path)
+        return UNLOCATED if self._locator is None else self._locator.place(path)
 
     def source_path(self, *path: str | int) -> KeyPath:
         """The path of a value in the file it was written in, which may be a suite's own."""

@@ -26,6 +26,15 @@ class PlannedCase(Model):
         return ("hash", self.hash) if self.name is None else ("name", self.suite or "", self.name)
 
 
+class ComparedWith(Model):
+    """The run of the other agent, where two agents were compared."""
+
+    run: str
+    is_second: bool
+    """Whether this run, not the other one, is that of the second agent. Its cases, evaluations and
+    settings are those of the first agent's file."""
+
+
 class RunStarted(Model):
     """The first line: the configuration of the run."""
 
@@ -38,6 +47,8 @@ class RunStarted(Model):
     """As the user wrote it."""
     resumes: str | None = None
     """The run that this one resumes."""
+    compared_with: ComparedWith | None = None
+    """None if only one agent was run."""
     versions: dict[str, str] = {}
     """Of holodeck and Python."""
     commit: str | None = None

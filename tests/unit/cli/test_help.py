@@ -7,8 +7,8 @@ import pytest
 from support.cli import run_cli
 
 GROUPS = (
-    "Input", "Selection", "Preview", "Run", "Resuming", "Limits", "Retries and repeats", "Output",
-    "Cache", "Other",
+    "Input", "Selection", "Comparison", "Preview", "Run", "Resuming", "Limits",
+    "Retries and repeats", "Output", "Cache", "Other",
 )  # fmt: skip
 
 

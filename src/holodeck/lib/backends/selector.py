@@ -59,9 +59,7 @@ class BackendSelector:
         if mode not in MODES:
             raise ConfigError("mode", f"{mode!r} is not one of {', '.join(map(repr, MODES))}")
         try:
-            backend = _build(
-                agent, execution, base_dir or agent.base_dir, force_ingest=force_ingest
-            )
+            backend = _build(agent, execution, base_dir or agent.own_dir, force_ingest=force_ingest)
         except HoloDeckError:
             raise
         except Exception as error:

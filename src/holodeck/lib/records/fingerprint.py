@@ -62,7 +62,7 @@ def _uses_evaluations(case: TestCaseModel) -> bool:
 
 
 def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
-    folder = agent.base_dir
+    folder = agent.own_dir
     metrics = agent.evaluations.metrics if agent.evaluations else []
     response_format = agent.response_format
     schema_file = response_format if isinstance(response_format, str) else None
@@ -75,7 +75,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
             response_format,
             "" if schema_file is None else _hash_file(schema_file, folder),
         ],
-        "metrics": [config.get("evaluations"), *_hash_metric_code(metrics, folder)],
+        "metrics": [config.get("evaluations"), *_hash_metric_code(metrics, agent.base_dir)],
     }
 
 

@@ -80,6 +80,8 @@ def _read_start(path: Path, query: HistoryQuery) -> RunStarted | None:
         logger.warning("%s was written by a later version; it is ignored", path)
     if not isinstance(head, RunStarted) or head.agent_name != query.agent_name:
         return None
+    if head.compared_with is not None and head.compared_with.is_second:
+        return None  # of another agent, whatever its name
     is_same = _file_name(head.agent_config_path) == _file_name(query.agent_config_path)
     return head if is_same else None
 

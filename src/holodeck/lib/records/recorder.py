@@ -20,7 +20,14 @@ from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
 from holodeck.models.base import Model
-from holodeck.models.record import CaseFinished, CaseSkipped, Event, RunFinished, RunStarted
+from holodeck.models.record import (
+    CaseFinished,
+    CaseSkipped,
+    ComparedWith,
+    Event,
+    RunFinished,
+    RunStarted,
+)
 
 if TYPE_CHECKING:
     from holodeck.lib.redact import Redactor
@@ -62,6 +69,8 @@ class Recorder:
                 f"the run cannot be recorded in {folder}: {reason}; make the folder writable, or "
                 "run without a record: --no-record"
             ) from error
+        self.compared_with: ComparedWith | None = None
+        """The run of the other agent; set it before `begin`."""
         self._agent = agent
         self._fingerprint = fingerprint
 
@@ -92,6 +101,7 @@ class Recorder:
             agent_name=self._agent.name,
             agent_config_path=agent_config_path,
             resumes=resumes,
+            compared_with=self.compared_with,
             versions={"holodeck": version, "python": platform.python_version()},
             commit=checked_out_commit(self._agent.base_dir),
             hashes=self._fingerprint.parts,

@@ -100,7 +100,11 @@ def write_report(
 
     Raises ReportError with the path, or with `shown` in its place.
     """
-    text = FORMATS.load(report_format, where="--format")(report)
+    write_report_text(FORMATS.load(report_format, where="--format")(report), path, shown)
+
+
+def write_report_text(text: str, path: Path, shown: Path | None = None) -> None:
+    """Write the text of a report, like `write_report`."""
     data = text.encode("utf-8", "backslashreplace")
     try:
         _write(data, path)

@@ -300,8 +300,8 @@ class AgentFactory:
             raise ConfigError("model", "is missing, and the built-in agent needs one")
         schema = load_response_schema(agent)
         self._wants_structure = schema is not None
-        tools = [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []]
-        weights = self._weights(agent.base_dir)
+        tools = [load_function_tool(tool, agent.own_dir) for tool in agent.tools or []]
+        weights = self._weights(agent.own_dir)
         self.kernel = build_kernel(agent.model, tools, self._limits, weights, self._limiters)
         self.agent = build_agent(self.kernel, agent.name, load_instructions(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
@@ -399,7 +399,7 @@ def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "Cha
     return ChatBackend(
         agent.model,
         load_instructions(agent),
-        [load_function_tool(tool, agent.base_dir) for tool in agent.tools or []],
+        [load_function_tool(tool, agent.own_dir) for tool in agent.tools or []],
         load_response_schema(agent),
         execution,
         proxy_for,

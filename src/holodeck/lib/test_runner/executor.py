@@ -5,7 +5,8 @@ import inspect
 import logging
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import histories_of, require_history_support
-from holodeck.lib.test_runner.schedule import RunState, Schedule
+from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
 from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
 from holodeck.models.agent import IN_PYTHON, Agent
@@ -210,6 +211,18 @@ class TestExecutor:
             BackendInitError: The agent cannot be built or reached at all.
             ConfigError: The agent's configuration is wrong.
         """
+        has_cases = self.begin()
+        with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
+            if has_cases:
+                async with self.open_lane() as lane:
+                    await Schedule([lane], self.config).run()
+            report = self.report()
+            passed = report.summary.failed == 0
+            current.set({names.SUITE_STATUS: "success" if passed else "failure"})
+        return report
+
+    def begin(self) -> bool:
+        """Begin a run; return whether cases are left to run. Raises ConfigError."""
         if not self.is_checked:
             self._check()
         carried_over = {
@@ -219,13 +232,11 @@ class TestExecutor:
         self._run_state = RunState(self.cases, self._report_result, carried_over)
         self._started = time.perf_counter()
         self._run_state.skip(skip_by_case)
-        with span(names.RUN, {names.SUITE_NAME: self.agent_config.name}) as current:
-            if self._run_state.left:
-                await self._run_on_backend()
-            report = self.report()
-            passed = report.summary.failed == 0
-            current.set({names.SUITE_STATUS: "success" if passed else "failure"})
-        return report
+        return bool(self._run_state.left)
+
+    def result_of(self, index: int) -> TestResult | None:
+        """Return the result of the case at that index; None if there is none yet."""
+        return self._run_state.result_of(index)
 
     def _check(self) -> None:
         """Do the static checks of `holodeck validate`. Raises ConfigError."""
@@ -239,8 +250,9 @@ class TestExecutor:
         if not self._injects_checks:  # the findings do not know injected evaluators
             log_findings(findings)
 
-    async def _run_on_backend(self) -> None:
-        """Run the cases, and close everything that was opened for them."""
+    @asynccontextmanager
+    async def open_lane(self) -> AsyncIterator[Lane]:
+        """Yield what a schedule needs to run the cases, and close what was opened for them."""
         warming_up = asyncio.create_task(self._evaluator_set.warm_up())
         if self.on_event is not None and self._events is None:
             self._events = self._build_events()
@@ -251,7 +263,7 @@ class TestExecutor:
             require_history_support(self.agent_config, backend)
             for index, case in self._run_state.left:  # raises where the backend takes no context
                 self._backend_for(backend, index, case)
-            await self._run_cases(backend)
+            yield self._lane(backend)
         finally:
             warming_up.cancel()
             if self._events is not None:
@@ -280,22 +292,20 @@ class TestExecutor:
             raise BackendInitError(with_location(error)) from error
         return self._backend
 
-    async def _run_cases(self, backend: AgentBackend) -> None:
+    def _lane(self, backend: AgentBackend) -> Lane:
         concurrency = self._concurrency(backend)
         self.is_one_at_a_time = (
             self.config.parallel_test_cases == "auto"
             and concurrency == 1
             and isinstance(backend, CallableBackend)
         )
-        schedule = Schedule(
+        return Lane(
+            self.agent_config,
             self._run_state,
             partial(self._new_run, backend),
-            self.agent_config,
-            self.config,
             self._report_start,
             concurrency,
         )
-        await schedule.run()
 
     def _concurrency(self, backend: AgentBackend) -> int:
         """Return how many cases may run at once.

@@ -311,7 +311,7 @@ class ObservationBuilder:
     def _tools(self) -> tuple[OfferedTool, ...]:
         try:
             tools = [
-                load_function_tool(tool, self._agent.base_dir) for tool in self._agent.tools or []
+                load_function_tool(tool, self._agent.own_dir) for tool in self._agent.tools or []
             ]
         except ConfigError as error:  # only `holodeck score` gets here; a run would have failed
             logger.warning("metrics do not see the agent's tools: %s", error)

@@ -4,7 +4,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.retry import RetryConfig
@@ -55,6 +57,10 @@ class RunState:
         """The cases without a result."""
         return [one for one in enumerate(self._cases) if one[0] not in self._results]
 
+    def result_of(self, index: int) -> TestResult | None:
+        """Return the result of the case at that index; None without one."""
+        return self._results.get(index)
+
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
         self._results[index] = result
@@ -77,40 +83,45 @@ class RunState:
         self.skip(stop.row)
 
 
+@dataclass(frozen=True)
+class Lane:
+    """An agent in a schedule."""
+
+    agent: Agent
+    """Its prices say what a case costs."""
+    run_state: RunState
+    """Knows the cases that are left, and takes their results."""
+    new_run: Callable[[int, TestCaseModel], CaseRun]
+    """Returns a new run of the case at that index."""
+    on_start: Callable[[TestCaseModel], None]
+    """Called with each case right before it runs."""
+    concurrency: int
+    """How many cases or repetitions may run at once."""
+
+
 class Schedule:
     """Gives the cases that are left to workers, until all have run or the run has to stop.
 
+    Several agents run the same cases in turn: each case on all agents, then the next case. They
+    share all limits, and only a failure of the last agent where the others passed counts for
+    `fail_fast` and `maxfail`.
+
     Args:
-        run_state: Knows the cases that are left, and takes their results.
-        new_run: Returns a new run of the case at that index.
-        agent: The agent of the cases; its prices say what they cost.
+        lanes: The agents.
         config: The limits of the run, every value given.
-        on_start: Called with each case right before it runs.
-        concurrency: How many cases or repetitions may run at once.
     """
 
-    def __init__(
-        self,
-        run_state: RunState,
-        new_run: Callable[[int, TestCaseModel], CaseRun],
-        agent: Agent,
-        config: ExecutionConfig,
-        on_start: Callable[[TestCaseModel], None],
-        concurrency: int,
-    ) -> None:
-        self._run_state = run_state
-        self._new_run = new_run
-        self._agent = agent
+    def __init__(self, lanes: Sequence[Lane], config: ExecutionConfig) -> None:
+        self._lanes = lanes
         self._run_timeout = config.run_timeout
-        self._on_start = on_start
-        self._concurrency = concurrency
-        self._slots = asyncio.Semaphore(concurrency)
+        self._concurrency = min(lane.concurrency for lane in lanes)
+        self._slots = asyncio.Semaphore(self._concurrency)
         self._backoff = RetryConfig(base_delay=config.retry_delay or 0)
-        has_answers = any(one.outcome in _ANSWERED for one in run_state.results)
-        self._stop_policy = StopPolicy(config, agent, has_answers=has_answers)
-        self._budget = Budget(config, agent.prices.unit if agent.prices else "")
-        self._running: dict[int, CaseRun] = {}
-        """The runs of cases that are not repeated, by the index of their case."""
+        self._stop_policies = [_stop_policy(lane, config) for lane in lanes]
+        prices = lanes[0].agent.prices
+        self._budget = Budget(config, prices.unit if prices else "")
+        self._running: dict[tuple[int, int], CaseRun] = {}
+        """The runs of cases that are not repeated, by the numbers of agent and case."""
 
     async def run(self) -> None:
         """Run the cases that are left.
@@ -118,25 +129,38 @@ class Schedule:
         A few workers take one case after the other, as ten thousand tasks would be slow.
         Repetitions are tasks of their own, so a semaphore limits them all.
         """
-        left = self._run_state.left
+        left = self._left()
         waiting = iter(left)
         try:
             async with self._time_limit(), asyncio.TaskGroup() as group:
                 for _ in range(min(self._concurrency, len(left))):
                     group.create_task(self._work(waiting))
             if self._budget.refused is not None:
-                self._run_state.stop_run(StopReason("budget", self._budget.refused))
+                self._stop_run(StopReason("budget", self._budget.refused))
         except asyncio.CancelledError:  # of the whole run, such as by Ctrl-C
-            for index, running in self._running.items():
-                result = running.interrupted_result()
+            for (number, index), running in self._running.items():
+                lane, result = self._lanes[number], running.interrupted_result()
                 if result is not None:
-                    self._run_state.add(index, with_cost(result, self._agent))
+                    lane.run_state.add(index, with_cost(result, lane.agent))
             raise
         except BaseExceptionGroup as errors:
             first = _first(errors)
             if not isinstance(first, RunStopped):
                 raise first from None
-            self._run_state.stop_run(first.stop)
+            self._stop_run(first.stop)
+
+    def _left(self) -> list[tuple[int, int, TestCaseModel]]:
+        """Return the numbers of agent and case, and the case, in the order to run them."""
+        left = [
+            (number, index, case)
+            for number, lane in enumerate(self._lanes)
+            for index, case in lane.run_state.left
+        ]
+        return sorted(left, key=itemgetter(1)) if self._lanes[1:] else left
+
+    def _stop_run(self, stop: StopReason) -> None:
+        for lane in self._lanes:
+            lane.run_state.stop_run(stop)
 
     @asynccontextmanager
     async def _time_limit(self) -> AsyncIterator[None]:
@@ -149,30 +173,39 @@ class Schedule:
             if not limit.expired():
                 raise
             why = f"the run exceeded its time limit of {self._run_timeout:g} s"
-            self._run_state.stop_run(StopReason("run_timeout", why))
+            self._stop_run(StopReason("run_timeout", why))
 
-    async def _work(self, waiting: Iterator[IndexedCase]) -> None:
-        for index, case in waiting:
-            stopped = self._stop_policy.stopped_for(case)
+    async def _work(self, waiting: Iterator[tuple[int, int, TestCaseModel]]) -> None:
+        for number, index, case in waiting:
+            lane = self._lanes[number]
+            stopped = self._stop_policies[-1].stopped_for(case)
             if stopped is not None:
-                self._run_state.add(index, stopped.row(case))
+                lane.run_state.add(index, stopped.row(case))
                 continue
             if not await self._budget.admit():
                 return
-            self._on_start(case)
-            finished = await self._run_case(index, case)
-            result = with_cost(finished.result, self._agent)
-            self._run_state.add(index, result)
-            self._stop_policy.add_result(
-                case, result, is_permanent=finished.is_permanent, refusal=finished.refusal
+            lane.on_start(case)
+            finished = await self._run_case(number, index, case)
+            result = with_cost(finished.result, lane.agent)
+            lane.run_state.add(index, result)
+            self._stop_policies[number].count_refusal(
+                result, finished.refusal, is_permanent=finished.is_permanent
             )
+            self._count_failure(index, case)
             await self._budget.pay(result)
 
-    async def _run_case(self, index: int, case: TestCaseModel) -> FinishedRun:
+    def _count_failure(self, index: int, case: TestCaseModel) -> None:
+        """Count the last agent's result, if the case has passed on all others by now."""
+        *others, last = (lane.run_state.result_of(index) for lane in self._lanes)
+        if last is not None and all(one is not None and one.passed for one in others):
+            self._stop_policies[-1].count_failure(case, last)
+
+    async def _run_case(self, number: int, index: int, case: TestCaseModel) -> FinishedRun:
         """Run a case with its retries and repetitions."""
         if case.repeat is None:
+            once = partial(self._once, number, index, case)
             async with self._slots:
-                return await run_with_retries(case, partial(self._once, index, case), self._backoff)
+                return await run_with_retries(case, once, self._backoff)
         # Imported here because most cases are run once.
         from holodeck.lib.test_runner.repeats import run_repeated  # noqa: PLC0415
 
@@ -180,16 +213,21 @@ class Schedule:
             async with self._slots:
                 if not is_wanted():
                     return None
-                run = lambda: self._new_run(index, case).run()  # noqa: E731
+                run = lambda: self._lanes[number].new_run(index, case).run()  # noqa: E731
                 return await run_with_retries(case, run, self._backoff)
 
         return await run_repeated(case, case.repeat, repetition)
 
-    async def _once(self, index: int, case: TestCaseModel) -> FinishedRun:
-        self._running[index] = self._new_run(index, case)
-        finished = await self._running[index].run()
-        del self._running[index]
+    async def _once(self, number: int, index: int, case: TestCaseModel) -> FinishedRun:
+        running = self._running[number, index] = self._lanes[number].new_run(index, case)
+        finished = await running.run()
+        del self._running[number, index]
         return finished
+
+
+def _stop_policy(lane: Lane, config: ExecutionConfig) -> StopPolicy:
+    has_answers = any(one.outcome in _ANSWERED for one in lane.run_state.results)
+    return StopPolicy(config, lane.agent, has_answers=has_answers)
 
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -94,20 +94,8 @@ class StopPolicy:
         """Return why no further case of the case's suite starts; None if it does."""
         return self._stopped.get(case.suite)
 
-    def add_result(
-        self,
-        case: TestCaseModel,
-        result: TestResult,
-        *,
-        is_permanent: bool,
-        refusal: Refusal | None = None,
-    ) -> None:
-        """Count a result. Raises RunStopped if a limit is reached.
-
-        `is_permanent` says that every other case will fail like this one, `refusal` what the
-        provider objected to.
-        """
-        self._count_refusal(result, refusal, is_permanent=is_permanent)
+    def count_failure(self, case: TestCaseModel, result: TestResult) -> None:
+        """Count the result if it did not pass. Raises RunStopped if there are too many."""
         is_exempt = self._fails_fast and case.fail_fast is False
         self._failures += not (result.passed or is_exempt)
         if self._failures == self._max_failures:
@@ -117,10 +105,13 @@ class StopPolicy:
             why = f"{_named(result)} did not pass, and {owner} fail_fast"
             self._stopped.setdefault(case.suite, StopReason("fail_fast", why))
 
-    def _count_refusal(
+    def count_refusal(
         self, result: TestResult, refusal: Refusal | None, *, is_permanent: bool
     ) -> None:
         """Count permanent refusals in a row. Raises RunStopped if there are too many.
+
+        `is_permanent` says that every other case will fail like this one, `refusal` what the
+        provider objected to.
 
         A refused model or request counts only while every case so far was refused for the same
         reason; otherwise it is about the content of a case.

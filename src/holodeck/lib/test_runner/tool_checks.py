@@ -185,7 +185,7 @@ def matches(matcher: ArgMatcher, value: Any) -> bool:
         return _number_matches(matcher.number, value)
     if matcher.fuzzy is not None:
         return _normalize(matcher.fuzzy) == _normalize(value)
-    return _equal(matcher.equals, value)
+    return equal_json(matcher.equals, value)
 
 
 def _regex_matches(pattern: str, value: Any) -> bool:
@@ -226,15 +226,15 @@ def _normalize(value: Any) -> str | float:
     return round(number / 100 if text.endswith("%") else number, 9)
 
 
-def _equal(expected: Any, value: Any) -> bool:
+def equal_json(expected: Any, value: Any) -> bool:
     """Return whether JSON values are equal: 1 equals 1.0, but true does not equal 1."""
     if isinstance(expected, bool) or isinstance(value, bool):
         return expected is value
     if isinstance(expected, dict) and isinstance(value, dict):
         same_keys = expected.keys() == value.keys()
-        return same_keys and all(_equal(expected[key], value[key]) for key in expected)
+        return same_keys and all(equal_json(expected[key], value[key]) for key in expected)
     if isinstance(expected, list) and isinstance(value, list):
-        return len(expected) == len(value) and all(map(_equal, expected, value))
+        return len(expected) == len(value) and all(map(equal_json, expected, value))
     are_numbers = isinstance(expected, int | float) and isinstance(value, int | float)
     return (are_numbers or type(expected) is type(value)) and bool(expected == value)
 

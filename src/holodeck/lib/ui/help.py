@@ -6,8 +6,8 @@ from typing import Any
 import click
 
 GROUPS = (
-    "Input", "Selection", "Preview", "Run", "Resuming", "Limits", "Retries and repeats", "Output",
-    "Cache", "Other",
+    "Input", "Selection", "Comparison", "Preview", "Run", "Resuming", "Limits",
+    "Retries and repeats", "Output", "Cache", "Other",
 )  # fmt: skip
 """In the order of the help."""
 _WIDEST_NAMES = 32

@@ -1,0 +1,350 @@
+"""Reports about two agents that ran the same test cases, and the exit code."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from pydantic_core import PydanticSerializationError
+
+from holodeck.errors import ExitCode
+from holodeck.lib.reports.costs import money
+from holodeck.lib.reports.markdown import code, inline, table
+from holodeck.lib.text import one_line, percent, plural
+from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
+from holodeck.models.comparison import (
+    ComparedAgent,
+    ComparisonReport,
+    Pair,
+    PairVerdict,
+    Significance,
+    Total,
+    Trajectories,
+)
+from holodeck.models.outcome import Outcome
+
+FailOn = Literal["regression"]
+
+SIGNIFICANT = 0.05
+"""The p-value from which on luck is called an unlikely explanation."""
+_MIN_DIFFERING = 6
+"""Fewer cases than these cannot reach it, however one-sided they are."""
+_MAX_NAME = 80
+_MAX_LINE = 300
+_TITLES = {
+    PairVerdict.ONLY_FIRST: "Passed only on A (regressions)",
+    PairVerdict.ONLY_SECOND: "Passed only on B",
+    PairVerdict.NEITHER: "Passed on neither",
+    PairVerdict.UNDECIDED: "Undecided",
+    PairVerdict.BOTH: "Passed on both",
+    PairVerdict.SKIPPED: "Skipped",
+    PairVerdict.NOT_RUN: "Not run",
+}
+"""Verdict → its title; the pairs that need attention come first."""
+WORDS = {
+    PairVerdict.BOTH: "BOTH PASS",
+    PairVerdict.ONLY_FIRST: "ONLY A",
+    PairVerdict.ONLY_SECOND: "ONLY B",
+    PairVerdict.NEITHER: "BOTH FAIL",
+    PairVerdict.UNDECIDED: "UNDECIDED",
+    PairVerdict.SKIPPED: "SKIPPED",
+    PairVerdict.NOT_RUN: "NOT RUN",
+}
+"""Verdict → what a line of progress says."""
+_COLORS = {
+    PairVerdict.BOTH: ANSIColors.GREEN,
+    PairVerdict.ONLY_FIRST: ANSIColors.RED,
+    PairVerdict.ONLY_SECOND: ANSIColors.GREEN,
+}
+_NO_VERDICT = {PairVerdict.UNDECIDED, PairVerdict.NOT_RUN}
+_OPEN: dict[Outcome | None, str] = {
+    Outcome.AGENT_ERROR: "agent error",
+    Outcome.METRIC_ERROR: "metric error",
+    Outcome.UNCHECKED: "unchecked",
+    Outcome.SKIPPED: "not run",
+    None: "not run",
+}
+"""Outcome that is no verdict → its name."""
+_STATES = {"same": "same", "parted": "parted", "unknown": "not comparable"}
+_RULE_COLUMNS = 60
+_ERRORS = (
+    (Outcome.AGENT_ERROR, ExitCode.EXECUTION),
+    (Outcome.METRIC_ERROR, ExitCode.EVALUATION),
+)
+
+
+def comparison_exit_code(report: ComparisonReport, fail_on: FailOn | None = None) -> ExitCode:
+    """Return the exit code; the first of 130, 3, 4, 6, 1, 5 and 0 that applies.
+
+    Without `fail_on`, no verdict counts: 0 says that the comparison is complete.
+    """
+    reports = (report.first.report, report.second.report)
+    if any(one.interrupted for one in reports):
+        return ExitCode.INTERRUPTED
+    outcomes = {outcome for pair in report.pairs for outcome in (pair.first, pair.second)}
+    for outcome, exit_code in _ERRORS:
+        if outcome in outcomes:
+            return exit_code
+    if any(one.stopped_by == "budget" for one in reports):
+        return ExitCode.BUDGET
+    if fail_on == "regression" and report.regressions:
+        return ExitCode.TEST_FAILED
+    return ExitCode.PASSED if report.is_complete else ExitCode.NOTHING_SELECTED
+
+
+def render_json(report: ComparisonReport) -> str:
+    """Return the comparison with every field, as JSON."""
+    try:
+        text = report.model_dump_json(indent=2)
+    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
+        text = json.dumps(report.model_dump(), indent=2, default=str)
+    return text + "\n"
+
+
+def pair_name(pair: Pair) -> str:
+    """Return the name of the case, else the beginning of its input in quotes."""
+    return one_line(pair.name or f"'{one_line(pair.input, _MAX_NAME - 2)}'", _MAX_NAME)
+
+
+def describe_trajectories(trajectories: Trajectories) -> str:
+    """Return where the tool calls part, or that they are the same, or why that is unknown."""
+    if trajectories.state == "unknown":
+        return f"tool calls not comparable: {trajectories.reason}"
+    times = ""
+    if trajectories.compared > 1:
+        count = trajectories.parted if trajectories.divergence else trajectories.compared
+        times = f" (in {count} of {trajectories.compared} repetitions)"
+    found = trajectories.divergence
+    if found is None:
+        left = trajectories.unknown_results
+        unknown = f"; {plural(left, 'result')} of tools unknown" if left else ""
+        return f"same tool calls{unknown}{times}"
+    place = f"turn {found.turn}, call {found.call}"
+    if found.repetition is not None:
+        place = f"repetition {found.repetition}, {place}"
+    order = "; the same calls in another order" if found.kind == "order" else ""
+    return f"parted at {place}: A {found.first}, B {found.second}{order}{times}"
+
+
+def pair_lines(pair: Pair, place: str) -> list[str]:
+    """Return what a run prints when the pair is complete; no details if both passed alike."""
+    word = colorize(WORDS[pair.verdict], _COLORS.get(pair.verdict, ANSIColors.YELLOW))
+    times = [_number(one, " ms") for one in (pair.latency_ms.first, pair.latency_ms.second)]
+    took = f" (A {times[0]}, B {times[1]})" if pair.latency_ms.delta is not None else ""
+    is_alike = pair.verdict is PairVerdict.BOTH and pair.trajectories.state == "same"
+    details = [] if is_alike else [f"    {line}" for line in detail_lines(pair)]
+    return [f"{place} {word} {pair_name(pair)}{took}", *details]
+
+
+def detail_lines(pair: Pair) -> Iterator[str]:
+    """Yield why each agent did not pass, where the tool calls part, and what the scores say."""
+    for who, outcome, reasons in (
+        ("A", pair.first, pair.first_reasons),
+        ("B", pair.second, pair.second_reasons),
+    ):
+        if outcome is None:
+            yield f"{who}: no result"
+        for reason in reasons:
+            yield one_line(f"{who}: {reason}", _MAX_LINE)
+    if pair.trajectories.state != "unknown" or _has_two_results(pair):
+        yield one_line(describe_trajectories(pair.trajectories), 2 * _MAX_LINE)
+    for name, scores in pair.scores.items():
+        if scores.delta:
+            yield one_line(f"{name}: A {scores.first:.2f}, B {scores.second:.2f}", _MAX_LINE)
+
+
+def _has_two_results(pair: Pair) -> bool:
+    return not {pair.first, pair.second} & {None, Outcome.SKIPPED}
+
+
+def conclusions(report: ComparisonReport) -> Iterator[str]:
+    """Yield what the counts say, and what they do not."""
+    found, counts = report.significance, report.counts
+    decided = sum(pair.verdict.is_decided for pair in report.pairs)
+    undecided = counts[PairVerdict.UNDECIDED] + counts[PairVerdict.NOT_RUN]
+    if undecided:
+        pairs = plural(len(report.pairs) - counts[PairVerdict.SKIPPED], "pair")
+        reasons = "; ".join(_undecided_outcomes(report))
+        yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither agent."
+    if found.regressions is None:
+        yield "No pair is decided, so the comparison says nothing about the agents."
+        return
+    if found.p_value is None:
+        yield f"None of {plural(decided, 'decided pair')} passed on one agent only."
+        yield "This does not prove that both agents are equally good."
+    else:
+        yield from _test_result(found, found.p_value)
+    low, high = (percent(100 * rate, 0) for rate in found.regressions)
+    yield f"Of further cases like these, {low} to {high} would pass only on A (95 % interval)."
+
+
+def _undecided_outcomes(report: ComparisonReport) -> Iterator[str]:
+    """Yield such as `B: 2 agent error, 1 not run`, of the pairs without a verdict."""
+    pairs = [pair for pair in report.pairs if pair.verdict in _NO_VERDICT]
+    for who, outcomes in (
+        ("A", [pair.first for pair in pairs]),
+        ("B", [pair.second for pair in pairs]),
+    ):
+        words = Counter(_OPEN.get(one) for one in outcomes)
+        counts = ", ".join(f"{count} {word}" for word, count in words.items() if word)
+        if counts:
+            yield f"{who}: {counts}"
+
+
+def _test_result(found: Significance, p_value: float) -> Iterator[str]:
+    differing = found.only_first + found.only_second
+    yield (
+        f"{plural(found.only_first, 'case')} passed only on A, and {found.only_second} only on B."
+        f" If both agents were equally good, {plural(differing, 'differing case')} would be split"
+        f" at least this unevenly in {percent(100 * p_value, 1 if p_value < SIGNIFICANT else 0)}"
+        f" of comparisons (exact McNemar test, p = {p_value:.2g})."
+    )
+    if p_value <= SIGNIFICANT:
+        better = "A" if found.only_first > found.only_second else "B"
+        yield f"Luck is an unlikely explanation: {better} is better in cases like these."
+        return
+    yield "So they show neither that one agent is better nor that both are equally good."
+    if differing < _MIN_DIFFERING:
+        yield f"Fewer than {_MIN_DIFFERING} differing cases never can: run more cases."
+
+
+class TotalRow(NamedTuple):
+    """A number of both agents as people read it."""
+
+    name: str
+    first: str
+    second: str
+    change: str
+    pairs: str
+
+
+def total_rows(report: ComparisonReport) -> Iterator[TotalRow]:
+    """Yield costs, tokens, latency and scores over the pairs for which they are known."""
+    unit = report.currency or ""
+    formats: list[tuple[str, Total | None, Callable[[float], str]]] = [
+        ("cost of the agent", report.cost, lambda amount: money(amount, unit)),
+        ("tokens", report.tokens, lambda count: f"{count:,.0f}"),
+        ("mean latency", report.latency_ms, lambda elapsed_ms: f"{elapsed_ms:,.0f} ms"),
+    ]
+    formats += [
+        (f"mean score of {name}", one, lambda score: f"{score:.2f}")
+        for name, one in report.scores.items()
+    ]
+    for name, total, shown in formats:
+        if total is not None:
+            unknown = f", unknown for {total.unknown}" if total.unknown else ""
+            pairs = plural(total.pairs, "pair") + unknown
+            yield TotalRow(name, shown(total.first), shown(total.second), _change(total), pairs)
+
+
+def _change(total: Total) -> str:
+    if total.first == total.second:
+        return "same"
+    if not total.first:
+        return "new"
+    return f"{100 * (total.second - total.first) / total.first:+.0f}%"
+
+
+def _trajectory_counts(pairs: Sequence[Pair]) -> str:
+    """Return such as `2 same, 1 parted, 1 not comparable`, of the pairs that ran."""
+    states = [pair.trajectories.state for pair in pairs if _has_two_results(pair)]
+    return ", ".join(f"{states.count(state)} {_STATES[state]}" for state in dict.fromkeys(states))
+
+
+def _by_verdict(report: ComparisonReport) -> Iterator[tuple[PairVerdict, list[Pair]]]:
+    for verdict in _TITLES:
+        pairs = [pair for pair in report.pairs if pair.verdict is verdict]
+        if pairs:
+            yield verdict, pairs
+
+
+def _label(agent: ComparedAgent) -> str:
+    return f"{agent.name} ({agent.source})"
+
+
+def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
+    """Return the summary as text; with `verbose`, it lists every pair that ran, not only those
+    that are regressions or undecided."""
+    listed = set(_TITLES) if verbose else {PairVerdict.ONLY_FIRST, PairVerdict.UNDECIDED}
+    lines = ["", "=" * _RULE_COLUMNS, f"A: {_label(report.first)}", f"B: {_label(report.second)}"]
+    lines += [f"{note}" for note in _notes(report)]
+    lines += ["", *(f"  {title}: {count}" for title, count in _count_rows(report))]
+    rows = [(f"  {row.name}", row.first, "→", *row[2:]) for row in total_rows(report)]
+    lines += ["", format_table(rows)] if rows else []
+    for verdict, pairs in _by_verdict(report):
+        if verdict in listed and verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
+            lines += ["", f"{_TITLES[verdict]}:"]
+            for pair in pairs:
+                lines += [f"  {pair_name(pair)}", *(f"    {one}" for one in detail_lines(pair))]
+    lines += ["", *conclusions(report), "=" * _RULE_COLUMNS]
+    return "\n".join(lines)
+
+
+def _count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
+    """Yield how many pairs have each verdict, and whose tool calls are the same."""
+    for verdict in PairVerdict:
+        count = report.counts[verdict]
+        if count or verdict.is_decided:
+            yield _TITLES[verdict], str(count)
+    tool_calls = _trajectory_counts(report.pairs)
+    if tool_calls:
+        yield "Tool calls", tool_calls
+
+
+def _notes(report: ComparisonReport) -> Iterator[str]:
+    """Yield what readers must know to judge the comparison."""
+    first, second = report.first.report, report.second.report
+    if first.interrupted or second.interrupted:
+        yield "Interrupted: pairs are missing."
+    yield from dict.fromkeys(f"Stopped: {one.stopped}" for one in (first, second) if one.stopped)
+    if first.selection is not None:
+        yield f"Selected: {first.selection}"
+    yield from dict.fromkeys([*first.notes, *second.notes])
+
+
+def render_markdown(report: ComparisonReport) -> str:
+    """Return the comparison as Markdown; no agent response can change how it renders."""
+    return "\n".join(_document(report)).rstrip("\n") + "\n"
+
+
+def _document(report: ComparisonReport) -> Iterator[str]:
+    yield from ("# Comparison of Two Agents", "")
+    for who, agent in (("A", report.first), ("B", report.second)):
+        run = "" if agent.run is None else f", run {code(agent.run)}"
+        yield f"- **{who}:** {inline(agent.name)}, {code(agent.source)}{run}"
+    yield f"- **Generated:** {inline(report.second.report.timestamp)}"
+    yield ""
+    for note in _notes(report):
+        yield from (f"**{inline(note, 1_000)}**", "")
+    yield from ("## Summary", "", *table(("Pairs", "Count"), _count_rows(report)), "")
+    yield from (*(f"- {inline(line, 1_000)}" for line in conclusions(report)), "")
+    rows = [[inline(cell) for cell in row] for row in total_rows(report)]
+    if rows:
+        yield from ("## Cost, Latency and Scores", "")
+        yield from (*table(("", "A", "B", "Change", "Known for"), rows), "")
+    yield from ("## Pairs", "")
+    yield from (*table(_PAIR_HEADER, (_pair_row(pair) for pair in report.pairs)), "")
+    for verdict, pairs in _by_verdict(report):
+        if verdict not in {PairVerdict.SKIPPED, PairVerdict.NOT_RUN}:
+            yield from (f"## {_TITLES[verdict]}", "")
+            for pair in pairs:
+                yield f"- **{inline(pair_name(pair))}**"
+                yield from (f"  - {inline(line, 2 * _MAX_LINE)}" for line in detail_lines(pair))
+            yield ""
+
+
+_PAIR_HEADER = ("Case", "A", "B", "Tool Calls", "Latency A", "Latency B", "Tokens A", "Tokens B")
+
+
+def _pair_row(pair: Pair) -> list[str]:
+    cells = [pair_name(pair)]
+    cells += ["–" if one is None else one.replace("_", " ") for one in (pair.first, pair.second)]
+    is_run = _has_two_results(pair)
+    cells.append(_STATES[pair.trajectories.state] if is_run else "–")
+    for numbers, unit in ((pair.latency_ms, " ms"), (pair.tokens, "")):
+        cells += [_number(one, unit) for one in (numbers.first, numbers.second)]
+    return [inline(cell) for cell in cells]
+
+
+def _number(value: float | None, unit: str) -> str:
+    return "–" if value is None else f"{value:,.0f}{unit}"

@@ -1,0 +1,184 @@
+"""Compare the results of two agents, case by case."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import comb, fsum
+from statistics import fmean
+
+from holodeck.lib.judging.agreement import Proportion
+from holodeck.lib.test_runner.trajectories import compare_trajectories
+from holodeck.models.comparison import (
+    ComparedAgent,
+    ComparisonReport,
+    Difference,
+    Pair,
+    PairVerdict,
+    Significance,
+    Total,
+)
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_case import TestCaseModel
+from holodeck.models.test_result import TestResult
+
+_MAX_REASONS = 3
+_VERDICTS = {
+    (True, True): PairVerdict.BOTH,
+    (True, False): PairVerdict.ONLY_FIRST,
+    (False, True): PairVerdict.ONLY_SECOND,
+    (False, False): PairVerdict.NEITHER,
+}
+_DECIDED = frozenset({Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED})
+
+Numbers = Sequence[Difference]
+
+
+def build_pair(
+    index: int, case: TestCaseModel, first: TestResult | None, second: TestResult | None
+) -> Pair:
+    """Return what the results of one case say; None is a result that does not exist."""
+    return Pair(
+        index=index,
+        name=case.name,
+        id=case.id,
+        suite=case.suite,
+        input=case.said,
+        verdict=_verdict(first, second),
+        first=None if first is None else first.outcome,
+        second=None if second is None else second.outcome,
+        first_reasons=[] if first is None else first.reasons()[:_MAX_REASONS],
+        second_reasons=[] if second is None else second.reasons()[:_MAX_REASONS],
+        trajectories=compare_trajectories(first, second),
+        scores=_scores(first, second),
+        cost=_difference(_cost, first, second),
+        tokens=_difference(_tokens, first, second),
+        latency_ms=_difference(_latency_ms, first, second),
+    )
+
+
+def build_comparison(
+    first: ComparedAgent, second: ComparedAgent, pairs: Sequence[Pair], currency: str | None
+) -> ComparisonReport:
+    """Return the comparison with its totals, over the pairs that ran on both agents."""
+    ran = [pair for pair in pairs if _ran(pair.first) and _ran(pair.second)]
+    metrics = dict.fromkeys(name for pair in ran for name in pair.scores)
+    scores = {
+        name: _total([pair.scores[name] for pair in ran if name in pair.scores], fmean)
+        for name in metrics
+    }
+    return ComparisonReport(
+        first=first,
+        second=second,
+        pairs=list(pairs),
+        significance=_significance(pairs),
+        currency=currency,
+        scores={name: one for name, one in scores.items() if one is not None},
+        cost=_total([pair.cost for pair in ran], fsum),
+        tokens=_total([pair.tokens for pair in ran], fsum),
+        latency_ms=_total([pair.latency_ms for pair in ran], fmean),
+    )
+
+
+def _ran(outcome: Outcome | None) -> bool:
+    return outcome not in {None, Outcome.SKIPPED}
+
+
+def _verdict(first: TestResult | None, second: TestResult | None) -> PairVerdict:
+    results = (first, second)
+    if all(one is not None and one.skipped_by == "skip" for one in results):
+        return PairVerdict.SKIPPED
+    if not any(one is not None and _ran(one.outcome) for one in results):
+        return PairVerdict.NOT_RUN
+    if first is None or second is None:
+        return PairVerdict.UNDECIDED
+    if not {first.outcome, second.outcome} <= _DECIDED:
+        return PairVerdict.UNDECIDED
+    return _VERDICTS[first.passed, second.passed]
+
+
+def _significance(pairs: Iterable[Pair]) -> Significance:
+    verdicts = [pair.verdict for pair in pairs]
+    only_first = verdicts.count(PairVerdict.ONLY_FIRST)
+    only_second = verdicts.count(PairVerdict.ONLY_SECOND)
+    decided = sum(one.is_decided for one in verdicts)
+    return Significance(
+        only_first=only_first,
+        only_second=only_second,
+        p_value=mcnemar_p_value(only_first, only_second),
+        regressions=Proportion(only_first, decided).interval,
+    )
+
+
+def mcnemar_p_value(only_first: int, only_second: int) -> float | None:
+    """Return how likely a split at least this uneven is for equally good agents; None without one.
+
+    This is the exact, two-sided McNemar test: each case that only one agent passed is a coin toss.
+    """
+    differing = only_first + only_second
+    if not differing:
+        return None
+    tail = sum(comb(differing, count) for count in range(min(only_first, only_second) + 1))
+    return min(1.0, 2 * tail / 2**differing)
+
+
+def _repetitions(result: TestResult) -> list[TestResult]:
+    return [result] if result.repeats is None else result.repeats.runs
+
+
+def _difference(
+    number: Callable[[TestResult], float | None],
+    first: TestResult | None,
+    second: TestResult | None,
+) -> Difference:
+    return Difference(
+        first=None if first is None else number(first),
+        second=None if second is None else number(second),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean; None if a value is unknown."""
+    known = [one for one in values if one is not None]
+    return fmean(known) if known and len(known) == len(values) else None
+
+
+def _cost(result: TestResult) -> float | None:
+    if result.cost is None or result.cost.agent is None or result.outcome is Outcome.SKIPPED:
+        return None
+    return result.cost.agent / max(1, len(_repetitions(result)))
+
+
+def _tokens(result: TestResult) -> float | None:
+    usages = [one.token_usage for one in _repetitions(result)]
+    return _mean([None if one is None else one.total_tokens for one in usages])
+
+
+def _latency_ms(result: TestResult) -> float | None:
+    return _mean([one.agent_time_ms for one in _repetitions(result)])
+
+
+def _scores(first: TestResult | None, second: TestResult | None) -> dict[str, Difference]:
+    found = [{} if one is None else _mean_scores(one) for one in (first, second)]
+    names = dict.fromkeys(name for scores in found for name in scores)
+    return {name: Difference(first=found[0].get(name), second=found[1].get(name)) for name in names}
+
+
+def _mean_scores(result: TestResult) -> dict[str, float | None]:
+    rows = result.rows
+    names = dict.fromkeys(row.metric_name for row in rows)
+    return {name: _mean([row.score for row in rows if row.metric_name == name]) for name in names}
+
+
+def _total(numbers: Numbers, combine: Callable[[Iterable[float]], float]) -> Total | None:
+    """Combine the numbers that are known of both agents; None if there are none."""
+    known = [
+        (one.first, one.second)
+        for one in numbers
+        if one.first is not None and one.second is not None
+    ]
+    if not known:
+        return None
+    return Total(
+        first=combine([one for one, _ in known]),
+        second=combine([one for _, one in known]),
+        pairs=len(known),
+        unknown=len(numbers) - len(known),
+    )
