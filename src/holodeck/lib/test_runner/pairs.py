@@ -116,7 +116,7 @@ def mcnemar_p_value(only_first: int, only_second: int) -> float | None:
     if not differing:
         return None
     tail = sum(comb(differing, count) for count in range(min(only_first, only_second) + 1))
-    return min(1.0, 2 * tail / 2**differing)
+    return min(1.0, tail / (1 << (differing - 1)))
 
 
 def _repetitions(result: TestResult) -> list[TestResult]:
