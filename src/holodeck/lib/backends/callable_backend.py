@@ -24,7 +24,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.framework_session import FrameworkConversation, ask_once
 from holodeck.lib.backends.frameworks import adapt
-from holodeck.lib.backends.frameworks.base import FrameworkAdapter
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkError
 from holodeck.lib.backends.user_agents import (
     AgentFunction,
     close_agent,
@@ -88,6 +88,8 @@ class CallableBackend:
             await self._load()
         except HoloDeckError:
             raise
+        except FrameworkError as error:
+            raise BackendInitError(str(error)) from error
         except (Exception, SystemExit) as error:
             raise BackendInitError(
                 f"the agent cannot be created: {with_location(error)}"
@@ -196,7 +198,7 @@ class CallableBackend:
             return
         self._framework = adapt(agent)
         if self._framework is not None:
-            self._agent, self.shares_nothing = agent, True
+            self._agent, self.shares_nothing = agent, self._framework.is_concurrent
             return
         function = find_agent_function(agent, LOCATION)
         self._agent = value

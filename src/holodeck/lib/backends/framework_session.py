@@ -5,7 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from holodeck.errors import BackendError, BackendSessionError
 from holodeck.lib.backends.base import ExecutionResult, Message
-from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkSession
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+)
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.errors import error_chain
@@ -50,7 +54,7 @@ class FrameworkConversation:
 
 def _describe(error: Exception) -> str:
     """Return what happened, and what to do if the agent's client is bound to another loop."""
-    message = describe(error)
+    message = str(error) if isinstance(error, FrameworkError) else describe(error)
     if any(
         isinstance(cause, RuntimeError) and _LOOP.search(str(cause)) for cause in error_chain(error)
     ):

@@ -4,7 +4,7 @@ import inspect
 from dataclasses import dataclass
 from importlib import import_module
 
-from holodeck.lib.backends.frameworks.base import FrameworkAdapter
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter, split_run
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,23 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "semantic_kernel",
         "holodeck.lib.backends.frameworks.semantic_kernel_agents",
     ),
+    Framework(
+        "Microsoft Agent Framework",
+        "agent_framework",
+        "holodeck.lib.backends.frameworks.agent_framework_agents",
+    ),
+    Framework(
+        "Microsoft Agent Framework orchestrations",
+        "agent_framework_orchestrations",
+        "holodeck.lib.backends.frameworks.agent_framework_workflows",
+    ),
+    Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
 )
 
 
 def find_framework(value: object) -> Framework | None:
     """Return the framework that defines the class of `value` or one of its base classes."""
+    value, _ = split_run(value)
     kind = value if inspect.isclass(value) else type(value)
     packages = {base.__module__.partition(".")[0] for base in kind.__mro__}
     return next((one for one in FRAMEWORKS if one.package in packages), None)

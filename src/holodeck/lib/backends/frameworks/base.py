@@ -4,9 +4,11 @@ The modules of this package import nothing of holodeck outside of it, and a fram
 functions: the worker of a process backend loads them in environments without holodeck.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 if TYPE_CHECKING:
@@ -19,11 +21,29 @@ Capability = Literal[
 the names of what could be called, and `streaming` means that a response comes in pieces."""
 
 
+class FrameworkError(Exception):
+    """Why an agent cannot be tested, or its turn cannot be completed, and what to do about it."""
+
+
+def split_run(value: object) -> tuple[object, dict[str, Any]]:
+    """Return the agent, and the arguments of each run that the user chose.
+
+    `partial(agent.run, deps=Deps())` is the way to choose some; an agent alone has none.
+    """
+    run, options = value, {}
+    if isinstance(value, partial) and not value.args:
+        run, options = value.func, value.keywords
+    if inspect.ismethod(run) and run.__name__ == "run":
+        return run.__self__, options
+    return value, {}
+
+
 @dataclass
 class TurnRecord:
     """What a framework reported of one turn, as an agent returns it (see `parse_result`)."""
 
-    response: str = ""
+    response: Any = ""
+    """Text, or the structured answer."""
     tool_calls: list[dict[str, Any]] | None = field(default_factory=list)
     """Each with `name`, `arguments`, `call_id` and perhaps `agent`; None if unknown."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
@@ -96,7 +116,7 @@ class FrameworkSession(ABC):
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces; in one, unless the framework streams."""
-        yield (await self.send(message)).response
+        yield str((await self.send(message)).response)
 
     @abstractmethod
     def remember(self, messages: Sequence["Message"]) -> None:
@@ -109,13 +129,15 @@ class FrameworkSession(ABC):
 class FrameworkAdapter(ABC):
     """An agent of a framework; the object stays as the user made it.
 
-    Its conversations share nothing that it could help, and several may take place concurrently.
+    Its conversations share nothing that it could help.
     """
 
     objects: ClassVar[tuple[str, ...]]
     """Names of the classes whose objects it adapts, as the framework's users write them."""
     reads: ClassVar[frozenset[Capability]]
     """What its conversations report; anything else is unknown."""
+    is_concurrent = True
+    """Whether several conversations can take place concurrently."""
 
     @abstractmethod
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:

@@ -1,0 +1,174 @@
+"""Agents of Microsoft Agent Framework: `Agent`, and whatever else has its `run`."""
+
+import copy
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.backends.frameworks.agent_framework_messages import (
+    answer,
+    check_options,
+    has_client,
+    read_messages,
+    read_response,
+    read_results,
+    refuse_requests_for_input,
+    to_messages,
+    token_counts,
+    tool_names,
+)
+from holodeck.lib.backends.frameworks.agent_framework_workflows import adapt_workflow
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkSession,
+    TurnRecord,
+    split_run,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of an agent or of a workflow; None for any other object."""
+    import agent_framework
+
+    agent, options = split_run(value)
+    check_options(options)
+    workflow = adapt_workflow(agent, options)
+    if workflow is not None:
+        return workflow
+    if isinstance(agent, agent_framework.SupportsAgentRun):
+        return AgentAdapter(agent, options)
+    return None
+
+
+class AgentAdapter(FrameworkAdapter):
+    """An agent; each conversation has a session of its own.
+
+    The framework appends to the `context_providers` of the agent that it runs, and keeps the MCP
+    connections that it opens in it. So each conversation runs a shallow copy.
+    """
+
+    objects = ("Agent", "SupportsAgentRun")
+    reads = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
+            "streaming",
+        }
+    )
+
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self._options = options
+        self._connections = AsyncExitStack()
+
+    async def open(self, context: Sequence["Message"]) -> "AgentConversation":
+        agent = copy.copy(self._agent)
+        if hasattr(agent, "context_providers"):
+            agent.context_providers = list(agent.context_providers)
+        if hasattr(agent, "_async_exit_stack"):
+            agent._async_exit_stack = self._connections  # noqa: SLF001 - close() closes it
+        return AgentConversation(agent, self._options, context)
+
+    def tools(self) -> list[str] | None:
+        return tool_names(self._agent)
+
+    async def close(self) -> None:
+        """Close the MCP connections that runs of the agent opened."""
+        await self._connections.aclose()
+
+
+class AgentConversation(FrameworkSession):
+    """A conversation in a session of the framework."""
+
+    def __init__(
+        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._agent = agent
+        self._options = options
+        self._session = agent.create_session()
+        self._unsent = to_messages(context)
+        """Messages that the session does not know yet."""
+
+    async def send(self, message: str) -> TurnRecord:
+        session, run = self._begin(message)
+        response = await run()
+        return self._finish(session, response)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        session, run = self._begin(message)
+        stream = run(stream=True)
+        async for update in stream:
+            if update.text:
+                yield update.text
+        self._finish(session, await stream.get_final_response())
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += to_messages(messages)
+
+    def _begin(self, message: str) -> tuple[Any, Callable[..., Any]]:
+        """Return a session for this turn, and a function that runs the agent in it.
+
+        The session is a copy, so that a turn which fails leaves no trace in the conversation.
+        """
+        import agent_framework
+
+        self.turn = TurnRecord()
+        session = copy.copy(self._session)
+        session.state = copy.deepcopy(session.state)
+        messages = [*self._unsent, agent_framework.Message("user", [message])]
+
+        def run(**options: Any) -> Any:
+            if has_chat_middleware(self._agent):
+                options["middleware"] = [request_observer(self.turn)]
+            return self._agent.run(messages, session=session, **self._options, **options)
+
+        return session, run
+
+    def _finish(self, session: Any, response: Any) -> TurnRecord:
+        """Keep the session, and return what happened in the turn."""
+        requests, self.turn = self.turn, TurnRecord()
+        read_response(self.turn, response)
+        if has_chat_middleware(self._agent):
+            self.turn.usage = requests.usage
+        if not self.turn.tool_calls and not has_client(self._agent):
+            self.turn.tool_calls = None  # a remote agent may call tools without saying so
+        self.turn.add_agent(self._agent.name)
+        self.turn.response = answer(response)
+        refuse_requests_for_input(response)
+        self._session, self._unsent = session, []
+        return self.turn
+
+
+def has_chat_middleware(agent: Any) -> bool:
+    """Whether each request to the model passes through middleware given to `agent.run`."""
+    import agent_framework
+
+    has_layers = isinstance(agent, agent_framework.Agent)
+    return has_layers and isinstance(agent.client, agent_framework.ChatMiddlewareLayer)
+
+
+def request_observer(turn: TurnRecord) -> Any:
+    """Return chat middleware that notes in `turn` what each request contains and yields.
+
+    It is the only source for the usage of each request, and for a turn that fails.
+    """
+    import agent_framework
+
+    def note(response: Any) -> None:
+        read_messages(turn, response.messages)
+        turn.add_usage(*token_counts(response.usage_details))
+
+    @agent_framework.chat_middleware
+    async def observe(context: Any, call_next: Callable[[], Any]) -> None:
+        for message in context.messages:
+            read_results(turn, message)
+        if context.stream:
+            context.stream_result_hooks.append(note)
+        await call_next()
+        if not context.stream and context.result is not None:
+            note(context.result)
+
+    return observe

@@ -1,0 +1,148 @@
+"""What agents of Microsoft Agent Framework say, and what can be known of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.backends.frameworks.base import FrameworkError, TurnRecord
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+OWN_OPTIONS = ("messages", "message", "stream", "session", "middleware")
+"""Arguments of `run` that an adapter sets."""
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Raise FrameworkError for an argument of `run` that holodeck sets itself."""
+    for name in OWN_OPTIONS:
+        if name in options:
+            raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
+
+
+def has_client(agent: Any) -> bool:
+    """Whether the framework itself calls the model, and the tools that it requests."""
+    import agent_framework
+
+    return isinstance(agent, agent_framework.RawAgent)
+
+
+def read_response(turn: TurnRecord, response: Any, agent: str | None = None) -> None:
+    """Note the tool calls, their results and the usage of an agent's response."""
+    read_messages(turn, response.messages, agent)
+    turn.add_usage(*token_counts(response.usage_details))
+
+
+def read_messages(turn: TurnRecord, messages: Sequence[Any], agent: str | None = None) -> None:
+    """Note the tool calls in messages, and their results."""
+    for message in messages:
+        for content in message.contents:
+            if content.type == "function_call":
+                turn.add_call(content.name, content.arguments, content.call_id, agent)
+            elif content.type.endswith("_tool_call"):  # a tool of the provider
+                name = content.tool_name or content.type.removesuffix("_tool_call")
+                turn.add_call(name, content.arguments, content.call_id, agent)
+        read_results(turn, message)
+
+
+def read_results(turn: TurnRecord, message: Any) -> None:
+    """Note the results of tools in a message."""
+    for content in message.contents:
+        if content.type == "function_result":
+            failed = content.exception is not None
+            result = content.exception if failed else content.result
+            turn.add_result(content.call_id, result, is_error=failed)
+        elif content.type.endswith("_tool_result"):
+            turn.add_result(content.call_id, _provider_result(content))
+
+
+def _provider_result(content: Any) -> Any:
+    """Return the output of a tool of the provider; its text, where it has some."""
+    output = getattr(content, "output", None) or getattr(content, "outputs", None)
+    texts = [getattr(one, "text", None) for one in output] if isinstance(output, list) else [None]
+    known = [text for text in texts if isinstance(text, str)]
+    return "\n".join(known) if len(known) == len(texts) else str(output)
+
+
+def token_counts(usage: Mapping[str, int | None] | None) -> tuple[int | None, int | None]:
+    """Return prompt and completion tokens; None for what is unknown."""
+    usage = usage or {}
+    return usage.get("input_token_count"), usage.get("output_token_count")
+
+
+def answer(response: Any) -> Any:
+    """Return the structured answer if the agent has a response format, or else the last text."""
+    try:
+        value = response.value
+    except ValueError:  # the model did not keep to the format
+        value = None
+    if value is not None:
+        return value
+    texts = [one.text for one in response.messages if one.role == "assistant" and one.text]
+    return texts[-1] if texts else ""
+
+
+def refuse_requests_for_input(response: Any) -> None:
+    """Raise FrameworkError if the agent waits for a person."""
+    for request in response.user_input_requests:
+        call = getattr(request, "function_call", None)
+        if call is not None:
+            raise FrameworkError(
+                f"the agent waits for a person to approve {call.name}({call.arguments}), and a"
+                " test has none; create the tool with approval_mode='never_require' in tests, or"
+                " give the agent a ToolApprovalMiddleware with auto_approval_rules"
+            )
+        raise FrameworkError(
+            f"the agent waits for input of a person ({request.type}), and a test has none;"
+            " answer it in the agent's code"
+        )
+
+
+def tool_names(agent: Any) -> list[str] | None:
+    """Return the names of an agent's tools; None if some become known only in a run."""
+    import agent_framework
+
+    if not has_client(agent):
+        return None
+    providers = agent.context_providers
+    if not all(isinstance(one, agent_framework.HistoryProvider) for one in providers):
+        return None
+    tools = list(agent.default_options.get("tools") or ())
+    for server in agent.mcp_tools:
+        if not server.is_connected:
+            return None
+        tools += server.functions
+    names = [_tool_name(tool) for tool in tools]
+    return None if None in names else [name for name in names if name is not None]
+
+
+def _tool_name(tool: Any) -> str | None:
+    if isinstance(tool, Mapping):  # a tool of the provider, as its API describes it
+        name = tool.get("name") or tool.get("type")
+    else:
+        name = getattr(tool, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def to_messages(messages: Sequence["Message"]) -> list[Any]:
+    """Return messages in the format of chat completions as messages of the framework."""
+    return [_to_message(message) for message in messages]
+
+
+def _to_message(message: "Message") -> Any:
+    import agent_framework
+
+    text, role = message["content"], message["role"]
+    contents: list[Any] = []
+    if role == "tool":
+        call_id = message.get("tool_call_id", "")
+        contents.append(agent_framework.Content.from_function_result(call_id, result=text))
+    elif text:
+        contents.append(agent_framework.Content.from_text(text))
+    for call in message.get("tool_calls", ()):
+        function = call["function"]
+        contents.append(
+            agent_framework.Content.from_function_call(
+                call["id"], function["name"], arguments=function["arguments"]
+            )
+        )
+    return agent_framework.Message(role, contents, author_name=message.get("name"))

@@ -1,0 +1,266 @@
+"""Agents of PydanticAI."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+    split_run,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+OWN_OPTIONS = (
+    *("user_prompt", "message_history", "conversation", "event_stream_handler", "infer_name"),
+    *("conversation_id", "run_id", "deferred_tool_results"),
+)
+"""Arguments of `run` that an adapter sets."""
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of an agent; None for any other object."""
+    import pydantic_ai.agent
+
+    agent, options = split_run(value)
+    if not isinstance(agent, pydantic_ai.agent.AbstractAgent):
+        return None
+    for name in OWN_OPTIONS:
+        if name in options:
+            raise FrameworkError(f"holodeck sets {name!r} of run() itself; leave it out")
+    kind = getattr(agent, "deps_type", object)
+    if "deps" not in options and kind not in (object, type(None)):
+        shown = getattr(kind, "__name__", kind)
+        raise FrameworkError(
+            f"the agent needs deps, a {shown}; name functools.partial(agent.run, deps={shown}(…)),"
+            " or a function without parameters that returns it"
+        )
+    return AgentAdapter(agent, options)
+
+
+class AgentAdapter(FrameworkAdapter):
+    """An agent; each conversation has a message history of its own."""
+
+    objects = ("Agent",)
+    reads = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
+            "streaming",
+        }
+    )
+
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self._options = options
+
+    async def open(self, context: Sequence["Message"]) -> "AgentConversation":
+        return AgentConversation(self._agent, self._options, context)
+
+    def tools(self) -> list[str] | None:
+        """Return the names of function tools; None if there are other toolsets, such as MCP."""
+        from pydantic_ai.toolsets import FunctionToolset
+
+        toolsets = self._agent.toolsets
+        if not all(isinstance(toolset, FunctionToolset) for toolset in toolsets):
+            return None
+        return [name for toolset in toolsets for name in toolset.tools]
+
+
+class AgentConversation(FrameworkSession):
+    """A conversation that passes its history to each run."""
+
+    def __init__(
+        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._agent = agent
+        self._options = options
+        self._output_tools = output_tools(agent)
+        self._history: list[Any] = []
+        self._unsent = list(context)
+        """Messages that are not part of the history yet."""
+
+    async def send(self, message: str) -> TurnRecord:
+        return await self._run(message, None)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        from pydantic_core import to_json
+
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        run = asyncio.create_task(self._run(message, _text_handler(self._agent, pieces)))
+        run.add_done_callback(lambda _: pieces.put_nowait(None))
+        has_text = False
+        try:
+            while (piece := await pieces.get()) is not None:
+                has_text = True
+                yield piece
+            turn = await run
+            if not has_text:  # a structured answer
+                yield to_json(turn.response).decode()
+        finally:
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += messages
+
+    async def _run(
+        self, message: str, handler: Callable[..., Awaitable[None]] | None
+    ) -> TurnRecord:
+        from pydantic_ai import capture_run_messages
+
+        self.turn = TurnRecord()
+        history = [*self._history, *await self._unsent_messages()]
+        with capture_run_messages() as seen:
+            try:
+                result = await self._agent.run(
+                    message,
+                    message_history=history or None,
+                    infer_name=False,  # that would change the user's object
+                    event_stream_handler=handler,
+                    **self._options,
+                )
+            except BaseException:
+                self._read(seen[len(history) :])
+                raise
+        self._read(result.new_messages())
+        self._refuse_deferred_calls(result.output)
+        self.turn.response = result.output
+        self._history, self._unsent = result.all_messages(), []
+        return self.turn
+
+    async def _unsent_messages(self) -> list[Any]:
+        """Return the messages that are not part of the history yet, as PydanticAI keeps them.
+
+        The framework adds the system prompt only to a run without history.
+        """
+        from pydantic_ai.messages import ModelRequest
+
+        messages = to_messages(self._unsent)
+        if not messages or self._history:
+            return messages
+        prompts = await self._agent.system_prompt_parts(deps=self._options.get("deps"))
+        return [*([ModelRequest(parts=prompts)] if prompts else ()), *messages]
+
+    def _read(self, messages: Sequence[Any]) -> None:
+        """Note what happened in the messages of a run."""
+        self.turn.add_agent(self._agent.name)
+        for message in messages:
+            if message.kind == "response":
+                usage = message.usage
+                known = usage.input_tokens or usage.output_tokens  # PydanticAI has 0 for unknown
+                counts = (usage.input_tokens, usage.output_tokens) if known else (None, None)
+                self.turn.add_usage(*counts)
+            for part in message.parts:
+                self._read_part(part)
+
+    def _read_part(self, part: Any) -> None:
+        name = getattr(part, "tool_name", None)
+        if name is None or name in self._output_tools:
+            return
+        if part.part_kind.endswith("tool-call"):
+            self.turn.add_call(name, part.args, part.tool_call_id)
+            return
+        # A tool that asks the model to try again has a part of its own in older versions.
+        default = "retried" if part.part_kind == "retry-prompt" else "success"
+        failed = getattr(part, "outcome", default) != "success"
+        self.turn.add_result(part.tool_call_id, part.content, is_error=failed, name=name)
+
+    def _refuse_deferred_calls(self, output: Any) -> None:
+        """Raise FrameworkError if the run ended because tools wait for a person or a program."""
+        from pydantic_ai import DeferredToolRequests
+
+        if not isinstance(output, DeferredToolRequests):
+            return
+        if output.approvals:
+            call = output.approvals[0]
+            raise FrameworkError(
+                f"the agent waits for a person to approve {call.tool_name}({call.args}), and a"
+                " test has none; create the tool without requires_approval in tests, or give the"
+                " agent the capability HandleDeferredToolCalls"
+            )
+        names = ", ".join(call.tool_name for call in output.calls)
+        raise FrameworkError(
+            f"the agent waits for the results of {names}, which are computed elsewhere; give the"
+            " agent the capability HandleDeferredToolCalls"
+        )
+
+
+def output_tools(agent: Any) -> frozenset[str]:
+    """Return the names of the tools through which the model gives its final answer."""
+    toolset = getattr(getattr(agent, "wrapped", agent), "_output_toolset", None)
+    return frozenset(getattr(toolset, "processors", ()))
+
+
+def _text_handler(
+    agent: Any, pieces: "asyncio.Queue[str | None]"
+) -> Callable[..., Awaitable[None]]:
+    """Return a handler that puts the text of the answer into the queue.
+
+    The user's own handler, which it would replace, gets all events from it.
+    """
+    users = agent.event_stream_handler
+
+    async def passing(events: AsyncIterable[Any]) -> AsyncIterator[Any]:
+        async for event in events:
+            text = _new_text(event)
+            if text:
+                pieces.put_nowait(text)
+            yield event
+
+    async def handle(context: Any, events: AsyncIterable[Any]) -> None:
+        async with aclosing(passing(events)) as passed:  # type: ignore[type-var]
+            if users is not None:
+                await users(context, passed)
+            async for _ in passed:
+                pass
+
+    return handle
+
+
+def _new_text(event: Any) -> str:
+    """Return the text that an event adds to the answer."""
+    if event.event_kind == "part_start" and event.part.part_kind == "text":
+        return str(event.part.content)
+    if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
+        return str(event.delta.content_delta)
+    return ""
+
+
+def to_messages(messages: Sequence["Message"]) -> list[Any]:
+    """Return messages in the format of chat completions as messages of the framework."""
+    from pydantic_ai.messages import (
+        ModelRequest,
+        ModelResponse,
+        SystemPromptPart,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+
+    names: dict[str, str] = {}
+    converted: list[Any] = []
+    for message in messages:
+        text, role = message["content"], message["role"]
+        if role == "assistant":
+            parts: list[Any] = [TextPart(text)] if text else []
+            for call in message.get("tool_calls", ()):
+                function = call["function"]
+                names[call["id"]] = function["name"]
+                parts.append(ToolCallPart(function["name"], function["arguments"], call["id"]))
+            converted.append(ModelResponse(parts=parts))
+        elif role == "tool":
+            call_id = message.get("tool_call_id", "")
+            part = ToolReturnPart(names.get(call_id, message.get("name", "")), text, call_id)
+            converted.append(ModelRequest(parts=[part]))
+        elif role == "system":
+            converted.append(ModelRequest(parts=[SystemPromptPart(text)]))
+        else:
+            converted.append(ModelRequest(parts=[UserPromptPart(text)]))
+    return converted

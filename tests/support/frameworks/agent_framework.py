@@ -1,0 +1,62 @@
+"""Agents and orchestrations of Microsoft Agent Framework."""
+
+from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
+from support.server import FakeOpenAI
+
+CACHES = frozenset(
+    {"_cached_agent_middleware_pipeline", "_cached_chat_middleware_pipeline"}
+    | {"_cached_function_middleware_pipeline"}
+)
+"""Of the middleware of the last run, in the client of the model, too."""
+
+
+def agent_framework_agent(server: FakeOpenAI) -> Subject:
+    import agent_framework
+
+    noticed: list[str] = []
+
+    @agent_framework.function_middleware
+    async def notice(context, call_next):
+        noticed.append(context.function.name)
+        await call_next()
+
+    agent, client = _agent(server, middleware=[notice])
+    return Subject(
+        agent,
+        server,
+        noticed=lambda: noticed,
+        parts=lambda: [agent, agent.client],
+        caches=CACHES,
+        close=client.close,
+    )
+
+
+def agent_framework_builder(server: FakeOpenAI) -> Subject:
+    from agent_framework_orchestrations import SequentialBuilder
+
+    agent, client = _agent(server)
+    return Subject(SequentialBuilder(participants=[agent]), server, close=client.close)
+
+
+def agent_framework_workflow(server: FakeOpenAI) -> Subject:
+    from agent_framework_orchestrations import SequentialBuilder
+
+    agent, client = _agent(server)
+    workflow = SequentialBuilder(participants=[agent]).build()
+    # A workflow keeps its state in itself, which its runs change.
+    return Subject(
+        workflow, server, parts=lambda: [agent.client], caches=CACHES, close=client.close
+    )
+
+
+def _agent(server, **options):
+    from agent_framework import Agent
+    from agent_framework_openai import OpenAIChatCompletionClient
+    from openai import AsyncOpenAI
+
+    connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = OpenAIChatCompletionClient(model="fake", async_client=connection)
+    return Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], **options), connection
+
+
+ROWS = [agent_framework_agent, agent_framework_builder, agent_framework_workflow]
