@@ -12,9 +12,9 @@ def answer(text):
 """
 
 
-def run(tmp_path, forbidden, case=None):
+def run(tmp_path, forbidden, case=None, called="delete_order"):
     case = case or {"name": "looks only", "input": "look", "forbidden_tools": forbidden}
-    (tmp_path / "bot.py").write_text(BOT)
+    (tmp_path / "bot.py").write_text(BOT.replace("delete_order", called))
     (tmp_path / "agent.yaml").write_text(
         f'name: a\nbackend: "bot:answer"\ntest_cases: {json.dumps([case])}\n'
     )
@@ -64,3 +64,26 @@ def test_a_tool_that_the_agent_has_is_meant_as_it_is_written(agent_dir):
     ran = agent_dir.run("test")
 
     assert (ran.code, ran.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", ["Delete_Order", "delete_orders", "delete-order"])
+def test_a_misspelt_forbidden_tool_is_told_of_when_it_was_called_with_a_prefix(tmp_path, name):
+    ran = run(tmp_path, [name], called="Shop-delete_order")
+
+    assert f"the tool {name!r} is forbidden, and 'Shop-delete_order' was called" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    "called", ["Shop-delete_order", "shop.delete_order", "mcp__s__delete_order"]
+)
+def test_a_forbidden_tool_that_is_called_with_a_prefix_fails(tmp_path, called):
+    ran = run(tmp_path, ["delete_order"], called=called)
+
+    assert ran.code == 1
+    assert f"'delete_order' is forbidden, but was called as {called!r}" in ran.stdout
+
+
+def test_a_forbidden_agent_that_is_handed_to_is_told_of(tmp_path):
+    ran = run(tmp_path, ["billing"], called="transfer_to_billing")
+
+    assert "'billing' is forbidden, and 'transfer_to_billing' was called" in ran.stderr

@@ -1,116 +1,84 @@
 """No check passes or fails on evidence that nobody has, whatever the backend and the form of case.
 
-Each agent here calls the tool `get_weather`, and answers "Sunny.". A blind one does not report the
-call; a seeing one does.
+Each agent of `support.ways` calls the tool `get_weather`; what is reported of that differs.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from fakes import FakeOpenAI, Reply, ScriptedBackend
-from holodeck.lib.backends.base import AgentBackend, ExecutionResult
-from holodeck.lib.backends.callable_backend import CallableBackend
-from holodeck.lib.backends.http_backend import HttpBackend
+from fakes import ScriptedBackend
+from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.rescore import rescore
-from holodeck.models.agent import HttpBackendConfig
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.played import USER, an_agent, recorded, report_of, says
+from support.ways import BLIND, OWN, WAYS, Fact, Way, a_blind_one
 
-CALL = {"name": "get_weather", "arguments": {"city": "Oslo"}}
 ANSWER = "Sunny."
+CALL = {"name": "get_weather", "arguments": {"city": "Oslo"}}
 UNKNOWN = "tool calls are unknown"
-Reports = bool
-"""Whether the agent reports its tool calls."""
 
 
-@contextmanager
-def function(reports: Reports) -> Iterator[AgentBackend]:
-    def agent(message, context=None):
-        return {"response": ANSWER, "tool_calls": [CALL]} if reports else ANSWER
+@dataclass(frozen=True)
+class Check:
+    """A check, which of the facts about the agent decide it, and whether it holds then."""
 
-    yield CallableBackend(agent)
-
-
-@contextmanager
-def coroutine(reports: Reports) -> Iterator[AgentBackend]:
-    async def agent(message, context=None):
-        return {"output": ANSWER} | ({"tool_calls": [CALL]} if reports else {"metadata": [CALL]})
-
-    yield CallableBackend(agent)
+    keys: dict[str, Any]
+    needs: frozenset[Fact]
+    holds: bool
 
 
-@contextmanager
-def class_with_null(reports: Reports) -> Iterator[AgentBackend]:
-    class Agent:
-        async def run(self, message, context=None):
-            return {"text": ANSWER, "tool_calls": [CALL] if reports else None}
-
-    yield CallableBackend(Agent)
+def _check(holds: bool, *needs: Fact, **keys: Any) -> Check:
+    return Check(keys, frozenset(needs), holds)
 
 
-@contextmanager
-def foreign_object(reports: Reports) -> Iterator[AgentBackend]:
-    """What frameworks return: the text, and the calls somewhere inside of the messages."""
-
-    class Agent:
-        async def run(self, message):
-            answer = SimpleNamespace(text=ANSWER, messages=[CALL])
-            if reports:
-                answer.tool_calls = [SimpleNamespace(name="get_weather", args={"city": "Oslo"})]
-            return answer
-
-    yield CallableBackend(Agent())
+def _of_call(holds: bool, *needs: Fact, **keys: Any) -> Check:
+    return _check(holds, "calls", *needs, expected_tools=[{"name": "get_weather", **keys}])
 
 
-@contextmanager
-def own_backend(reports: Reports) -> Iterator[AgentBackend]:
-    def answer(_):
-        return ExecutionResult(ANSWER, tool_calls=[CALL] if reports else None)
-
-    yield ScriptedBackend(answer)
-
-
-@contextmanager
-def http(reports: Reports) -> Iterator[AgentBackend]:
-    with FakeOpenAI(lambda _: Reply(json={"response": ANSWER, "calls": [CALL]})) as server:
-        config = HttpBackendConfig(
-            type="http",
-            url=f"{server.root}/agent",
-            request={"messages": "{messages}"},
-            answer={"tool_calls": "calls"} if reports else {},
-        )
-        yield HttpBackend(config)
-
-
-BACKENDS = [function, coroutine, class_with_null, foreign_object, own_backend, http]
-
-CHECKS: dict[str, dict[str, Any]] = {
-    "called": {"expected_tools": ["get_weather"]},
-    "not called": {"expected_tools": ["delete_order"]},
-    "with arguments": {"expected_tools": [{"name": "get_weather", "args": {"city": "Oslo"}}]},
-    "counted": {"expected_tools": [{"name": "get_weather", "count": 1}]},
-    "none may be called": {"expected_tools": []},
-    "forbidden": {"forbidden_tools": ["get_weather"]},
-    "forbidden, never called": {"forbidden_tools": ["delete_order"]},
-    "in order": {"expected_tools": ["get_weather"], "tool_order": True},
-    "no others": {"expected_tools": ["get_weather"], "only_expected_tools": True},
+THIS, OTHER = ["get_weather"], ["delete_order"]
+CHECKS = {
+    "called": _check(True, "calls", expected_tools=THIS),
+    "not called": _check(False, "calls", expected_tools=OTHER),
+    "with arguments": _of_call(True, "args", args={"city": "Oslo"}),
+    "with other arguments": _of_call(False, "args", args={"city": "Rome"}),
+    "counted": _of_call(True, count=1),
+    "counted twice": _of_call(False, count=2),
+    "none may be called": _check(False, "calls", expected_tools=[]),
+    "forbidden": _check(False, "calls", forbidden_tools=THIS),
+    "forbidden, never called": _check(True, "calls", forbidden_tools=OTHER),
+    "in order": _check(True, "calls", expected_tools=THIS, tool_order=True),
+    "exactly": _check(True, "calls", expected_tools=THIS, tool_order="exact"),
+    "not exactly": _check(False, "calls", expected_tools=THIS * 2, tool_order="exact"),
+    "in any order": _check(True, "calls", expected_tools=THIS, tool_order="any_order"),
+    "in no order": _check(False, "calls", expected_tools=OTHER, tool_order="any_order"),
+    "a superset": _check(True, "calls", expected_tools=THIS, tool_order="superset"),
+    "no superset": _check(False, "calls", expected_tools=THIS * 2, tool_order="superset"),
+    "a subset": _check(True, "calls", expected_tools=THIS + OTHER, tool_order="subset"),
+    "no subset": _check(False, "calls", expected_tools=OTHER, tool_order="subset"),
+    "no others": _check(True, "calls", expected_tools=THIS, only_expected_tools=True),
+    "few": _check(True, "calls", max_tool_calls=1),
+    "too many": _check(False, "calls", max_tool_calls=0),
+    "not repeated": _check(True, "calls", no_repeated_calls=True),
+    "result": _of_call(True, "results", result={"contains": "sunny"}),
+    "other result": _of_call(False, "results", result="It rains."),
+    "without error": _of_call(True, "results", error=False),
+    "failing": _of_call(False, "results", error=True),
+    "of the agent": _of_call(True, "callers", agent="desk"),
+    "of another agent": _of_call(False, "callers", agent="billing"),
+    "its result in order": _check(
+        True,
+        *("calls", "results"),
+        expected_tools=[{"name": "get_weather", "result": "It is sunny."}],
+        tool_order="exact",
+    ),
+    "handed to nobody": _check(True, "agents", handoffs=["desk"]),
+    "handed on": _check(False, "agents", handoffs=["desk", "billing"]),
 }
-PASSING = {
-    "called",
-    "with arguments",
-    "counted",
-    "forbidden, never called",
-    "in order",
-    "no others",
-}
-"""The checks that hold for an agent that calls `get_weather` once."""
 
 
 @dataclass(frozen=True)
@@ -121,28 +89,25 @@ class Form:
     case: Callable[[dict[str, Any]], dict[str, Any]]
 
 
-FORMS = [
+MOST_DIFFERENT = [
     Form("input", lambda check: {"input": "hi", **check}),
+    Form("step", lambda check: {"script": [{"user": "hi"}, "agent", {"check": check}]}),
+]
+FORMS = [
+    *MOST_DIFFERENT,
     Form("repeated", lambda check: {"input": "hi", "repeat": 2, **check}),
     Form("tried again", lambda check: {"input": "hi", "retries": 1, **check}),
     Form("turn", lambda check: {"turns": [{"input": "hi", **check}]}),
     Form("all turns", lambda check: {"turns": [{"input": "hi"}], **check}),
-    Form("step", lambda check: {"script": [{"user": "hi"}, "agent", {"check": check}]}),
     Form("script", lambda check: {"script": [{"user": "hi"}, "agent"], **check}),
     Form("simulated", lambda check: {"simulate": {"situation": "hi"}, "max_turns": 2, **check}),
 ]
-every_backend = pytest.mark.parametrize("backend", BACKENDS, ids=lambda one: one.__name__)
-every_form = pytest.mark.parametrize("form", FORMS, ids=lambda one: one.name)
-
-
-async def run(tmp_path, server, backend, form):
-    """The result of each check, and the agent that it was run with."""
-    server.when("nothing yet", says("How is the weather?")).when(USER, says("", done=True))
-    cases = [{"name": name, **form.case(check)} for name, check in CHECKS.items()]
-    agent = an_agent(server, *cases)
-    report = await report_of(tmp_path, agent, backend)
-    await backend.teardown()
-    return report, agent
+WAYS_AND_FORMS = [
+    pytest.param(way, form, id=f"{way.name}, {form.name}")
+    for way in WAYS
+    for form in (FORMS if way.has_every_form else MOST_DIFFERENT)
+]
+blind_backends = pytest.mark.parametrize("backend", OWN, ids=lambda one: one.__name__)
 
 
 def single(result):
@@ -154,37 +119,49 @@ def checks_of(result):
     return [*run.tool_checks, *(check for turn in run.turns for check in turn.tool_checks)]
 
 
-@every_form
-@every_backend
-async def test_unseen_tool_calls_neither_pass_nor_fail_a_check(
-    backend, form, tmp_path, fake_openai
+def expected_outcome(check: Check, way: Way) -> Outcome:
+    if not check.needs <= way.reports:
+        return Outcome.METRIC_ERROR
+    return Outcome.PASSED if check.holds else Outcome.FAILED
+
+
+@pytest.mark.parametrize(("way", "form"), WAYS_AND_FORMS)
+async def test_a_check_is_decided_by_what_the_backend_reports_and_by_nothing_else(
+    way, form, tmp_path, fake_openai
 ):
-    with backend(False) as blind:
-        report, agent = await run(tmp_path, fake_openai, blind, form)
+    fake_openai.when("nothing yet", says("How is it?")).when(USER, says("", done=True))
+    cases = [{"name": name, **form.case(check.keys)} for name, check in CHECKS.items()]
+    agent = an_agent(fake_openai, *cases)
 
-    assert {one.test_name: one.outcome for one in report.results} == dict.fromkeys(
-        CHECKS, Outcome.METRIC_ERROR
-    )
+    with way.open() as backend:
+        report = await report_of(tmp_path, agent, backend)
+        await backend.teardown()
+
+    expected = {name: expected_outcome(check, way) for name, check in CHECKS.items()}
+    assert {one.test_name: one.outcome for one in report.results} == expected
     for result in report.results:
+        errors = [check.error for check in checks_of(result) if check.error is not None]
         assert checks_of(result)
-        assert all(UNKNOWN in check.error and not check.passed for check in checks_of(result))
-        assert single(result).evidence.tool_calls is None
-        assert any(UNKNOWN in reason for reason in result.reasons())
-    assert exit_code(report) == 4
+        assert bool(errors) is (result.outcome is Outcome.METRIC_ERROR)
+        assert all("unknown" in error for error in errors)
+        assert all(any(error in reason for reason in result.reasons()) for error in errors)
+        known = single(result).evidence
+        assert (known.tool_calls is not None) is ("calls" in way.reports)
+        assert (known.agents is not None) is ("agents" in way.reports)
+    assert exit_code(report) == (4 if Outcome.METRIC_ERROR in expected.values() else 1)
     again = await rescore(agent, recorded(*report.results))
-    assert {one.outcome for one in again.report.results} == {Outcome.METRIC_ERROR}
+    assert {one.test_name: one.outcome for one in again.report.results} == expected
 
 
-@every_form
-@every_backend
-async def test_tool_calls_that_are_reported_decide_the_checks(backend, form, tmp_path, fake_openai):
-    with backend(True) as seeing:
-        report, _ = await run(tmp_path, fake_openai, seeing, form)
+async def test_how_many_turns_a_conversation_took_is_known_of_every_agent(tmp_path, fake_openai):
+    fake_openai.when("nothing yet", says("How is it?")).when(USER, says("", done=True))
+    case = {"simulate": {"situation": "hi"}, "max_turns_to_done": 1}
 
-    assert {one.test_name for one in report.results if one.passed} == PASSING
-    assert {one.outcome for one in report.results} == {Outcome.PASSED, Outcome.FAILED}
-    sources = {single(one).evidence.tool_calls for one in report.results}
-    assert sources == {"backend" if backend is own_backend else "adapter"}
+    with a_blind_one() as blind:
+        report = await report_of(tmp_path, an_agent(fake_openai, case), blind)
+
+    [result] = report.results
+    assert (result.outcome, result.evidence.tool_calls) == (Outcome.PASSED, None)
 
 
 METRICS = {
@@ -205,7 +182,7 @@ def not_called(seen):
 """
 
 
-@every_backend
+@blind_backends
 async def test_metrics_that_need_unseen_tool_calls_are_errors(backend, tmp_path, fake_openai):
     (tmp_path / "graders.py").write_text(GRADERS)
     cases = [
@@ -214,7 +191,7 @@ async def test_metrics_that_need_unseen_tool_calls_are_errors(backend, tmp_path,
     ]
     agent = an_agent(fake_openai, *cases).with_base_dir(tmp_path)
 
-    with backend(False) as blind:
+    with backend(BLIND) as blind:
         report = await report_of(tmp_path, agent, blind)
         await blind.teardown()
 
@@ -231,7 +208,7 @@ async def test_a_judge_is_told_that_tool_calls_were_not_seen(words, tmp_path, fa
     fake_openai.otherwise('{"c1": {"reasoning": "who knows", "status": "inconclusive"}}')
     agent = an_agent(fake_openai, {"input": "hi", "criteria": [words]})
 
-    with function(False) as blind:
+    with a_blind_one() as blind:
         report = await report_of(tmp_path, agent, blind)
 
     assert "assistant may call tools unseen" in fake_openai.requests[0].prompt
@@ -245,7 +222,7 @@ async def test_a_step_that_asks_for_unseen_tool_calls_is_an_error(tmp_path, fake
     script = [{"user": "hi"}, "agent", {"call": "steps:look"}, "succeed"]
     agent = an_agent(fake_openai, {"script": script}).with_base_dir(tmp_path)
 
-    with function(False) as blind:
+    with a_blind_one() as blind:
         report = await report_of(tmp_path, agent, blind)
 
     [result] = report.results

@@ -219,6 +219,16 @@ def _check_evidence(context: CheckContext) -> None:
             f" tools ({checks_of_tools}) end in an error; set it to the path of the list in the"
             " JSON response",
         )
+    if answer.agents is None and any(
+        part.handoffs is not None
+        for case in agent.test_cases or []
+        for part in (case, *(part for _, part in case.parts))
+    ):
+        context.warning(
+            ("backend", "answer"),
+            "'agents' is missing, so the agents that spoke are unknown and 'handoffs' ends in an"
+            " error; set it to the path of the list of their names in the JSON response",
+        )
     is_limited = limits is not None and (limits.max_tokens or limits.max_cost) is not None
     if is_limited and not (answer.prompt_tokens and answer.completion_tokens):
         context.warning(
@@ -229,7 +239,7 @@ def _check_evidence(context: CheckContext) -> None:
 
 
 def _needs_tool_calls(context: CheckContext, case: TestCaseModel, part: TurnModel) -> bool:
-    if part.expected_tools is not None or part.forbidden_tools is not None:
+    if part.checks_tool_calls:
         return True
     metrics = metrics_of(context.agent, case) if part is case else metrics_of_turn(part)
     requires = context.inputs.requires

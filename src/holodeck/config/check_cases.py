@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from holodeck.config.check_metrics import check_forbidden_text, check_metrics, warn_of_no_threshold
 from holodeck.config.findings import CheckContext, Tools
@@ -11,9 +12,10 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.patterns import compiled
+from holodeck.lib.patterns import compiled, passes_every_text
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.lib.tools.names import matches_tool_name
+from holodeck.lib.text import plural
+from holodeck.lib.tools.names import is_forbidden, matches_tool_name, tools_named
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.conversation import find_unanswered, step_kind, step_value
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
@@ -43,14 +45,14 @@ def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> Non
 
 def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
     """Whether a check of the case can fail it."""
-    if case.expected_tools is not None or case.forbidden_tools is not None:
+    if case.checks_trajectory or case.max_turns_to_done is not None:
         return True
     if any(criterion.required for criterion in case.judged):
         return True
     if any(step_kind(step) in _DECIDING_STEPS for step in case.script or ()):
         return True
     for _, turn in case.parts:
-        if turn.expected_tools is not None or turn.forbidden_tools is not None:
+        if turn.checks_trajectory:
             return True
         if any(can_fail(one) for one in metrics_of_turn(turn) if not compares_nothing(one, turn)):
             return True
@@ -152,6 +154,15 @@ def _check_script(context: CheckContext, case: TestCaseModel, path: KeyPath) -> 
                 context.config_error((*path, "script", number, "call"), error)
 
 
+def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    most = case.most_turns
+    if case.max_turns_to_done is not None and most is not None and case.max_turns_to_done >= most:
+        context.error(
+            (*path, "max_turns_to_done"),
+            f"cannot fail: the agent has at most {plural(most, 'turn')}; write less",
+        )
+
+
 CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] = (
     _check_metrics,
     _check_verdict,
@@ -161,6 +172,7 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_history,
     _check_models,
     _check_script,
+    _check_turns_to_done,
 )
 """Every check of a test case, in the order of the findings."""
 
@@ -231,16 +243,16 @@ def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
 
 
 def _check_tools(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
-    forbidden = set(case.forbidden_tools or [])
+    forbidden = case.forbidden_tools or []
     tools = None if context.agent.has_own_model else context.tools
     for index, expected in enumerate(case.expected_tools or []):
         tool_path = (*path, "expected_tools", index)
         if isinstance(expected, ExpectedTool):
-            for argument, matcher in expected.matchers().items():
-                if matcher.regex is not None:
-                    check_pattern(context, matcher.regex, (*tool_path, "args", argument, "regex"))
+            _check_matchers(context, expected, tool_path)
         matching = _matching_tools(expected, context.tools) or [_name(expected)]
-        if forbidden.issuperset(matching):
+        if all(
+            any(is_forbidden(one, name, context.tools) for name in forbidden) for one in matching
+        ):
             context.error(tool_path, f"{_name(expected)!r} is both expected and forbidden")
         if tools is not None:
             _check_expected_tool(context, expected, tool_path, tools)
@@ -249,8 +261,40 @@ def _check_tools(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
         reason = _reason_not_a_tool_name(name)
         if reason is not None:
             context.error(tool_path, f"no call can match {name!r}: {reason}")
-        elif tools is not None and name not in tools:
+        elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
             context.error(tool_path, _unknown_tool(name, tools))
+    _check_most_calls(context, case, path)
+
+
+def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath) -> None:
+    """Find patterns that are invalid, and one for the result that every result matches."""
+    for argument, matcher in expected.matchers().items():
+        if matcher.regex is not None:
+            check_pattern(context, matcher.regex, (*path, "args", argument, "regex"))
+    result = expected.result_matcher()
+    if result is None or result.regex is None:
+        return
+    result_path = (*path, "result", "regex")
+    check_pattern(context, result.regex, result_path)
+    with suppress(ConfigError):  # reported above
+        if passes_every_text(compiled(result.regex), whole=True) is not None:
+            context.error(
+                result_path, f"{result.regex!r} matches every text, so no result can fail"
+            )
+
+
+def _check_most_calls(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
+    """Find a maximum of tool calls that the expected calls exceed."""
+    expected = case.expected_tools
+    if case.max_tool_calls is None or not expected or case.order == "subset":
+        return
+    counts = [1 if isinstance(one, str) else one.count or 1 for one in expected]
+    needed = sum(counts) if case.tool_order else max(counts)
+    if needed > case.max_tool_calls:
+        context.error(
+            (*path, "max_tool_calls"),
+            f"cannot be met: 'expected_tools' needs {plural(needed, 'tool call')}",
+        )
 
 
 def _reason_not_a_tool_name(name: str) -> str | None:
@@ -276,6 +320,11 @@ def _check_expected_tool(
     name = _name(expected)
     if not matching:
         context.error(path, _unknown_tool(name, tools))
+    if isinstance(expected, ExpectedTool) and expected.match == "exact" and len(matching) > 1:
+        context.error(
+            path, f"{name!r} may be {' or '.join(map(repr, matching))}; write the whole name"
+        )
+        return
     longer = [tool for tool in matching if not matches_tool_name(name, tool)]
     if longer:
         context.warning(
@@ -312,7 +361,7 @@ def _name(expected: str | ExpectedTool) -> str:
 
 def _matching_tools(expected: str | ExpectedTool, tools: Tools) -> list[str]:
     if isinstance(expected, ExpectedTool) and expected.match == "exact":
-        return [expected.name] if expected.name in tools else []
+        return tools_named(expected.name, tools)
     return [name for name in tools if _name(expected) in name]
 
 

@@ -19,8 +19,9 @@ from holodeck.models.test_case import TestCaseModel
 NO_VALUE = "has no value; write one, or remove the key"
 _NEVER_NULL = frozenset(
     {
-        "config", "count", "criteria", "default_scorers", "evaluations", "expected_output",
-        "expected_tools", "forbidden_tools", "ground_truth", "retrieval_context", "scenarios",
+        "agent", "config", "count", "criteria", "default_scorers", "error", "evaluations",
+        "expected_output", "expected_tools", "forbidden_tools", "ground_truth", "handoffs",
+        "max_tool_calls", "max_turns_to_done", "result", "retrieval_context", "scenarios",
         "scorers", "script", "simulate", "test_cases", "threshold", "turns", "value", "values",
     }
 )  # fmt: skip
@@ -28,13 +29,13 @@ _NEVER_NULL = frozenset(
 _CASE_KEYS = frozenset(
     {
         "evaluations", "expected_output", "expected_tool_args", "expected_tools", "forbidden_tools",
-        "ground_truth", "min_pass", "min_pass_rate", "only_expected_tools", "scorers",
-        "timeout_seconds", "tool_order",
+        "ground_truth", "max_tool_calls", "max_turns_to_done", "min_pass", "min_pass_rate",
+        "no_repeated_calls", "only_expected_tools", "scorers", "timeout_seconds", "tool_order",
     }
 )  # fmt: skip
 """Keys that are a mistake anywhere in a free mapping."""
 _AMBIGUOUS_KEYS = frozenset(
-    {"criteria", "repeat", "retrieval_context", "script", "simulate", "turns"}
+    {"criteria", "handoffs", "repeat", "retrieval_context", "script", "simulate", "turns"}
 )
 """Keys that a context may have too: a mistake if the value is valid for the key of a case."""
 

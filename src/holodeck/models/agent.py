@@ -118,7 +118,9 @@ class HttpAnswerPaths(Model):
     text: NonBlank = "response"
     """The text of the response."""
     tool_calls: NonBlank | None = None
-    """A list of {name, arguments, result?}."""
+    """A list of {name, arguments, result?, is_error?, agent?}."""
+    agents: NonBlank | None = None
+    """A list of the names of the agents that spoke, in order."""
     prompt_tokens: NonBlank | None = None
     """Number of prompt tokens."""
     completion_tokens: NonBlank | None = None

@@ -9,7 +9,7 @@ from holodeck.models.base import Model
 Source = Literal["runner", "backend", "adapter", "tap", "trace"]
 """Where a fact comes from: holodeck's runner, the backend that ran the agent, an adapter that read
 what the agent returned, a proxy between agent and model, or the agent's own spans."""
-Fact = Literal["tool_calls", "token_usage", "history", "tools", "latency"]
+Fact = Literal["tool_calls", "token_usage", "history", "tools", "latency", "agents"]
 
 _UNKNOWN: dict[Fact, str] = {
     "tool_calls": (
@@ -23,6 +23,10 @@ _UNKNOWN: dict[Fact, str] = {
     "history": "the conversation is unknown, because it was not recorded",
     "tools": ("the tools that the agent can call are unknown, as they are not in the agent.yaml"),
     "latency": "the latency is unknown, because it was not measured",
+    "agents": (
+        "the agents that spoke are unknown; return {'response': …, 'agents': […]} from Python code,"
+        " or test the object of a framework that reports them"
+    ),
 }
 
 
@@ -39,9 +43,11 @@ class Evidence(Model):
     history: Source | None = None
     """The messages between user and agent."""
     tools: Source | None = None
-    """The tools that the agent can call."""
+    """The names of the tools that the agent can call."""
     latency: Source | None = None
     """How long the agent took."""
+    agents: Source | None = None
+    """The names of the agents that spoke."""
 
     def __and__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of two turns together: a fact is known if it is known in both."""
@@ -55,6 +61,7 @@ def evidence(
     history: Source | None = None,
     tools: Source | None = None,
     latency: Source | None = None,
+    agents: Source | None = None,
 ) -> Evidence:
     """Return the evidence with these sources; thousands of results share one object."""
     return Evidence(
@@ -63,6 +70,7 @@ def evidence(
         history=history,
         tools=tools,
         latency=latency,
+        agents=agents,
     )
 
 

@@ -1,7 +1,8 @@
-"""What is expected of an answer: tool calls, the right answer, metrics."""
+"""What is expected of an answer: tool calls, agents, the right answer, metrics."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
@@ -114,17 +115,32 @@ class ArgMatcher(Model):
     @model_validator(mode="after")
     def _has_one_key(self) -> "ArgMatcher":
         if len(self.model_fields_set) != 1:
-            raise ValueError(f"a matcher has exactly one of {', '.join(MATCHER_KEYS)}")
+            raise ValueError(f"a matcher has exactly one of {', '.join(type(self).model_fields)}")
         return self
+
+
+class ResultMatcher(ArgMatcher):
+    """What the result of a tool call must be; exactly one key is given."""
+
+    contains: NonBlank | None = None
+    """Text that the result contains; a result that is not text is compared as JSON."""
 
 
 class ExpectedTool(Model):
     """A strict expectation for one tool."""
 
     name: NonBlank
-    """Name of the tool, or part of it with `match: substring`."""
+    """Name of the tool, with or without the prefix of its plugin or server (`Plugin-name`,
+    `server.name`, `mcp__server__name`), or part of it with `match: substring`."""
     args: dict[str, Json] = {}
     """Expected value or matcher for each argument; other arguments are not checked."""
+    result: Json = None
+    """Expected result of the call, or a matcher: those of `args`, or `contains`. A call that failed
+    meets it only with `error: true`; then its message is compared."""
+    error: bool | None = None
+    """Whether the call must have failed (true) or succeeded (false); by default either."""
+    agent: NonBlank | None = None
+    """Name of the agent that requested the call."""
     count: Annotated[int, Field(ge=1)] | None = None
     """Exact number of matching calls; by default at least one."""
     match: Literal["exact", "substring"] = "exact"
@@ -132,28 +148,66 @@ class ExpectedTool(Model):
 
     def matchers(self) -> dict[str, ArgMatcher]:
         """`args` with every literal made a matcher."""
-        return {key: _to_matcher(value) for key, value in self.args.items()}
+        return {key: _to_matcher(value, ArgMatcher) for key, value in self.args.items()}
+
+    def result_matcher(self) -> ResultMatcher | None:
+        """`result` as a matcher; None if the result is not checked."""
+        return None if self.result is None else _to_matcher(self.result, ResultMatcher)
 
     @model_validator(mode="after")
     def _matchers_are_well_formed(self) -> "ExpectedTool":
         wrong: dict[tuple[str | int, ...], ValidationError] = {}
         for name, value in self.args.items():
             try:
-                _to_matcher(value)
+                _to_matcher(value, ArgMatcher)
             except ValidationError as error:
                 wrong["args", name] = error
+        try:
+            self.result_matcher()
+        except ValidationError as error:
+            wrong["result",] = error
         if wrong:
             raise InvalidParts(wrong)
         return self
 
 
-def _to_matcher(value: Json) -> ArgMatcher:
-    if isinstance(value, dict) and value and set(value) <= set(MATCHER_KEYS):
+_Matcher = TypeVar("_Matcher", bound=ArgMatcher)
+
+
+def _to_matcher(value: Json, kind: type[_Matcher]) -> _Matcher:
+    if isinstance(value, dict) and value and value.keys() <= kind.model_fields.keys():
         number = value.get("number")
         if isinstance(number, int | float) and not isinstance(number, bool):
-            return ArgMatcher.model_validate({**value, "number": {"value": number}})
-        return ArgMatcher.model_validate(value)
-    return ArgMatcher(equals=value)
+            return kind.model_validate({**value, "number": {"value": number}})
+        return kind.model_validate(value)
+    return kind(equals=value)
+
+
+ToolOrder = Literal["exact", "in_order", "any_order", "subset", "superset"]
+"""How tool calls correspond to `expected_tools`. The first three are the match types of Google ADK,
+the last two the modes of LangChain's agentevals. Each entry stands for one call, or for `count`.
+
+- `exact`: the calls are the expected ones, in this order, and there are no others.
+- `in_order`: the expected calls are made in this order; others may be made in between.
+- `any_order`, `superset`: the expected calls are made, each of its own; others may be made, too.
+- `subset`: every call is an expected one; not all expected calls need to be made.
+"""
+ORDERS: tuple[str, ...] = get_args(ToolOrder)
+_ORDERS_OF_OTHERS = {
+    "strict": "'exact'",
+    "unordered": "'any_order' with 'max_tool_calls'",
+    "ordered": "'in_order'",
+}
+_BOOLEANS = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "t", "f", "1", "0"})
+
+
+def _require_order(written: Any) -> Any:
+    """Refuse text that is no order, with one message for both types of the key."""
+    if not isinstance(written, str) or written in ORDERS or written.lower() in _BOOLEANS:
+        return written
+    meant = _ORDERS_OF_OTHERS.get(written.lower())
+    hint = f"; did you mean {meant}?" if meant else did_you_mean(written, ORDERS, ";")
+    raise ValueError(f"found {written!r}{hint} expected {', '.join(ORDERS)}, true or false")
 
 
 class Expectations(Model):
@@ -162,11 +216,19 @@ class Expectations(Model):
     expected_tools: list[OnDemand[NonBlank | ExpectedTool]] | None = None
     """Tools that must be called. [] forbids all tools; if missing, tool calls are not checked."""
     forbidden_tools: list[NonBlank] | None = None
-    """Exact names of tools that must not be called."""
-    tool_order: bool = False
-    """Whether `expected_tools` must be called in the given order."""
+    """Exact names of tools that must not be called, with or without the prefix of a plugin."""
+    tool_order: Annotated[bool | ToolOrder, BeforeValidator(_require_order)] = False
+    """How the calls must correspond to `expected_tools`: `exact`, `in_order`, `any_order`, `subset`
+    or `superset`; true is `in_order`."""
     only_expected_tools: bool = False
     """Whether calls of tools that `expected_tools` does not list fail the case."""
+    max_tool_calls: Annotated[int, Field(ge=0)] | None = None
+    """Maximum number of tool calls."""
+    no_repeated_calls: bool = False
+    """Whether two calls of a tool with equal arguments fail the case."""
+    handoffs: list[NonBlank] | None = None
+    """Names of the agents that speak, in this order and no others; consecutive messages of an agent
+    count once."""
     ground_truth: NonBlank | None = None
     """The right answer, with which text metrics compare the response."""
     retrieval_context: list[str] | None = None
@@ -178,15 +240,31 @@ class Expectations(Model):
     `module:callable`, optionally with settings: `{regex: {pattern: …}}`."""
 
     @property
+    def order(self) -> ToolOrder | None:
+        """How the calls must correspond to `expected_tools`; None if that is not checked."""
+        return "in_order" if self.tool_order is True else self.tool_order or None
+
+    @property
+    def checks_tool_calls(self) -> bool:
+        """Whether a check needs to know the tool calls."""
+        checks = (self.expected_tools, self.forbidden_tools, self.max_tool_calls)
+        return self.no_repeated_calls or any(one is not None for one in checks)
+
+    @property
+    def checks_trajectory(self) -> bool:
+        """Whether the tool calls or the agents that speak are checked."""
+        return self.checks_tool_calls or self.handoffs is not None
+
+    @property
     def looks_at_anything(self) -> bool:
-        """Whether a tool call, a metric or a scorer is asked for."""
-        has_tools = self.expected_tools is not None or self.forbidden_tools is not None
-        return has_tools or bool(self.evaluations or self.scorers)
+        """Whether a tool call, an agent, a metric or a scorer is asked for."""
+        return self.checks_trajectory or bool(self.evaluations or self.scorers)
 
     @model_validator(mode="after")
     def _order_has_something_to_order(self) -> "Expectations":
         if self.tool_order and not self.expected_tools:
-            raise ValueError("'tool_order: true' needs 'expected_tools' to put in order")
+            word = "true" if self.tool_order is True else self.tool_order
+            raise ValueError(f"'tool_order: {word}' needs 'expected_tools' to put in order")
         if self.only_expected_tools and not self.expected_tools:
             raise ValueError(
                 "'only_expected_tools: true' needs 'expected_tools';"
@@ -194,4 +272,16 @@ class Expectations(Model):
             )
         if self.forbidden_tools is not None and not self.forbidden_tools:
             raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _handoffs_can_take_place(self) -> "Expectations":
+        if self.handoffs is not None and not self.handoffs:
+            raise ValueError("'handoffs: []' checks nothing; name agents or remove it")
+        for at, (name, following) in enumerate(pairwise(self.handoffs or ()), 1):
+            if name == following:
+                raise ValueError(
+                    f"'handoffs[{at}]' repeats {name!r}: consecutive messages of an agent count"
+                    " once; remove it"
+                )
         return self

@@ -196,6 +196,8 @@ class TestCaseModel(TurnModel, NamedModel):
     max_turns: Annotated[int, Field(ge=1)] | None = None
     """Maximum turns of a simulated conversation (default: 10). Then the judge must decide; without
     `criteria` the case fails."""
+    max_turns_to_done: Annotated[int, Field(ge=1)] | None = None
+    """Maximum turns of the agent until a simulated or scripted conversation ends with success."""
 
     @property
     def is_scripted_or_simulated(self) -> bool:
@@ -250,6 +252,23 @@ class TestCaseModel(TurnModel, NamedModel):
         return [*turns, *checks]
 
     @property
+    def most_turns(self) -> int | None:
+        """How often the agent is called at most in a conversation; None if code decides."""
+        most = MAX_TURNS if self.max_turns is None else self.max_turns
+        if self.script is None:
+            return most
+        steps = [(step_kind(one), step_value(one)) for one in self.script]
+        if any(kind == "call" for kind, _ in steps):
+            return None
+        turns = 0
+        for kind, value in steps:
+            if kind == "proceed":
+                turns += most if value is None or value.turns is None else value.turns
+            elif (kind, value) == ("agent", None):
+                turns += 1
+        return turns
+
+    @property
     def own_metrics(self) -> Sequence[Metric]:
         """The metrics that are written in the case, its turns and its script."""
         parts = [self, *(one for _, one in self.parts)]
@@ -300,6 +319,15 @@ class TestCaseModel(TurnModel, NamedModel):
                 raise ValueError(f"'min_turns': {self.min_turns} is more than max_turns, {most}")
             if self.criteria is None:
                 raise ValueError("'min_turns' holds back the judge; write 'criteria', or remove it")
+        return self
+
+    @model_validator(mode="after")
+    def _turns_to_done_are_open(self) -> "TestCaseModel":
+        if self.max_turns_to_done is not None and not self.is_scripted_or_simulated:
+            raise ValueError(
+                "'max_turns_to_done' counts the turns until a conversation ends with success, and"
+                f" {self.form!r} says how many there are; write 'simulate', or remove it"
+            )
         return self
 
     @model_validator(mode="after")

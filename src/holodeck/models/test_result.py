@@ -80,6 +80,10 @@ class MetricResult(Model):
     reasoning: str | None = None
 
 
+NO_RESULT = "no result received"
+"""The error of a call whose result the backend did not report."""
+
+
 class ToolInvocation(Model):
     """One tool call with its result."""
 
@@ -92,10 +96,19 @@ class ToolInvocation(Model):
     error: str | None = None
     raised: OnDemand[RaisedError] | None = None
     """Where the tool raised the error; None if it did not."""
+    agent: str | None = None
+    """Name of the agent that requested the call; None if unknown."""
+    unknown: list[Literal["args", "error"]] = []
+    """What else of the call its backend cannot see."""
+
+    @property
+    def is_result_known(self) -> bool:
+        """Whether the backend reported what the tool returned, or how it failed."""
+        return self.error != NO_RESULT
 
 
 class ToolCheck(Model):
-    """One expectation about tools, and whether it was met."""
+    """One expectation about tool calls, agents or turns, and whether it was met."""
 
     expectation: str
     passed: bool
@@ -124,6 +137,10 @@ class TurnResult(Model):
     attempts: list[OnDemand[Attempt]] = []
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
+    agents: list[str] | None = None
+    """Names of the agents that spoke, in order; None if unknown."""
+    tools: list[str] | None = None
+    """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
 
@@ -218,6 +235,10 @@ class TestResult(Model):
     timestamp: str
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
+    agents: list[str] | None = None
+    """Names of the agents that spoke, in order; None if unknown in any turn."""
+    tools: list[str] | None = None
+    """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
     cost: OnDemand[Cost] | None = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
 from holodeck.lib.patterns import compiled, find, passes_every_text
 from holodeck.lib.registry import Registry, unknown_name
-from holodeck.lib.test_runner.tool_checks import matches
+from holodeck.lib.test_runner.tool_matchers import matches
 from holodeck.models.test_case import ArgMatcher
 from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
 from holodeck.suite.scenario import Scenario

@@ -20,6 +20,7 @@ class ToolCall(_Named, total=False):
     """A call that the model requested."""
 
     arguments: dict[str, Any]
+    """Left out if unknown."""
     call_id: str
     error: str
     """Why the arguments could not be parsed."""
@@ -33,6 +34,8 @@ class ToolResult(_Named, total=False):
     result: Any
     call_id: str
     is_error: bool
+    is_error_unknown: bool
+    """Whether the backend cannot see if the tool failed."""
     refused: bool
     """Whether the call never reached a tool: unknown name, unreadable or invalid arguments."""
     duration_ms: int

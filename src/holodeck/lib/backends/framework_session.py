@@ -20,16 +20,24 @@ _LOOP = re.compile(r"[Ee]vent loop is closed|(different|another) (event )?loop")
 class FrameworkConversation:
     """A session of an adapter whose failures carry what was seen until then."""
 
-    def __init__(self, session: FrameworkSession, tools: list[str] | None) -> None:
+    def __init__(
+        self,
+        session: FrameworkSession,
+        tools: list[str] | None,
+        *,
+        reads_errors: bool = True,
+    ) -> None:
         self._session = session
         self._tools = tools
+        self._reads_errors = reads_errors
 
     @classmethod
     async def open(
         cls, adapter: FrameworkAdapter, context: Sequence[Message]
     ) -> "FrameworkConversation":
         """Return a new conversation with the agent, after the earlier messages."""
-        return cls(await adapter.open(context), adapter.tools())
+        reads_errors = "tool errors" in adapter.reads
+        return cls(await adapter.open(context), adapter.tools(), reads_errors=reads_errors)
 
     async def send(self, message: str) -> ExecutionResult:
         try:
@@ -40,6 +48,9 @@ class FrameworkConversation:
             seen = parse_result(self._session.turn)
             raise BackendSessionError(_describe(error), seen=seen) from error
         result.tools = self._tools
+        if not self._reads_errors:
+            for one in result.tool_results:
+                one["is_error_unknown"] = not one.get("is_error")
         return result
 
     def send_streaming(self, message: str) -> AsyncIterator[str]:

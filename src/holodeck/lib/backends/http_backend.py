@@ -26,7 +26,7 @@ from holodeck.lib.backends.json_paths import (
     parse_path,
     value_at,
 )
-from holodeck.lib.backends.parsing import as_text, parse_tool_calls, parse_usage
+from holodeck.lib.backends.parsing import as_text, parse_agents, parse_tool_calls, parse_usage
 from holodeck.lib.llm.client import RequestSender, RequestStats
 from holodeck.lib.llm.errors import (
     RequestError,
@@ -178,6 +178,7 @@ class HttpBackend:
             tool_calls=calls,
             tool_results=results,
             token_usage=parse_usage(usage),
+            agents=parse_agents(self._value("agents", response)),
             source="adapter",
         )
 

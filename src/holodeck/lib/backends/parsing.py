@@ -55,7 +55,7 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_calls=calls,
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
-        agents=_agent_names(first_present(value, ("agents",), None)),
+        agents=parse_agents(first_present(value, ("agents",), None)),
         source="adapter",
     )
 
@@ -92,14 +92,19 @@ def parse_tool_calls(calls: Any) -> tuple[list[ToolCall] | None, list[ToolResult
         result = first_present(item, ("result",), _MISSING)
         if result is not _MISSING:
             call.setdefault("call_id", f"call_{i}")
-            results.append(
-                {"name": call["name"], "result": to_json_value(result), "call_id": call["call_id"]}
-            )
+            returned: ToolResult = {
+                "name": call["name"],
+                "result": to_json_value(result),
+                "call_id": call["call_id"],
+            }
+            if first_present(item, ("is_error",), False):
+                returned["is_error"] = True
+            results.append(returned)
         tool_calls.append(call)
     return tool_calls, results
 
 
-def _agent_names(names: Any) -> list[str] | None:
+def parse_agents(names: Any) -> list[str] | None:
     """Return the names of the agents that spoke, consecutive repeats collapsed; None: unknown."""
     if names is None:
         return None
@@ -140,14 +145,13 @@ def first_present(value: Any, keys: Iterable[str], default: Any = _MISSING) -> A
 
 def _tool_call(item: Any, location: str) -> ToolCall:
     if isinstance(item, str):
-        return {"name": item, "arguments": {}}
+        return {"name": item}
     call: ToolCall = {"name": _tool_name(item, location)}
-    arguments, problem = _returned_arguments(
-        first_present(item, ("arguments", "args", "input"), None)
-    )
-    call["arguments"] = arguments
-    if problem is not None:
-        call["error"] = problem
+    written = first_present(item, ("arguments", "args", "input"))
+    if written is not _MISSING:
+        call["arguments"], problem = _returned_arguments(written)
+        if problem is not None:
+            call["error"] = problem
     call_id = first_present(item, ("call_id", "id", "tool_call_id"), None)
     if call_id is not None:
         call["call_id"] = str(call_id)

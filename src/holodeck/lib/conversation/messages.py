@@ -13,6 +13,8 @@ Message: TypeAlias = dict[str, Any]
 
 UNSEEN_CALLS = "unseen_tool_calls"
 """Key of an agent's message whose tool calls are unknown; its value is true."""
+REQUESTED_BY = "agent"
+"""Key of a tool call with the name of the agent that requested it."""
 EARLIER = "earlier"
 """Key of a message from before the conversation; its value is true."""
 
@@ -21,6 +23,7 @@ TRANSCRIPT_LIMIT = 24_000
 _FULL_MESSAGES = 4
 """Messages at the beginning and at the end that are shown in full, if they fit."""
 _MIN_LINE = 40
+_MAX_NAME = 100
 _MAX_PASSAGES = 6
 _PASSAGE_MARGIN = 300
 _WORD = re.compile(r"\w{4,}")
@@ -189,7 +192,9 @@ def _paragraphs(message: Message) -> Iterator[str]:
     if text_of(message) or not calls:
         yield printable(f"{who}: {text_of(message)}")
     for call in calls:
-        yield printable(f"{who} calls {tool_name(call)}({tool_arguments(call)})")
+        agent = call.get(REQUESTED_BY)
+        by = "" if agent is None else f" (agent: {one_line(str(agent), _MAX_NAME)})"
+        yield printable(f"{who} calls {tool_name(call)}({tool_arguments(call)}){by}")
 
 
 def shorten_lines(

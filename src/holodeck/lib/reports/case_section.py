@@ -239,14 +239,16 @@ def _tools(
     result: TestResult | TurnResult, calls: list[ToolInvocation], mark: str = _PART
 ) -> Iterator[str]:
     """Yield the called and the expected tools, then each of `calls` with its result."""
-    called, expected = result.tool_calls, result.expected_tools
-    if not called and not calls and expected is None and not result.tool_checks:
+    called, expected, agents = result.tool_calls, result.expected_tools, result.agents
+    if not (called or calls or agents or result.tool_checks) and expected is None:
         return
     yield from (f"{mark} Tool Usage", "")
     yield f"- **Tools Called:** {_called_tools(result)}"
     if expected is not None:
         wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
         yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
+    if agents:
+        yield f"- **Agents:** {' → '.join(map(inline, agents))}"
     if result.tools_matched is not None or result.tool_checks:
         yield f"- **Match Status:** {_match_status(result.tools_matched)}"
     yield ""
@@ -272,8 +274,11 @@ def _listed(names: list[str]) -> str:
 
 def _expectation(tool: ExpectedTool) -> str:
     args = f" with {json_text(tool.args)}" if tool.args else ""
+    agent = f" by {tool.agent}" if tool.agent is not None else ""
+    result = f", result {json_text(tool.result)}" if tool.result is not None else ""
+    error = {None: "", True: ", failing", False: ", without error"}[tool.error]
     count = f", {plural(tool.count, 'time')}" if tool.count is not None else ""
-    return f"{tool.name}{args}{count}"
+    return f"{tool.name}{args}{agent}{result}{error}{count}"
 
 
 def _checks(result: TestResult | TurnResult) -> Iterator[str]:
@@ -297,8 +302,13 @@ def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
     if not calls:
         return
     shown = list(enumerate(calls[:_MAX_CALLS], 1))
-    header = ("Call", "Tool", "Arguments", "Result", "Time")
-    yield from (*table(header, (_call_row(number, call) for number, call in shown)), "")
+    header: tuple[str, ...] = ("Call", "Tool", "Arguments", "Result", "Time")
+    rows = [_call_row(number, call) for number, call in shown]
+    if any(call.agent is not None for call in calls):
+        header = (*header, "Agent")
+        agents = (inline(call.agent or "unknown") for _, call in shown)
+        rows = [(*row, agent) for row, agent in zip(rows, agents, strict=True)]
+    yield from (*table(header, rows), "")
     if len(calls) > _MAX_CALLS:
         yield from (f"*… and {plural(len(calls) - _MAX_CALLS, 'more call')}.*", "")
     for number, call in shown:

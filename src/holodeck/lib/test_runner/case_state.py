@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import groupby
 from operator import and_
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
@@ -73,6 +74,17 @@ class CaseState:
     def tool_invocations(self) -> list[ToolInvocation]:
         """The tool calls of all turns."""
         return [call for turn in self.turns for call in turn.tool_invocations]
+
+    @property
+    def agents(self) -> list[str]:
+        """The agents that are known to have spoken, in order; one that goes on counts once."""
+        names = [name for turn in self.turns for name in turn.agents or ()]
+        return [name for name, _ in groupby(names)]
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools that the backend says the agent can call, as far as it does."""
+        return list(dict.fromkeys(name for turn in self.turns for name in turn.tools or ()))
 
     @property
     def evidence(self) -> Evidence:

@@ -35,9 +35,10 @@ from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import histories_of, require_history_support
+from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import skip_by_case
-from holodeck.lib.test_runner.tool_checks import misnamed_tools, validate_tool_calls
+from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum

@@ -16,6 +16,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context
 from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.turns_to_done import check_turns_to_done
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.evidence import Evidence, Unknown, evidence
@@ -54,7 +55,13 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
             conversation += turn_messages(state.turns[at])
             await grade_turn(state, at, turn, turn_checks, observations, conversation)
     if is_complete or (case.input and state.answers):
-        state.tool_checks = check_tools(case, state.tool_invocations, state.evidence)
+        state.tool_checks = check_tools(
+            case,
+            state.tool_invocations,
+            state.evidence,
+            agents=state.agents,
+            tools=observations.tool_names(state.tools),
+        )
     if not is_complete:
         return
     observation = observations.of_case(state)
@@ -63,6 +70,8 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
     if criteria is not None and criteria.are_about_the_whole and not state.are_criteria_judged:
         messages = state.messages or conversation_messages(state.turns)
         await criteria.judge(state, [*to_judge_messages(state.history), *messages])
+    if case.max_turns_to_done is not None:
+        state.tool_checks.append(check_turns_to_done(case.max_turns_to_done, state))
 
 
 async def grade_turn(
@@ -78,7 +87,13 @@ async def grade_turn(
     The results are added to those of earlier checks of the turn.
     """
     turn, rows = state.turns[index], list[MetricResult]()
-    tool_checks = check_tools(expectations, turn.tool_invocations, turn.evidence)
+    tool_checks = check_tools(
+        expectations,
+        turn.tool_invocations,
+        turn.evidence,
+        agents=turn.agents or (),
+        tools=observations.tool_names(turn.tools or ()),
+    )
     observation = observations.of_turn(turn, expectations, conversation, state.case.name)
     try:
         await _compute_metrics(state, checks, observation, rows)
@@ -197,6 +212,8 @@ def build_result(
         attempts=[attempt for turn in state.turns for attempt in turn.attempts],
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(answer.token_usage for answer in state.answers),
+        agents=None if state.evidence.agents is None else state.agents,
+        tools=None if state.evidence.tools is None else state.tools,
         evidence=observations.with_tools(state.evidence),
         **_graded_fields(state, checks, [*state.errors, *state.faults]),
     )
@@ -235,6 +252,7 @@ class ObservationBuilder:
     def __init__(self, agent: Agent, *, is_injected: bool = False) -> None:
         self._agent = agent
         self._knows_tools = not (is_injected or agent.has_own_model)
+        self._configured_tools = [tool.name for tool in agent.tools or []]
         self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
 
     def of_case(self, state: CaseState) -> Observation:
@@ -263,10 +281,18 @@ class ObservationBuilder:
 
     def with_tools(self, observed: Evidence) -> Evidence:
         """Return the evidence with where the tools of the agent are known from."""
-        tools = "backend" if self._knows_tools else None
         return evidence(
-            observed.tool_calls, observed.token_usage, observed.history, tools, observed.latency
+            tool_calls=observed.tool_calls,
+            token_usage=observed.token_usage,
+            history=observed.history,
+            tools="backend" if self._knows_tools else observed.tools,
+            latency=observed.latency,
+            agents=observed.agents,
         )
+
+    def tool_names(self, observed: Sequence[str]) -> Sequence[str]:
+        """Return the tools that the agent is known to have: those its backend names, or ours."""
+        return observed or self._configured_tools
 
     def _build(
         self,

@@ -8,14 +8,13 @@ from holodeck.config.source import location
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
-from holodeck.lib.conversation.messages import EARLIER, UNSEEN_CALLS
+from holodeck.lib.conversation.messages import EARLIER, REQUESTED_BY, UNSEEN_CALLS
 from holodeck.lib.conversation.messages import Message as JudgeMessage
 from holodeck.lib.evaluators.base import Turn
-from holodeck.lib.test_runner.tool_checks import NO_RESULT
 from holodeck.models.agent import Agent
 from holodeck.models.history import EarlierCall, EarlierMessage
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
+from holodeck.models.test_result import NO_RESULT, ProcessedFileInput, ToolInvocation, TurnResult
 
 History = Sequence[EarlierMessage]
 
@@ -177,7 +176,8 @@ def response_messages(turn: TurnResult, number: int) -> list[JudgeMessage]:
 
 def _call(name: str, call: ToolInvocation) -> JudgeMessage:
     function = {"name": call.name, "arguments": _text(call.args)}
-    return {"id": name, "type": "function", "function": function}
+    message: JudgeMessage = {"id": name, "type": "function", "function": function}
+    return message if call.agent is None else {**message, REQUESTED_BY: call.agent}
 
 
 def _result(name: str, call: ToolInvocation) -> JudgeMessage:

@@ -16,7 +16,7 @@ from holodeck.lib.file_processor import FileProcessor
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
-from holodeck.lib.test_runner.tool_checks import invalid_tool_calls, pair_tool_calls
+from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
 from holodeck.models.evidence import evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
@@ -218,6 +218,8 @@ class _Turn:
         answer, seconds = self.answer, self.agent_seconds
         usage = None if answer is None else answer.token_usage
         calls = None if answer is None else answer.tool_calls
+        agents = None if answer is None else answer.agents
+        tools = None if answer is None else answer.tools
         source = None if answer is None else answer.source
         # The result of the case validates its only turn; validating the turn as well would build
         # one more schema in every run.
@@ -236,10 +238,14 @@ class _Turn:
             errors=[*self.errors, *self.faults],
             attempts=self.attempts,
             token_usage=usage,
+            agents=agents,
+            tools=tools,
             evidence=evidence(
                 tool_calls=None if calls is None else source,
                 token_usage=None if usage is None else source,
                 history="runner",
+                tools=None if tools is None else source,
                 latency=None if seconds is None else "runner",
+                agents=None if agents is None else source,
             ),
         )

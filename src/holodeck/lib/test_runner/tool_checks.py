@@ -1,27 +1,28 @@
-"""Tool calls of a case: pair them with their results and compare them with the expectations."""
+"""Check the tool calls and agents of a case or turn against its expectations."""
 
-import json
-import math
-import re
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.backends.base import ToolCall, ToolResult
-from holodeck.lib.patterns import compiled, find
+from holodeck.lib.suggestions import nearest_word
+from holodeck.lib.test_runner.call_matching import Comparison, Trajectory
+from holodeck.lib.test_runner.tool_matchers import describe_matcher, equal_json, short
+from holodeck.lib.test_runner.tool_order import is_in_order
 from holodeck.lib.text import plural
-from holodeck.lib.tools.names import matches_tool_name
+from holodeck.lib.tools.names import is_forbidden, matches_tool_name, unprefixed
 from holodeck.models.evidence import Evidence, unknown_reason
-from holodeck.models.test_case import (
-    ArgMatcher,
-    ExpectedTool,
-    NumberMatcher,
-    TestCaseModel,
-    TurnModel,
-)
-from holodeck.models.test_result import TestResult, ToolCheck, ToolInvocation
+from holodeck.models.expectations import Expectations, ExpectedTool, ToolOrder
+from holodeck.models.test_result import ToolCheck, ToolInvocation
 
-MATCH_SECONDS = 1.0
+Decision = tuple[bool, str | None]
+"""Whether an expectation was met, and why not, or what to know although it was."""
+_ORDERS: dict[ToolOrder, tuple[str, str, str]] = {
+    "exact": ("exact order: ", " → ", "the calls are not exactly"),
+    "in_order": ("order: ", " → ", "not in the order"),
+    "any_order": ("any order: ", ", ", "not every one has a call of its own:"),
+    "superset": ("superset of: ", ", ", "not every one has a call of its own:"),
+    "subset": ("subset of: ", ", ", "a call is not one of"),
+}
+"""Order → how its row begins, what stands between the names, and why it fails."""
 
 
 def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool | None:
@@ -51,324 +52,243 @@ def validate_tool_calls(actual: list[str], expected: list[str] | None) -> bool |
 
 
 def check_tools(
-    case: TurnModel, calls: Sequence[ToolInvocation], evidence: Evidence
+    expectations: Expectations,
+    calls: Sequence[ToolInvocation],
+    evidence: Evidence,
+    *,
+    agents: Sequence[str] = (),
+    tools: Sequence[str] = (),
 ) -> list[ToolCheck]:
-    """Return a row for each expectation of a case or turn about tools.
+    """Return a row for each expectation of a case or turn about tool calls and agents.
 
-    If not all tool calls are known, a row is valid only if the known calls decide it: an expected
-    call was made, or a forbidden one. Every other row is an error.
+    What is known decides as far as nothing unknown could change it: an expected call was made, or
+    a forbidden one. Every other row about something unknown is an error.
+
+    Args:
+        expectations: What the case or turn expects.
+        calls: The known tool calls.
+        evidence: Says whether these are all.
+        agents: The agents that are known to have spoken, in order.
+        tools: The tools that the agent is known to have.
     """
-    known = evidence.tool_calls is not None
-    rows = []
-    for expected in case.expected_tools or ():
-        row = _check_expected(expected, calls)
-        is_certain = row.passed and (isinstance(expected, str) or expected.count is None)
-        rows.append(row if known or is_certain else _undecided(row))
+    trajectory = Trajectory(calls, evidence, agents, tools)
+    return list(_rows(expectations, trajectory))
+
+
+def _rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
+    expected = case.expected_tools or ()
+    order = case.order
+    for one in expected if order != "subset" else ():
+        yield _row(_describe_tool(one), _check_expected, one, trajectory)
     if case.expected_tools == []:
-        rows.append(_unless_absent(_check_no_call(calls), known=known))
-    forbidden = [_check_forbidden(name, calls) for name in case.forbidden_tools or ()]
-    rows += [_unless_absent(row, known=known) for row in forbidden]
-    if case.tool_order and case.expected_tools:
-        row = _check_order(case.expected_tools, calls)
-        rows.append(row if known or row.passed else _undecided(row))
-    if case.only_expected_tools and case.expected_tools:
-        rows.append(_unless_absent(_check_others(case.expected_tools, calls), known=known))
-    return rows
+        yield _row("no tool call", _check_no_call, trajectory)
+    for name in case.forbidden_tools or ():
+        yield _row(f"no call of {name}", _check_forbidden, name, trajectory)
+    if order is not None:
+        yield _row(_describe_order(order, expected), _check_order, order, expected, trajectory)
+    if case.only_expected_tools:
+        yield _row("no other tool call", _check_others, expected, trajectory)
+    if case.max_tool_calls is not None:
+        label = f"at most {plural(case.max_tool_calls, 'tool call')}"
+        yield _row(label, _check_max_calls, case.max_tool_calls, trajectory)
+    if case.no_repeated_calls:
+        yield _row("no repeated tool call", _check_repeated, trajectory)
+    if case.handoffs is not None:
+        yield _row(f"agents: {_path(case.handoffs)}", _check_handoffs, case.handoffs, trajectory)
 
 
-def _unless_absent(row: ToolCheck, *, known: bool) -> ToolCheck:
-    """Return the row, which passes if a call is absent; unknown calls prove no absence."""
-    return row if known or not row.passed else _undecided(row)
+def _row(expectation: str, check: Callable[..., Decision], *inputs: object) -> ToolCheck:
+    try:
+        passed, reason = check(*inputs)
+    except EvaluationError as error:
+        return ToolCheck(expectation=expectation, passed=False, error=str(error))
+    return ToolCheck(expectation=expectation, passed=passed, reason=reason)
 
 
-def _undecided(row: ToolCheck) -> ToolCheck:
-    return ToolCheck(expectation=row.expectation, passed=False, error=unknown_reason("tool_calls"))
+def _check_no_call(trajectory: Trajectory) -> Decision:
+    if trajectory.calls:
+        return False, f"no tool may be called, but {_names(trajectory.calls)} was"
+    trajectory.require_all_calls()
+    return True, None
 
 
-def _check_no_call(calls: Sequence[ToolInvocation]) -> ToolCheck:
-    reason = f"no tool may be called, but {_names(calls)} was"
-    return ToolCheck(expectation="no tool call", passed=not calls, reason=_if(calls, reason))
-
-
-def _check_expected(expected: str | ExpectedTool, calls: Sequence[ToolInvocation]) -> ToolCheck:
+def _check_expected(expected: str | ExpectedTool, trajectory: Trajectory) -> Decision:
     if isinstance(expected, str):
-        return _check_substring(expected, calls)
-    named = [call for call in calls if _name_matches(expected, call)]
-    matching = [call for call in named if not _differences(expected, call)]
-    passed = len(matching) == expected.count if expected.count is not None else bool(matching)
-    if passed:
-        return ToolCheck(expectation=_describe_tool(expected), passed=True)
-    if not named:
-        reason = f"no call of {expected.name!r}; called: {_names(calls)}"
-    elif expected.count is not None and matching:
-        found = plural(len(matching), "matching call")
-        reason = f"{found} of {expected.name!r} instead of {expected.count}"
-    else:
-        reason = f"{expected.name!r}: " + "; ".join(_differences(expected, named[-1]))
-    return ToolCheck(expectation=_describe_tool(expected), passed=False, reason=reason)
+        return _check_substring(expected, trajectory)
+    compared = [trajectory.compare(expected, call) for call in trajectory.calls]
+    found = [one for one in compared if one is not None]
+    met = [one for one in found if one.is_met]
+    if expected.count is not None:
+        return _check_count(expected, expected.count, found, trajectory)
+    if met:
+        return True, _note_on_name(expected, met[0].call.name)
+    trajectory.require_all_calls()
+    _require_known(found)
+    if not found:
+        return False, _not_called(expected.name, trajectory)
+    return False, f"{found[-1].call.name!r}: " + "; ".join(found[-1].differences)
 
 
-def _check_substring(expected: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    matching = [call.name for call in calls if expected in call.name]
+def _check_count(
+    expected: ExpectedTool, count: int, found: Sequence[Comparison], trajectory: Trajectory
+) -> Decision:
+    met = [one for one in found if one.is_met]
+    wrong = f"{plural(len(met), 'matching call')} of {expected.name!r} instead of {count}"
+    if len(met) > count:
+        return False, wrong
+    trajectory.require_all_calls()
+    if len(met) == count and all(one.is_met or one.differences for one in found):
+        return True, _note_on_name(expected, met[0].call.name)
+    if sum(one.may_be_met for one in found) >= count:
+        _require_known(found)
+    if not found:
+        return False, _not_called(expected.name, trajectory)
+    if not met:
+        return False, f"{found[-1].call.name!r}: " + "; ".join(found[-1].differences)
+    return False, wrong
+
+
+def _require_known(found: Sequence[Comparison]) -> None:
+    """Raise EvaluationError if unknown facts decide whether a call meets its expectation."""
+    for one in found:
+        if one.unknown and one.may_be_met:
+            raise EvaluationError(one.unknown[0])
+
+
+def _check_substring(expected: str, trajectory: Trajectory) -> Decision:
+    matching = [call.name for call in trajectory.calls if expected in call.name]
     if not matching:
-        reason: str | None = f"no call of {expected!r}; called: {_names(calls)}"
-    elif any(matches_tool_name(expected, name) for name in matching):
-        reason = None
-    else:
-        part = f"{expected!r} is only a part of {matching[0]!r}"
-        reason = f"{part}; write '{{name: …}}' for a whole name"
-    return ToolCheck(expectation=expected, passed=bool(matching), reason=reason)
+        trajectory.require_all_calls()
+        return False, _not_called(expected, trajectory)
+    if any(matches_tool_name(expected, name) for name in matching):
+        return True, None
+    part = f"{expected!r} is only a part of {matching[0]!r}"
+    return True, f"{part}; write '{{name: …}}' for a whole name"
 
 
-def _check_forbidden(name: str, calls: Sequence[ToolInvocation]) -> ToolCheck:
-    called = any(call.name == name for call in calls)
-    reason = f"{name!r} is forbidden, but was called"
-    return ToolCheck(
-        expectation=f"no call of {name}", passed=not called, reason=_if(called, reason)
-    )
+def _note_on_name(expected: ExpectedTool, called: str) -> str | None:
+    if expected.match == "substring" or expected.name == called:
+        return None
+    return f"{expected.name!r} matches {called!r}"
+
+
+def _not_called(name: str, trajectory: Trajectory) -> str:
+    """Return what was called instead, and which of the known tools may be meant."""
+    known = [one for tool in trajectory.names for one in (tool, *unprefixed(tool))]
+    ending = (tool for tool in trajectory.names if tool.endswith(f"_{name}"))
+    suggestion = next(ending, None) or nearest_word(name, known, cutoff=0.8)
+    hint = "" if suggestion in {None, name} else f"; did you mean {suggestion!r}?"
+    return f"no call of {name!r}; called: {_names(trajectory.calls)}{hint}"
+
+
+def _check_forbidden(name: str, trajectory: Trajectory) -> Decision:
+    names = dict.fromkeys(call.name for call in trajectory.calls)
+    called = [one for one in names if is_forbidden(one, name, trajectory.tools)]
+    if called:
+        full = "" if name in called else f" as {called[0]!r}"
+        return False, f"{name!r} is forbidden, but was called{full}"
+    trajectory.require_all_calls()
+    return True, None
 
 
 def _check_order(
-    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
-) -> ToolCheck:
-    """Whether the expectations can be met by calls in the order written, others in between."""
-    remaining = iter(calls)
-    in_order = all(any(_matches_tool(one, call) for call in remaining) for one in expected)
-    order = " → ".join(one if isinstance(one, str) else one.name for one in expected)
-    reason = f"not in the order {order}; called: {_names(calls)}"
-    return ToolCheck(
-        expectation=f"order: {order}", passed=in_order, reason=_if(not in_order, reason)
-    )
+    order: ToolOrder, expected: Sequence[str | ExpectedTool], trajectory: Trajectory
+) -> Decision:
+    if is_in_order(order, expected, trajectory):
+        return True, None
+    _, between, reason = _ORDERS[order]
+    names = between.join(map(_name_and_count, expected))
+    return False, f"{reason} {names}; called: {_names(trajectory.calls)}"
 
 
-def _check_others(
-    expected: Sequence[str | ExpectedTool], calls: Sequence[ToolInvocation]
-) -> ToolCheck:
+def _check_others(expected: Sequence[str | ExpectedTool], trajectory: Trajectory) -> Decision:
     """Check that every call is of an expected tool, whatever its arguments."""
-    others = [call for call in calls if not any(_is_call_of(one, call) for one in expected)]
-    reason = f"only expected tools may be called, but {_names(others)} was"
-    return ToolCheck(
-        expectation="no other tool call", passed=not others, reason=_if(others, reason)
-    )
-
-
-def _is_call_of(expected: str | ExpectedTool, call: ToolInvocation) -> bool:
-    return expected in call.name if isinstance(expected, str) else _name_matches(expected, call)
-
-
-def _matches_tool(expected: str | ExpectedTool, call: ToolInvocation) -> bool:
-    if not _is_call_of(expected, call):
-        return False
-    return isinstance(expected, str) or not _differences(expected, call)
-
-
-def _name_matches(expected: ExpectedTool, call: ToolInvocation) -> bool:
-    return expected.name == call.name if expected.match == "exact" else expected.name in call.name
-
-
-def _differences(expected: ExpectedTool, call: ToolInvocation) -> list[str]:
-    """Return what is wrong with the arguments of a call."""
-    return [
-        f"argument {name!r} is missing"
-        if name not in call.args
-        else f"argument {name!r} is {_short(call.args[name])}, not {_describe_matcher(matcher)}"
-        for name, matcher in expected.matchers().items()
-        if name not in call.args or not matches(matcher, call.args[name])
+    others = [
+        call
+        for call in trajectory.calls
+        if not any(trajectory.is_call_of(one, call) for one in expected)
     ]
+    if others:
+        return False, f"only expected tools may be called, but {_names(others)} was"
+    trajectory.require_all_calls()
+    return True, None
 
 
-def matches(matcher: ArgMatcher, value: Any) -> bool:
-    """Return whether an argument matches. Raises EvaluationError for a pattern that is too slow."""
-    if matcher.regex is not None:
-        return _regex_matches(matcher.regex, value)
-    if matcher.number is not None:
-        return _number_matches(matcher.number, value)
-    if matcher.fuzzy is not None:
-        return _normalize(matcher.fuzzy) == _normalize(value)
-    return equal_json(matcher.equals, value)
+def _check_max_calls(most: int, trajectory: Trajectory) -> Decision:
+    calls = trajectory.calls
+    if len(calls) > most:
+        return (
+            False,
+            f"{plural(len(calls), 'tool call')} instead of at most {most}: {_names(calls)}",
+        )
+    trajectory.require_all_calls()
+    return True, None
 
 
-def _regex_matches(pattern: str, value: Any) -> bool:
-    text = value if isinstance(value, str) else str(value)
-    try:
-        return find(compiled(pattern), text, MATCH_SECONDS, whole=True) is not None
-    except TimeoutError as error:
-        raise EvaluationError(
-            f"the pattern {pattern!r} takes longer than {MATCH_SECONDS:g} s; simplify it"
-        ) from error
+def _check_repeated(trajectory: Trajectory) -> Decision:
+    """Check that no tool is called twice with equal arguments."""
+    by_name: dict[str, list[ToolInvocation]] = {}
+    for call in trajectory.calls:
+        by_name.setdefault(call.name, []).append(call)
+    for name, calls in by_name.items():
+        for at, call in enumerate(calls):
+            if any(_is_same_call(call, one) for one in calls[:at]):
+                arguments = ", ".join(f"{key}={short(value)}" for key, value in call.args.items())
+                return False, f"{name}({arguments}) was called more than once"
+    trajectory.require_all_calls()
+    for calls in by_name.values():
+        for call in calls if len(calls) > 1 else ():
+            trajectory.require_args(call)
+    return True, None
 
 
-def _number_matches(matcher: NumberMatcher, value: Any) -> bool:
-    number = _number(value)
-    return number is not None and math.isclose(
-        number,
-        matcher.value,
-        rel_tol=matcher.relative_tolerance,
-        abs_tol=matcher.absolute_tolerance,
-    )
+def _is_same_call(one: ToolInvocation, other: ToolInvocation) -> bool:
+    are_known = "args" not in one.unknown and "args" not in other.unknown
+    return are_known and equal_json(one.args, other.args)
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
+def _check_handoffs(expected: Sequence[str], trajectory: Trajectory) -> Decision:
+    spoke = list(trajectory.agents)
+    left = iter(expected)
+    if trajectory.evidence.agents is None and all(name in left for name in spoke):
+        raise EvaluationError(unknown_reason("agents"))  # the others may be the missing ones
+    if spoke == list(expected):
+        return True, None
+    return False, f"the agents spoke in the order {_path(spoke) or 'of none'}"
 
 
-def _normalize(value: Any) -> str | float:
-    """Return the value without differences in case, spaces, separators and percent signs."""
-    text = re.sub(r"[\s,_]", "", str(value)).casefold()
-    number = _number(text.removesuffix("%"))
-    if number is None:
-        return text
-    return round(number / 100 if text.endswith("%") else number, 9)
+def _describe_order(order: ToolOrder, expected: Sequence[str | ExpectedTool]) -> str:
+    label, between, _ = _ORDERS[order]
+    return label + between.join(map(_name_and_count, expected))
 
 
-def equal_json(expected: Any, value: Any) -> bool:
-    """Return whether JSON values are equal: 1 equals 1.0, but true does not equal 1."""
-    if isinstance(expected, bool) or isinstance(value, bool):
-        return expected is value
-    if isinstance(expected, dict) and isinstance(value, dict):
-        same_keys = expected.keys() == value.keys()
-        return same_keys and all(equal_json(expected[key], value[key]) for key in expected)
-    if isinstance(expected, list) and isinstance(value, list):
-        return len(expected) == len(value) and all(map(equal_json, expected, value))
-    are_numbers = isinstance(expected, int | float) and isinstance(value, int | float)
-    return (are_numbers or type(expected) is type(value)) and bool(expected == value)
+def _name_and_count(expected: str | ExpectedTool) -> str:
+    if isinstance(expected, str):
+        return expected
+    return expected.name + (f" × {expected.count}" if (expected.count or 1) > 1 else "")
 
 
-def _describe_tool(expected: ExpectedTool) -> str:
+def _describe_tool(expected: str | ExpectedTool) -> str:
+    if isinstance(expected, str):
+        return expected
     name = expected.name if expected.match == "exact" else f"*{expected.name}*"
     arguments = ", ".join(
-        f"{key}={_describe_matcher(matcher)}" for key, matcher in expected.matchers().items()
+        f"{key}={describe_matcher(matcher)}" for key, matcher in expected.matchers().items()
     )
-    return f"{name}({arguments})" + (f" × {expected.count}" if expected.count is not None else "")
+    result = expected.result_matcher()
+    parts = [
+        f"{name}({arguments})",
+        "" if expected.agent is None else f"by {expected.agent}",
+        "" if expected.error is None else "failing" if expected.error else "without error",
+        "" if result is None else f"→ {describe_matcher(result)}",
+        "" if expected.count is None else f"× {expected.count}",
+    ]
+    return " ".join(filter(None, parts))
 
 
-def _describe_matcher(matcher: ArgMatcher) -> str:
-    if matcher.regex is not None:
-        return f"/{matcher.regex}/"
-    if matcher.number is not None:
-        return f"{matcher.number.value:g}"
-    if matcher.fuzzy is not None:
-        return f"≈{matcher.fuzzy!r}"
-    return _short(matcher.equals)
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+def _path(names: Sequence[str]) -> str:
+    return " → ".join(names)
 
 
 def _names(calls: Sequence[ToolInvocation]) -> str:
     return ", ".join(call.name for call in calls) or "nothing"
-
-
-def _if(condition: object, text: str) -> str | None:
-    return text if condition else None
-
-
-_SEPARATORS = re.compile(r"[^\w]+")
-"""What stands after a prefix such as `functions.`, and between two names written as one."""
-
-
-def misnamed_tools(
-    case: TestCaseModel, result: TestResult, known: Collection[str]
-) -> Iterator[str]:
-    """Return a note for each forbidden name that looks like the misspelt name of a called tool.
-
-    Names are compared exactly, so such a check passes although the tool was called. `known` are
-    tools of the agent, whose names are not misspelt.
-    """
-    called = dict.fromkeys(one.name for one in result.tool_invocations)
-    parts = [case, *(part for _, part in case.parts)]
-    forbidden = dict.fromkeys(name for part in parts for name in part.forbidden_tools or ())
-    for name in forbidden:
-        similar = [tool for tool in called if _is_similar(name, tool)]
-        if similar and name not in called and name not in known:
-            yield (
-                f"the tool {name!r} is forbidden, and {similar[0]!r} was called; names are compared"
-                " exactly, so correct the name if that tool is meant"
-            )
-
-
-def _is_similar(written: str, tool: str) -> bool:
-    """Whether two names differ in case, punctuation or one slip of letters, or one holds both.
-
-    A slip is a letter more or less, or two letters that are swapped; a different letter makes a
-    different word (`get`, `set`).
-    """
-    ours, theirs = _letters(written), _letters(tool)
-    if ours == theirs or any(_letters(part) == theirs for part in _SEPARATORS.split(written)):
-        return True
-    shorter, longer = sorted((ours, theirs), key=len)
-    if len(longer) - len(shorter) == 1:
-        return any(longer[:at] + longer[at + 1 :] == shorter for at in range(len(longer)))
-    swapped = (ours[:at] + ours[at + 1] + ours[at] + ours[at + 2 :] for at in range(len(ours) - 1))
-    return len(shorter) == len(longer) and theirs in swapped
-
-
-def _letters(name: str) -> str:
-    return "".join(sign for sign in name.casefold() if sign.isalnum())
-
-
-NO_RESULT = "no result received"
-
-
-def pair_tool_calls(
-    calls: Sequence[ToolCall], results: Sequence[ToolResult]
-) -> list[ToolInvocation]:
-    """Return an invocation for each call; results are matched by call id, or name and order."""
-    left = list(results)
-    return [_invocation(call, _pop_result(call, left)) for call in calls]
-
-
-def _pop_result(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
-    for index, result in enumerate(left):
-        if _is_result_of(call, result):
-            return left.pop(index)
-    return None
-
-
-def _is_result_of(call: ToolCall, result: ToolResult) -> bool:
-    if call.get("call_id") or result.get("call_id"):
-        return call.get("call_id") == result.get("call_id")
-    return call["name"] == result["name"]
-
-
-def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
-    value = None if result is None else result.get("result")
-    return ToolInvocation(
-        name=call["name"],
-        args=call.get("arguments", {}),
-        result=value,
-        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
-        duration_ms=None if result is None else result.get("duration_ms"),
-        error=_error(call, result),
-        raised=None if result is None else result.get("raised"),
-    )
-
-
-def _error(call: ToolCall, result: ToolResult | None) -> str | None:
-    if "error" in call:
-        return call["error"]
-    if result is None:
-        return NO_RESULT
-    return str(result.get("result", "the tool failed")) if result.get("is_error") else None
-
-
-def invalid_tool_calls(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
-    """Return why calls never reached a tool, one line each."""
-    lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
-    malformed = {call.get("call_id") for call in calls if "error" in call}
-    return lines + [
-        f"{result['name']}: {_one_line(result.get('result'))}"
-        for result in results
-        if result.get("refused") and result.get("call_id") not in malformed
-    ]
-
-
-def _one_line(value: Any) -> str:
-    return " ".join(str(value).split())[:300]

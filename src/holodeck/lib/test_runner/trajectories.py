@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
-from holodeck.lib.test_runner.tool_checks import NO_RESULT, equal_json
+from holodeck.lib.test_runner.tool_matchers import equal_json
 from holodeck.lib.text import one_line
 from holodeck.lib.tools.names import matches_tool_name
 from holodeck.models.comparison import Divergence, Trajectories
 from holodeck.models.outcome import Outcome
-from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
+from holodeck.models.test_result import NO_RESULT, TestResult, ToolInvocation, TurnResult
 
 NO_CALL = "called no further tool"
 ENDED = "had ended the conversation"

@@ -1,10 +1,7 @@
 """Pairing tool calls with results."""
 
-from holodeck.lib.test_runner.tool_checks import (
-    NO_RESULT,
-    invalid_tool_calls,
-    pair_tool_calls,
-)
+from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
+from holodeck.models.test_result import NO_RESULT
 
 
 def test_results_go_to_their_call_by_id_whatever_the_order():

@@ -2,10 +2,9 @@
 
 import pytest
 
-from holodeck.lib.test_runner.tool_checks import NO_RESULT
 from holodeck.lib.test_runner.trajectories import compare_trajectories
 from holodeck.models.evidence import evidence
-from holodeck.models.test_result import Outcome, Repeats, ToolInvocation, TurnResult
+from holodeck.models.test_result import NO_RESULT, Outcome, Repeats, ToolInvocation, TurnResult
 from support.results import a_result
 
 SEEN, UNSEEN = evidence("adapter"), evidence()

@@ -1,0 +1,74 @@
+"""Pair the tool calls of an agent with their results."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.models.test_result import NO_RESULT, ToolInvocation
+
+
+def pair_tool_calls(
+    calls: Sequence[ToolCall], results: Sequence[ToolResult]
+) -> list[ToolInvocation]:
+    """Return an invocation for each call; results are matched by call id, or name and order."""
+    left = list(results)
+    return [_invocation(call, _pop_result(call, left)) for call in calls]
+
+
+def _pop_result(call: ToolCall, left: list[ToolResult]) -> ToolResult | None:
+    for index, result in enumerate(left):
+        if _is_result_of(call, result):
+            return left.pop(index)
+    return None
+
+
+def _is_result_of(call: ToolCall, result: ToolResult) -> bool:
+    if call.get("call_id") or result.get("call_id"):
+        return call.get("call_id") == result.get("call_id")
+    return call["name"] == result["name"]
+
+
+def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
+    value = None if result is None else result.get("result")
+    return ToolInvocation(
+        name=call["name"],
+        args=call.get("arguments", {}),
+        result=value,
+        bytes=len(json.dumps(value, default=str).encode()) if result is not None else 0,
+        duration_ms=None if result is None else result.get("duration_ms"),
+        error=_error(call, result),
+        raised=None if result is None else result.get("raised"),
+        agent=call.get("agent"),
+        unknown=list(_unknown_facts(call, result)),
+    )
+
+
+def _unknown_facts(call: ToolCall, result: ToolResult | None) -> Iterator[Literal["args", "error"]]:
+    if "arguments" not in call:
+        yield "args"
+    if result is not None and result.get("is_error_unknown"):
+        yield "error"
+
+
+def _error(call: ToolCall, result: ToolResult | None) -> str | None:
+    if "error" in call:
+        return call["error"]
+    if result is None:
+        return NO_RESULT
+    return str(result.get("result", "the tool failed")) if result.get("is_error") else None
+
+
+def invalid_tool_calls(calls: Sequence[ToolCall], results: Sequence[ToolResult]) -> list[str]:
+    """Return why calls never reached a tool, one line each."""
+    lines = [f"{call['name']}: {call['error']}" for call in calls if "error" in call]
+    malformed = {call.get("call_id") for call in calls if "error" in call}
+    return lines + [
+        f"{result['name']}: {_one_line(result.get('result'))}"
+        for result in results
+        if result.get("refused") and result.get("call_id") not in malformed
+    ]
+
+
+def _one_line(value: Any) -> str:
+    return " ".join(str(value).split())[:300]
