@@ -1,7 +1,7 @@
 """Agents that are the user's Python code: `backend: "module:attribute"`."""
 
 import inspect
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -319,11 +319,15 @@ class LimitedSession:
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
         pieces = aiter(self._session.send_streaming(message))
-        while True:
-            piece = await call_with_limit(partial(_next_piece, pieces), self._timeout)
-            if piece is None:
-                return
-            yield piece
+        try:
+            while True:
+                piece = await call_with_limit(partial(_next_piece, pieces), self._timeout)
+                if piece is None:
+                    return
+                yield piece
+        finally:
+            if isinstance(pieces, AsyncGenerator):
+                await pieces.aclose()
 
     async def close(self) -> None:
         await self._session.close()

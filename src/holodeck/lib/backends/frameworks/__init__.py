@@ -44,6 +44,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "holodeck.lib.backends.frameworks.agent_framework_workflows",
     ),
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
+    Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langgraph_graphs"),
+    # The last one, because a package of the user may well be called `agents`, too.
+    Framework("OpenAI Agents SDK", "agents", "holodeck.lib.backends.frameworks.openai_agents"),
 )
 
 

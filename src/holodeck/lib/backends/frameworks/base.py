@@ -28,14 +28,26 @@ class FrameworkError(Exception):
 def split_run(value: object) -> tuple[object, dict[str, Any]]:
     """Return the agent, and the arguments of each run that the user chose.
 
-    `partial(agent.run, deps=Deps())` is the way to choose some; an agent alone has none.
+    `partial(agent.run, deps=Deps())` is the way to choose some, or `partial(Runner.run, agent, …)`
+    where a class runs the agents; an agent alone has none.
     """
-    run, options = value, {}
-    if isinstance(value, partial) and not value.args:
-        run, options = value.func, value.keywords
-    if inspect.ismethod(run) and run.__name__ == "run":
+    options: dict[str, Any] = {}
+    run: Any = value
+    if isinstance(run, partial):
+        if len(run.args) == 1 and inspect.isclass(getattr(run.func, "__self__", None)):
+            return run.args[0], run.keywords
+        if not run.args:
+            run, options = run.func, run.keywords
+    if inspect.ismethod(run) and run.__name__ in {"run", "ainvoke"}:
         return run.__self__, options
     return value, {}
+
+
+async def per_conversation(value: Any) -> Any:
+    """Return what a function or a class that the user named makes, or another value itself."""
+    if inspect.isroutine(value) or inspect.isclass(value):
+        value = value()
+    return await value if inspect.isawaitable(value) else value
 
 
 @dataclass

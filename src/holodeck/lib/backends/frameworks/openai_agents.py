@@ -1,0 +1,368 @@
+"""Agents of the OpenAI Agents SDK.
+
+`partial(Runner.run, agent, max_turns=5, run_config=RunConfig(…))` says how to run one.
+"""
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from holodeck.lib.backends.frameworks.base import (
+    Capability,
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+    per_conversation,
+    split_run,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+OPTIONS = ("run_config", "context", "max_turns", "hooks", "error_handlers")
+"""Arguments of `Runner.run()` that a user may choose."""
+_SHARED = ("session", "conversation_id", "previous_response_id", "auto_previous_response_id")
+
+
+def adapt(value: object) -> "OpenAIAgentsAdapter | None":
+    """Return the adapter of an `Agent`; None for anything else.
+
+    Raises FrameworkError for an argument of `Runner.run()` that cannot be chosen.
+    """
+    agent, options = split_run(value)
+    if not _is_agent(agent):
+        return None
+    for name in options:
+        if name in _SHARED:
+            raise FrameworkError(
+                f"{name!r} would let test cases share a conversation; leave it out: each case has"
+                " a conversation of its own"
+            )
+        if name not in OPTIONS:
+            raise FrameworkError(
+                f"{name!r} cannot be chosen for Runner.run; write {', '.join(OPTIONS)}"
+            )
+    return OpenAIAgentsAdapter(agent, options)
+
+
+def _is_agent(value: object) -> bool:
+    """Whether the object is an `Agent` of the SDK, not of a user's package called `agents`."""
+    names = {(base.__module__, base.__qualname__) for base in type(value).__mro__}
+    return ("agents.agent", "Agent") in names and hasattr(sys.modules.get("agents.run"), "Runner")
+
+
+class OpenAIAgentsAdapter(FrameworkAdapter):
+    """An agent that `Runner` runs."""
+
+    objects: ClassVar[tuple[str, ...]] = ("Agent",)
+    reads: ClassVar[frozenset[Capability]] = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors"),
+            *("token usage", "agents", "tools", "streaming"),
+        }
+    )
+
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self._options = options
+
+    async def open(self, context: Sequence["Message"]) -> "OpenAIAgentsSession":
+        """Return a new conversation; a `context` that can be called is called for it."""
+        options = dict(self._options)
+        if "context" in options:
+            options["context"] = await per_conversation(options["context"])
+        return OpenAIAgentsSession(self._agent, options, context)
+
+    def tools(self) -> list[str] | None:
+        """Return the names of the tools and handoffs of all agents; None with an MCP server."""
+        return _tool_names(self._agent, [])
+
+
+def _tool_names(agent: Any, seen: list[Any]) -> list[str] | None:
+    if agent.mcp_servers or any(tool.name == "hosted_mcp" for tool in agent.tools):
+        return None
+    seen.append(agent)
+    names = [getattr(tool, "trace_name", tool.name) for tool in agent.tools]
+    for handoff in agent.handoffs:
+        target = handoff if _is_agent(handoff) else _target(handoff)
+        names.append(_handoff_name(handoff))
+        if target is None:
+            return None
+        if not any(target is one for one in seen):
+            further = _tool_names(target, seen)
+            if further is None:
+                return None
+            names += further
+    return list(dict.fromkeys(names))
+
+
+def _target(handoff: Any) -> Any:
+    """Return the agent of a `Handoff`; None if it is only known when it happens."""
+    reference = getattr(handoff, "_agent_ref", None)
+    return None if reference is None else reference()
+
+
+def _handoff_name(handoff: Any) -> str:
+    from agents import Handoff
+
+    return Handoff.default_tool_name(handoff) if _is_agent(handoff) else str(handoff.tool_name)
+
+
+class OpenAIAgentsSession(FrameworkSession):
+    """A conversation that continues as users of `Runner` do.
+
+    The items of the last result come before the next message, which the last agent gets.
+    """
+
+    def __init__(
+        self, agent: Any, options: Mapping[str, Any], context: Sequence["Message"]
+    ) -> None:
+        self.turn = TurnRecord()
+        self._agent = agent
+        self._options = options
+        self._items: list[Any] = []
+        self.remember(context)
+
+    async def send(self, message: str) -> TurnRecord:
+        from agents import Runner
+
+        with self._read_turn() as reader:
+            given = [*self._items, {"role": "user", "content": message}]
+            result = await Runner.run(self._agent, given, **self._arguments(reader))
+            self._finish(result, reader)
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the text that the model writes, that before a tool call included."""
+        from agents import Runner
+
+        with self._read_turn() as reader:
+            given = [*self._items, {"role": "user", "content": message}]
+            result = Runner.run_streamed(self._agent, given, **self._arguments(reader))
+            events = result.stream_events()
+            try:
+                async for event in events:
+                    data = getattr(event, "data", None)
+                    if getattr(data, "type", None) == "response.output_text.delta":
+                        yield data.delta  # type: ignore[union-attr]
+            except BaseException:
+                await _stop(result, events)
+                raise
+            self._finish(result, reader)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        for message in messages:
+            self._items += _items_of(message)
+
+    @contextmanager
+    def _read_turn(self) -> Iterator["_TurnReader"]:
+        """Begin a turn, and note at its end what it used, however it ended."""
+        from agents import AgentsException
+
+        self.turn = TurnRecord()
+        reader = _TurnReader(self.turn)
+        try:
+            yield reader
+        except AgentsException as error:
+            if error.run_data is not None:
+                reader.read_run(error.run_data)
+            result = getattr(error, "guardrail_result", None)
+            if result is None:
+                raise
+            raise FrameworkError(
+                f"the guardrail {result.guardrail.get_name()!r} stopped the run:"
+                f" {result.output.output_info}"
+            ) from error
+        finally:
+            reader.note_usage()
+
+    def _arguments(self, reader: "_TurnReader") -> dict[str, Any]:
+        return {
+            **self._options,
+            "hooks": _hooks(reader, self._options.get("hooks")),
+            "run_config": _run_config(reader, self._options.get("run_config")),
+        }
+
+    def _finish(self, result: Any, reader: "_TurnReader") -> None:
+        """Read the result of a run, and continue from there."""
+        reader.read_run(result)
+        if result.interruptions:
+            names = ", ".join(repr(item.name) for item in result.interruptions)
+            raise FrameworkError(
+                f"the run waits for the approval of a call of {names}, which nobody gives in a"
+                " test; test an agent whose tools need none"
+            )
+        self.turn.response = result.final_output
+        self._items = result.to_input_list()
+        self._agent = result.last_agent
+
+
+async def _stop(result: Any, events: Any) -> None:
+    """End a streamed run, and wait until it is over, for which the SDK wants its events read."""
+    result.cancel()
+    with suppress(Exception):
+        await events.aclose()
+        async for _ in result.stream_events():
+            pass
+
+
+def _items_of(message: "Message") -> list[dict[str, Any]]:
+    """Return a message of chat completions as items of the Responses API."""
+    if message["role"] == "tool":
+        answered = {"type": "function_call_output", "call_id": message.get("tool_call_id", "")}
+        return [{**answered, "output": message["content"]}]
+    said = {"role": message["role"], "content": message["content"]}
+    calls = message.get("tool_calls", [])
+    items = [said] if message["content"] or not calls else []
+    for call in calls:
+        named = {"type": "function_call", "call_id": call["id"]}
+        items.append({**named, **{key: call["function"][key] for key in ("name", "arguments")}})
+    return items
+
+
+class _TurnReader:
+    """Fills in the record of a turn while the run goes on."""
+
+    def __init__(self, turn: TurnRecord) -> None:
+        self._turn = turn
+        self._responses = 0
+        self._usage: Any = None
+        self._failed_calls: set[str] = set()
+
+    def note_response(self, response: Any, agent: str) -> None:
+        """Note the tool calls of a response; the SDK counts handoffs among them."""
+        self._responses += 1
+        self._turn.add_agent(agent)
+        for item in response.output:
+            if _get(item, "type").endswith("_call"):
+                self._note_call(item, agent)
+
+    def note_context(self, context: Any) -> None:
+        """Note where the run adds up its token usage."""
+        self._usage = context.usage
+
+    def note_output(self, call_id: str | None, output: Any) -> None:
+        self._turn.add_result(call_id, output, is_error=call_id in self._failed_calls)
+
+    def note_failure(self, call_id: str | None) -> None:
+        """Note that the result of a call, still to come, is an error."""
+        if call_id is not None:
+            self._failed_calls.add(call_id)
+
+    def read_run(self, run: Any) -> None:
+        """Read what the hooks did not see from a `RunResult`, or the data of a failed run."""
+        for response in run.raw_responses[self._responses :]:
+            self.note_response(response, run.last_agent.name)
+        for item in run.new_items:
+            if item.type in {"tool_call_output_item", "handoff_output_item"}:
+                output = getattr(item, "output", _get(item.raw_item, "output"))
+                self.note_output(_get(item.raw_item, "call_id"), output)
+
+    def note_usage(self) -> None:
+        """Note the tokens of all requests; the SDK counts a request of unknown usage as 0."""
+        if self._usage is None or not self._usage.requests:
+            return
+        known = [one for one in self._usage.request_usage_entries if one.input_tokens]
+        if len(known) < self._usage.requests:
+            self._turn.add_usage(None, None)
+        else:
+            self._turn.add_usage(self._usage.input_tokens, self._usage.output_tokens)
+
+    def _note_call(self, item: Any, agent: str) -> None:
+        call_id = _get(item, "call_id") or _get(item, "id")
+        name = _get(item, "name") or _get(item, "type").removesuffix("_call")
+        self._turn.add_call(name, _arguments_of(item), call_id, agent)
+        for key in ("error", "output", "outputs", "results"):  # of a tool that OpenAI runs
+            if _get(item, key) is not None:
+                self._turn.add_result(call_id, _get(item, key), is_error=key == "error")
+
+
+def _get(item: Any, name: str) -> Any:
+    """Return a field of an item, which is a mapping or an object; None without it."""
+    return item.get(name) if isinstance(item, Mapping) else getattr(item, name, None)
+
+
+def _arguments_of(item: Any) -> str | dict[str, Any] | None:
+    arguments = _get(item, "arguments")
+    if arguments is not None:
+        return arguments  # type: ignore[no-any-return]
+    fields = item if isinstance(item, Mapping) else item.model_dump(mode="json")
+    names = ("input", "action", "queries", "code", "operation")
+    return {name: fields[name] for name in names if fields.get(name) is not None}
+
+
+def _hooks(reader: _TurnReader, users: Any) -> Any:
+    """Return hooks that observe the run and call the user's hooks."""
+    from agents import RunContextWrapper, RunHooks
+    from agents.tool import default_tool_error_function, default_tool_timeout_error_message
+
+    inner = RunHooks[Any]() if users is None else users
+    failed = default_tool_error_function(RunContextWrapper(None), Exception())
+
+    class Hooks(RunHooks[Any]):
+        def __init__(self) -> None:
+            self.on_agent_start = inner.on_agent_start  # type: ignore[method-assign]
+            self.on_agent_end = inner.on_agent_end  # type: ignore[method-assign]
+            self.on_handoff = inner.on_handoff  # type: ignore[method-assign]
+            self.on_tool_start = inner.on_tool_start  # type: ignore[method-assign]
+
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            reader.note_context(context)
+            for item in input_items:
+                if _get(item, "type") == "function_call_output":
+                    reader.note_output(_get(item, "call_id"), _get(item, "output"))
+            await inner.on_llm_start(context, agent, system_prompt, input_items)
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            reader.note_response(response, agent.name)
+            await inner.on_llm_end(context, agent, response)
+
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            call_id = getattr(context, "tool_call_id", None)
+            seconds = getattr(tool, "timeout_seconds", None) or 0.0
+            late = default_tool_timeout_error_message(tool_name=tool.name, timeout_seconds=seconds)
+            if isinstance(result, str) and result in {failed, late}:
+                reader.note_failure(call_id)
+            if call_id is not None:
+                reader.note_output(call_id, result)
+            await inner.on_tool_end(context, agent, tool, result)
+
+    return Hooks()
+
+
+def _run_config(reader: _TurnReader, users: Any) -> Any:
+    """Return the user's RunConfig, which also tells of failed tool calls.
+
+    Without one, the run is not traced, unless the user set up a trace processor: the SDK would
+    upload the traces.
+    """
+    given = users or {}
+    users_formatter = _get(given, "tool_error_formatter")
+
+    def note_failure(failure: Any) -> Any:
+        reader.note_failure(failure.call_id)
+        return None if users_formatter is None else users_formatter(failure)
+
+    if not isinstance(given, Mapping):
+        return replace(given, tool_error_formatter=note_failure)
+    config = {**given, "tool_error_formatter": note_failure}
+    return config if given or _has_trace_processor() else {**config, "tracing_disabled": True}
+
+
+def _has_trace_processor() -> bool:
+    """Whether the user set up tracing beyond the SDK's default, without setting it up."""
+    from agents.tracing import processors, setup
+
+    provider: Any = setup.GLOBAL_TRACE_PROVIDER
+    if provider is None:
+        return False
+    try:
+        used = provider._multi_processor._processors  # noqa: SLF001 - the SDK has no getter
+    except AttributeError:
+        return True
+    return any(one is not processors._global_processor for one in used)  # noqa: SLF001
