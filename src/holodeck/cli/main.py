@@ -18,6 +18,7 @@ from holodeck.cli.context import CliContext
 from holodeck.errors import ExitCode, HoloDeckError
 
 COMMANDS = {
+    "init": ("holodeck.cli.init:init", "Write a first agent.yaml."),
     "test": ("holodeck.cli.test:test", "Run the test cases of an agent."),
     "validate": ("holodeck.cli.validate:validate", "Check an agent.yaml without running it."),
     "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),

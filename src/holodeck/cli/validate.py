@@ -21,13 +21,17 @@ _MAX_NAME_CHARACTERS = 80
 @click.command()
 @click.argument("agent_config", default="agent.yaml", type=click.Path())
 @click.option("--strict", is_flag=True, help="Treat warnings as errors.")
+@click.option("--load", is_flag=True, help="Import your code, too, and show what was found.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @allow_outside_option
 @click.pass_context
-def validate(context: click.Context, agent_config: str, strict: bool, as_json: bool) -> None:
+def validate(
+    context: click.Context, agent_config: str, strict: bool, load: bool, as_json: bool
+) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.
 
     AGENT_CONFIG is an agent.yaml or a suite file, which is checked with the agent.yaml above it.
+    With --load, holodeck imports your code and creates the agent, but does not call it.
 
     Exit codes: 0 valid, 2 invalid.
     """
@@ -49,8 +53,11 @@ def validate(context: click.Context, agent_config: str, strict: bool, as_json: b
         click.echo(cli_context.clean(_as_json([finding])))
         context.exit(ExitCode.CONFIG)
     findings = check(agent)
+    loaded = None
+    if load and not any(one.severity == "error" for one in findings):
+        loaded = _load_code(agent, findings)
     errors = sum(1 for one in findings if strict or one.severity == "error")
-    text = _as_json(findings) if as_json else _as_text(findings, target.path, agent, errors)
+    text = _as_json(findings) if as_json else _as_text(findings, target.path, agent, errors, loaded)
     cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
     click.echo(cli_context.clean(text))
     notice = loader.overridden_notice(agent)
@@ -64,7 +71,19 @@ def _as_json(findings: "list[Finding]") -> str:
     return json.dumps([{key: asdict(one)[key] for key in keys} for one in findings], indent=2)
 
 
-def _as_text(findings: "list[Finding]", path: str, agent: "Agent", errors: int) -> str:
+def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
+    """Load the user's code; return a line for each part of it, and add what is wrong."""
+    from holodeck.cli.loading import load_code
+    from holodeck.config.findings import CheckContext
+    from holodeck.lib.evaluators.build import RequiredInputs
+
+    return load_code(agent, CheckContext(agent, RequiredInputs(agent), findings=findings))
+
+
+def _as_text(
+    findings: "list[Finding]", path: str, agent: "Agent", errors: int, loaded: list[str] | None
+) -> str:
+    """Return the findings and the verdict; `loaded` are lines about code, None if not loaded."""
     from holodeck.lib.text import plural, shorten
 
     lines = list(map(str, findings))
@@ -72,11 +91,12 @@ def _as_text(findings: "list[Finding]", path: str, agent: "Agent", errors: int) 
         errors_first = sorted(findings, key=lambda one: one.severity)
         lines = list(map(str, errors_first[:_MAX_FINDINGS]))
         lines.append(f"and {len(findings) - _MAX_FINDINGS} more; --json shows all")
-    code = _user_code(agent)
+    lines += [f"{path}: {line}" for line in loaded or ()]
+    code = _user_code(agent) if loaded is None else []
     if code:
         names = ", ".join(shorten(one, _MAX_NAME_CHARACTERS) for one in code[:_MAX_NAMES])
         more = ", …" if len(code) > _MAX_NAMES else ""
-        lines.append(f"{path}: your code was not imported or run: {names}{more}")
+        lines.append(f"{path}: your code was not imported or run: {names}{more} (--load does)")
     verdict = "ok"
     if errors:
         verdict = plural(errors, "problem")

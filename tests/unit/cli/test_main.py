@@ -56,7 +56,7 @@ def test_help_and_version_import_nothing_but_click(tmp_path, flag):
     [
         (["tset"], "unknown command 'tset'; did you mean 'test'?"),
         (["agent.yaml"], "did you mean 'holodeck test agent.yaml'?"),
-        (["xyz"], "unknown command 'xyz'; known: test, validate, schema, runs, report,"),
+        (["xyz"], "unknown command 'xyz'; known: init, test, validate, schema, runs,"),
         (["--verison"], "No such option: --verison"),
         (["a\x1b[2Jb"], "\\x1b[2Jb"),
     ],

@@ -169,7 +169,7 @@ def test_a_suite_is_checked_with_the_agent_above_it(suites):
     wrong = run_cli("validate", "loose.yaml", cwd=suites)
 
     told = (
-        "../agent.yaml: your code was not imported or run: mine:answer\n"
+        "../agent.yaml: your code was not imported or run: mine:answer (--load does)\n"
         "../agent.yaml: 5 test cases, 0 tools, 1 metric: ok\n"
     )
     assert (fine.code, fine.stdout) == (0, told)

@@ -167,6 +167,6 @@ def test_ok_says_that_the_code_was_not_run(run, tmp_path):
     result = run(f"name: x\nbackend: 'bot:answer'\n{CHECKS}")
     assert result.exit_code == 0
     assert result.stdout == (
-        "agent.yaml: your code was not imported or run: bot:answer\n"
+        "agent.yaml: your code was not imported or run: bot:answer (--load does)\n"
         "agent.yaml: 1 test case, 0 tools, 1 metric: ok\n"
     )

@@ -22,9 +22,10 @@ from holodeck.lib.backends.base import (
     history_problem,
     open_session,
 )
+from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.framework_session import FrameworkConversation, ask_once
-from holodeck.lib.backends.frameworks import adapt
-from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkError
+from holodeck.lib.backends.frameworks import adapt, find_framework
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter, FrameworkError, split_run
 from holodeck.lib.backends.user_agents import (
     AgentFunction,
     close_agent,
@@ -166,6 +167,22 @@ class CallableBackend:
         if agent is not None and find_agent_function(agent, LOCATION).context == "left out":
             return NO_CONTEXT_PARAMETER
         return None
+
+    def describe(self) -> AgentDescription:
+        """Return what the agent is. Known once initialized."""
+        agent = self._agent if self._spare is None else self._spare
+        framework = find_framework(agent)
+        if self._framework is not None and framework is not None:
+            kind = f"{type(split_run(agent)[0]).__name__} of {framework.name}"
+        elif self._backend is not None:
+            kind = f"AgentBackend {type(agent).__name__}"
+        elif inspect.isroutine(agent):
+            kind = f"{'async ' if is_async(agent) else ''}function {agent.__name__}"
+        else:
+            is_class = inspect.isclass(self._agent)
+            kind = f"{'class' if is_class else 'object of the class'} {type(agent).__name__}"
+        tools = None if self._framework is None else self._framework.tools()
+        return AgentDescription(kind, tools, self.history_problem("create_session"))
 
     async def teardown(self) -> None:
         """Close the agent; the next call makes a new one."""

@@ -1,0 +1,66 @@
+"""Imports the user's code for `validate --load` and `init`, and says what it found."""
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holodeck.errors import ConfigError, HoloDeckError
+
+if TYPE_CHECKING:
+    from holodeck.config.findings import CheckContext
+    from holodeck.lib.backends.description import AgentDescription
+    from holodeck.models.agent import Agent
+
+
+def describe_agent(target: str, folder: Path) -> "AgentDescription":
+    """Return what the agent of `module:attribute` is; it is loaded and closed, not called.
+
+    Raises ConfigError or BackendInitError.
+    """
+    from holodeck.cli.interruptible_run import protected_streams
+    from holodeck.lib.backends.callable_backend import CallableBackend
+    from holodeck.lib.process_exit import process_exit_forbidden
+
+    async def load() -> "AgentDescription":
+        backend = CallableBackend(target, folder)
+        try:
+            await backend.initialize()
+            return backend.describe()
+        finally:
+            await backend.teardown()
+
+    with protected_streams(), process_exit_forbidden():
+        return asyncio.run(load())
+
+
+def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
+    """Load the agent's own code, tools and metrics; return a line for each, report errors."""
+    from holodeck.config.model_calls import all_metrics
+    from holodeck.lib.registry import load_callable
+    from holodeck.lib.tools.function import load_function_tool
+
+    lines = []
+    backend = agent.backend
+    if isinstance(backend, str) and ":" in backend:
+        try:
+            lines.append(f"loaded {backend}: {describe_agent(backend, agent.own_dir)}")
+        except ConfigError as error:
+            context.config_error(("backend",), error)
+        except HoloDeckError as error:
+            context.error(("backend",), str(error))
+    for index, tool in enumerate(agent.tools or ()):
+        try:
+            loaded = load_function_tool(tool, agent.own_dir)
+            parameters = ", ".join(loaded.parameters.get("properties", {}))
+            lines.append(f"loaded the tool {loaded.name}({parameters})")
+        except ConfigError as error:
+            context.config_error(("tools", index), error)
+    for path, metric in all_metrics(agent):
+        if metric.user_code is None or not metric.enabled:
+            continue
+        try:
+            load_callable(metric.user_code, agent.base_dir, where="")
+            lines.append(f"loaded the metric {metric.user_code}")
+        except ConfigError as error:
+            context.config_error(path, error)
+    return list(dict.fromkeys(lines)) or ["nothing to load: no code of yours is named"]
