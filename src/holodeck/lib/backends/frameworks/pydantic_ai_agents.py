@@ -193,7 +193,9 @@ class AgentConversation(FrameworkSession):
 
 def output_tools(agent: Any) -> frozenset[str]:
     """Return the names of the tools through which the model gives its final answer."""
-    toolset = getattr(getattr(agent, "wrapped", agent), "_output_toolset", None)
+    while hasattr(agent, "wrapped"):
+        agent = agent.wrapped
+    toolset = getattr(agent, "_output_toolset", None)
     return frozenset(getattr(toolset, "processors", ()))
 
 
