@@ -71,7 +71,7 @@ def adapt_workflow(value: object, options: Mapping[str, Any]) -> "WorkflowAdapte
         return None
     first, second = build(), build()
     shared = {id(part) for part in _parts(first)} & {id(part) for part in _parts(second)}
-    return WorkflowAdapter(first, None if shared else build, options)
+    return WorkflowAdapter(first, None if shared else build, options, spares=[first, second])
 
 
 def _parts(workflow: Any) -> list[Any]:
@@ -98,17 +98,25 @@ class WorkflowAdapter(FrameworkAdapter):
     )
 
     def __init__(
-        self, first: Any, build: Callable[[], Any] | None, options: Mapping[str, Any]
+        self,
+        first: Any,
+        build: Callable[[], Any] | None,
+        options: Mapping[str, Any],
+        spares: Sequence[Any] = (),
     ) -> None:
         self._first = SharedWorkflow(first)
         self._build = build
         """Makes a workflow for each conversation; None if all of them use the first."""
         self._options = options
+        self._spares = list(spares)
+        """Workflows that are built already."""
         self.is_concurrent = build is not None
 
     async def open(self, context: Sequence["Message"]) -> "WorkflowConversation":
-        workflow = self._first if self._build is None else SharedWorkflow(self._build())
-        return WorkflowConversation(workflow, self._options, context)
+        if self._build is None:
+            return WorkflowConversation(self._first, self._options, context)
+        workflow = self._spares.pop() if self._spares else self._build()
+        return WorkflowConversation(SharedWorkflow(workflow), self._options, context)
 
     def tools(self) -> list[str] | None:
         return self._first.tools()
