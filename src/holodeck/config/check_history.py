@@ -12,7 +12,7 @@ from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import NO_CONTEXT_PARAMETER, NO_MESSAGES_PLACEHOLDER
 from holodeck.lib.backends.json_paths import has_placeholder
-from holodeck.lib.backends.user_agents import METHODS, argument_passing
+from holodeck.lib.signatures import METHODS, UnusableAgent, argument_passing
 from holodeck.models.agent import Agent, HttpBackendConfig
 from holodeck.models.conversation import speaks_for_agent, step_kind, step_value
 from holodeck.models.test_case import TestCaseModel
@@ -97,8 +97,8 @@ def _ignores_history(function: Function) -> bool:
     if function.decorator_list or not parameters:
         return False
     try:
-        way, _ = argument_passing(parameters, function.name, "backend")
-    except ConfigError:  # reported where it is called
+        way, _ = argument_passing(parameters, function.name)
+    except UnusableAgent:  # reported where it is called
         return False
     return way == "left out"
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from holodeck.lib.exceptions import describe
+from holodeck.lib.signatures import is_async
 
 T = TypeVar("T")
 
@@ -52,15 +53,6 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
         return await call()
     value = await run_in_thread(call, "holodeck-user-code")
     return await value if inspect.isawaitable(value) else value
-
-
-def is_async(call: Callable[..., Any]) -> bool:
-    """Whether a function, or a callable object, is written with `async def`."""
-    if inspect.isclass(call):
-        return False
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
-        getattr(call, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
-    )
 
 
 def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:

@@ -30,12 +30,12 @@ from holodeck.lib.backends.user_agents import (
     AgentFunction,
     close_agent,
     find_agent_function,
-    is_factory,
 )
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.registry import load_attribute
-from holodeck.lib.threads import call_user_function, is_async
+from holodeck.lib.signatures import is_async, is_factory
+from holodeck.lib.threads import call_user_function
 from holodeck.models.config import ExecutionConfig
 
 LOCATION = "backend"

@@ -1,0 +1,148 @@
+"""How the user's agents are called: their functions, and what their parameters receive.
+
+The worker of a process backend loads this module in environments without holodeck, so it imports
+only the standard library and runs on Python 3.9.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import Parameter
+from typing import Any, Literal
+
+METHODS = ("run", "invoke_once", "__call__")
+SHAPES = (
+    "a function of the input, an object or class with run(input, context) or __call__,"
+    " or an AgentBackend"
+)
+ContextPassing = Literal["left out", "second", "by name"]
+"""How a function takes the earlier messages."""
+
+_MAPPING_NAMES = r"(dict|Dict|Mapping|MutableMapping)\b"
+_NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+_POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+class UnusableAgent(Exception):
+    """An object that cannot be called as an agent; the message says why."""
+
+
+@dataclass(frozen=True)
+class AgentCall:
+    """The user's function or method that answers, and what its parameters receive."""
+
+    function: Callable[..., Any]
+    context: ContextPassing
+    case_context: str | None = None
+    """The parameter for the context of the case; None if there is none."""
+
+    def bind(
+        self,
+        message: str,
+        context: Sequence[Mapping[str, Any]],
+        case_context: Mapping[str, Any] | None = None,
+    ) -> Callable[[], Any]:
+        """Return the call with a message, the earlier messages and the context of the case."""
+        call = partial(self.function, message)
+        if self.case_context is not None:
+            call = partial(call, **{self.case_context: case_context})
+        if self.context == "second":
+            call = partial(call, list(context))
+        elif self.context == "by name":
+            call = partial(call, context=list(context))
+        return call
+
+
+def find_method(agent: Any) -> Callable[..., Any]:
+    """Return the function that answers: the agent itself, or its method. Raises UnusableAgent."""
+    if inspect.isroutine(agent):
+        return agent
+    for name in METHODS:
+        method = getattr(agent, name, None)
+        if callable(method):
+            # The `__call__` of a partial or a cached function hides its signature.
+            function: Callable[..., Any] = agent if name == "__call__" else method
+            return function
+    raise UnusableAgent(f"a {type(agent).__name__} is not an agent; name {SHAPES}")
+
+
+def parameter_passing(function: Callable[..., Any]) -> tuple[ContextPassing, str | None]:
+    """Return what `argument_passing` says about a function. Raises UnusableAgent."""
+    name = str(getattr(function, "__qualname__", type(function).__name__))
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise UnusableAgent(f"the signature of {name} cannot be read") from error
+    return argument_passing(parameters, name)
+
+
+def argument_passing(
+    parameters: Sequence[Parameter], name: str
+) -> tuple[ContextPassing, str | None]:
+    """Return how a function takes the earlier messages, and its parameter for the case's context.
+
+    Raises UnusableAgent if the function cannot be called at all.
+    """
+    case_context = _case_context_parameter(parameters)
+    parameters = [one for one in parameters if one.name != case_context]
+    positional = [one for one in parameters if one.kind in _POSITIONAL]
+    if not positional and not any(one.kind is Parameter.VAR_POSITIONAL for one in parameters):
+        raise UnusableAgent(f"{name} takes no input; name {SHAPES}")
+    others = [one for one in parameters[1:] if _is_required(one) and one.name != "context"]
+    if len(others) > 1 or (others and others[0] not in positional[1:2]):
+        raise UnusableAgent(f"{name} needs {others[-1].name!r} besides the input and the context")
+    if any(
+        one.name == "context" and one.kind is not Parameter.POSITIONAL_ONLY
+        for one in parameters[1:]
+    ):
+        return "by name", case_context
+    takes_second = positional[1:2] and _is_required(positional[1])
+    return "second" if takes_second else "left out", case_context
+
+
+def is_factory(value: Any) -> bool:
+    """Whether it is a function without parameters, which makes an agent instead of being one."""
+    is_function = inspect.isfunction(value) or inspect.ismethod(value)
+    return is_function and not inspect.signature(value).parameters
+
+
+def is_async(call: Callable[..., Any]) -> bool:
+    """Whether a function, or a callable object, is written with `async def`."""
+    if inspect.isclass(call):
+        return False
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(
+        getattr(call, "__call__", None)  # noqa: B004 - asks for the method, not whether there is one
+    )
+
+
+def _case_context_parameter(parameters: Sequence[Parameter]) -> str | None:
+    """Return the parameter `case_context`, or `context` if it is annotated as a mapping."""
+    for one in parameters[1:]:
+        if one.kind not in _NAMED:
+            continue
+        if one.name == "case_context" or (one.name == "context" and _is_mapping(one.annotation)):
+            return one.name
+    return None
+
+
+def _is_mapping(annotation: Any) -> bool:
+    """Whether the annotation is a mapping, or a union with one."""
+    if isinstance(annotation, str):
+        pattern = r"(typing\.)?(Optional\[)?(typing\.)?" + _MAPPING_NAMES
+        return re.match(pattern, annotation) is not None
+    unions = (typing.Union, getattr(types, "UnionType", typing.Union))
+    is_union = typing.get_origin(annotation) in unions
+    members = typing.get_args(annotation) if is_union else (annotation,)
+    kinds = [typing.get_origin(member) or member for member in members]
+    return any(isinstance(kind, type) and issubclass(kind, Mapping) for kind in kinds)
+
+
+def _is_required(parameter: Parameter) -> bool:
+    return parameter.default is Parameter.empty and parameter.kind not in _VARIADIC
