@@ -123,8 +123,11 @@ class BackendError(ExecutionError):
     `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
     agent had done by then (`lib.backends.base.ExecutionResult`) or None. `permanent`: every
     other call will fare the same: the key is wrong, or the quota spent. `refusal` says what the
-    provider objects to, where its answer says that, or that it was never reached.
+    provider objects to, where its answer says that, or that it was never reached. `raised` is what
+    the user's code raised in another process (`models.outcome.RaisedError`), or None.
     """
+
+    raised: object | None = None
 
     def __init__(
         self,

@@ -4,10 +4,13 @@ Each agent here answers `OK: <message>`, fails at "fail", and never answers "han
 """
 
 import asyncio
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -23,7 +26,8 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
-from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.models.agent import Agent, HttpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0)
@@ -137,6 +141,57 @@ def http(execution) -> Iterator[Reached]:
         yield Reached(HttpBackend(config, execution), lambda: heard_by(server))
 
 
+PROCESS_AGENT = """
+import asyncio
+import json
+import time
+
+
+def said(message, context):
+    heard = [one["content"] for one in context if one["role"] == "user"] + [message]
+    with open("heard.jsonl", "a") as file:
+        print(json.dumps(heard), file=file)
+    if message == "fail":
+        raise ValueError("as told")
+
+
+def answer(message, context):
+    said(message, context)
+    time.sleep(60 if message == "hang" else 0)
+    return f"OK: {message}"
+
+
+async def answer_async(message, context):
+    said(message, context)
+    await asyncio.sleep(60 if message == "hang" else 0)
+    return f"OK: {message}"
+"""
+
+
+@contextmanager
+def process(execution) -> Iterator[Reached]:
+    """A function that is not async, so that a call that hangs costs its process."""
+    with process_of("answer", execution, workers=2) as reached:
+        yield reached
+
+
+@contextmanager
+def async_process(execution) -> Iterator[Reached]:
+    with process_of("answer_async", execution) as reached:
+        yield reached
+
+
+@contextmanager
+def process_of(function, execution, **config) -> Iterator[Reached]:
+    with TemporaryDirectory() as folder:
+        Path(folder, "bot.py").write_text(PROCESS_AGENT)
+        heard = Path(folder, "heard.jsonl")
+        heard.touch()
+        config = ProcessBackendConfig(type="process", target=f"bot:{function}", **config)
+        backend = ProcessBackend(config, Path(folder), execution)
+        yield Reached(backend, lambda: [json.loads(one) for one in heard.read_text().splitlines()])
+
+
 @contextmanager
 def semantic_kernel(execution) -> Iterator[Reached]:
     from holodeck.lib.test_runner.agent_factory import AgentFactory
@@ -178,7 +233,10 @@ def told_to(server):
     return [request.messages for request in server.requests]
 
 
-WAYS = [function, coroutine, klass, protocol, http, chat, semantic_kernel, scripted]
+WAYS = [
+    *(function, coroutine, klass, protocol, http, chat, process, async_process, semantic_kernel),
+    scripted,
+]
 WITH_TIME_LIMIT = WAYS[:-1]
 """The scripted agent of the tests takes no settings."""
 
@@ -299,7 +357,7 @@ async def test_a_session_remembers_and_no_other_does(reached):
 
 
 @pytest.mark.parametrize(
-    "reached", [function, coroutine, http, chat, semantic_kernel], indirect=True,
+    "reached", [function, coroutine, http, chat, process, semantic_kernel], indirect=True,
     ids=lambda way: way.__name__,
 )  # fmt: skip
 async def test_a_session_can_be_told_what_was_said_without_it(reached):

@@ -28,7 +28,13 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
-from holodeck.models.agent import BUILT_IN_BACKENDS, IN_PYTHON, Agent, HttpBackendConfig
+from holodeck.models.agent import (
+    BUILT_IN_BACKENDS,
+    IN_PYTHON,
+    Agent,
+    HttpBackendConfig,
+    ProcessBackendConfig,
+)
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel, TurnModel
@@ -96,6 +102,11 @@ def _check_backend(context: CheckContext) -> None:
     backend = context.agent.backend
     if isinstance(backend, HttpBackendConfig):
         _check_url(context, backend.url, ("backend", "url"))
+    elif isinstance(backend, ProcessBackendConfig):
+        # Imported here because few agents are processes.
+        from holodeck.config.check_process import check_process  # noqa: PLC0415
+
+        check_process(context, backend)
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         try:
             _check_named_backend(context, backend)

@@ -72,10 +72,11 @@ def _reason_no_history(agent: Agent) -> str | None:
 
 
 def _definition(agent: Agent) -> ast.AST | None:
-    """Return what `backend: module:attribute` names beside the agent.yaml; None if unknown."""
-    if not isinstance(agent.backend, str) or ":" not in agent.backend:
+    """Return what `module:attribute` names beside the agent.yaml; None if unknown."""
+    target = agent.target
+    if target is None:
         return None
-    module, _, name = agent.backend.partition(":")
+    module, _, name = target.partition(":")
     try:
         return find_definition(f"{module.replace('.', '/')}.py", name, agent.base_dir, "")
     except ConfigError:  # reported elsewhere, or an installed module

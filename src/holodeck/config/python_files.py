@@ -44,6 +44,22 @@ def require_target(target: str, base_dir: Path, where: str) -> None:
         )
 
 
+def require_definition(target: str, base_dir: Path, where: str) -> None:
+    """Raise ConfigError if `module:attribute` is malformed, or a file here does not define it.
+
+    Unlike `require_target`, it does not know which modules are installed.
+    """
+    module, colon, attribute = target.partition(":")
+    names = [*module.split("."), *attribute.split(".")]
+    if not colon or not all(name.isidentifier() for name in names):
+        raise ConfigError(
+            where, f"{target!r} is not 'module:object', such as 'support:agent' for support.py"
+        )
+    file = _file_of(module, base_dir)
+    if file is not None:
+        find_definition(file, attribute.partition(".")[0], base_dir, where)
+
+
 def import_warning(target: str, base_dir: Path) -> str | None:
     """Return why importing `module:attribute` from an installed package will probably fail.
 

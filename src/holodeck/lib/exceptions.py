@@ -6,7 +6,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from holodeck.errors import HoloDeckError
+from holodeck.errors import BackendError, HoloDeckError
 from holodeck.models.outcome import RaisedError
 
 _PACKAGE = str(Path(__file__).parents[1])
@@ -38,6 +38,9 @@ def raised_error(error: BaseException) -> RaisedError | None:
     That is the innermost frame outside holodeck, installed packages and the standard library, or
     else the innermost frame. None if the exception does not come from the user's code.
     """
+    elsewhere = error.raised if isinstance(error, BackendError) else None
+    if isinstance(elsewhere, RaisedError):
+        return elsewhere
     cause = _cause_of(error)
     frames = traceback.extract_tb(_without_carrier(cause).__traceback__)
     users = [frame for frame in frames if _is_users(frame.filename)]
@@ -51,7 +54,7 @@ def raised_error(error: BaseException) -> RaisedError | None:
     last = shown[-1]
     return RaisedError(
         error=describe(cause),
-        file=_shown(last.filename),
+        file=display_path(last.filename),
         line=last.lineno or 0,
         function=last.name,
         code=_code(last),
@@ -106,7 +109,7 @@ def _is_inside(file: str, folder: str) -> bool:
     return os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
 
 
-def _shown(file: str) -> str:
+def display_path(file: str) -> str:
     """Return the path, relative if possible, so that it says nothing about the machine."""
     installed = _installed_part(file)
     if installed is not None:
@@ -126,5 +129,5 @@ def _code(frame: traceback.FrameSummary) -> str | None:
 
 def _as_line(frame: traceback.FrameSummary) -> str:
     code = _code(frame)
-    place = f"{_shown(frame.filename)}:{frame.lineno} in {frame.name}"
+    place = f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}"
     return f"{place}: {code}" if code else place

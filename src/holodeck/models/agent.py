@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal, Protocol
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
-from holodeck.models.base import Json, Model, NonBlank, OnDemand
+from holodeck.models.base import Json, Model, NonBlank, OnDemand, Seconds
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -162,6 +162,41 @@ class HttpBackendConfig(Model):
         return self
 
 
+class ProcessBackendConfig(Model):
+    """An agent in processes of its own, which speak JSON Lines through stdin and stdout."""
+
+    type: Literal["process"]
+    """The kind of backend."""
+    command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """Program and arguments of an agent in any language. A program with a slash in its name is a
+    path that starts from `cwd`; any other is looked up in PATH."""
+    python: NonBlank | None = None
+    """Python interpreter of the agent, such as `.venv/bin/python`, relative to `agent.yaml`; by
+    default the one that runs holodeck. It need not have holodeck installed."""
+    target: NonBlank | None = None
+    """The agent as `module:object`, in a Python file beside `agent.yaml` or installed for the
+    interpreter; takes the place of `command`."""
+    workers: Annotated[int, Field(ge=1, le=64)] = 1
+    """Number of processes. Each loads the agent."""
+    cwd: NonBlank | None = None
+    """Working folder of the processes, relative to `agent.yaml`; by default its folder."""
+    env: dict[str, SecretStr] = {}
+    """Environment variables, in addition to those of holodeck; their values are never printed."""
+    start_timeout: Seconds = 60
+    """Seconds until each process must be ready."""
+
+    @model_validator(mode="after")
+    def _names_one_agent(self) -> "ProcessBackendConfig":
+        if (self.command is None) == (self.target is None):
+            raise ValueError(
+                "write either 'command', such as [node, agent.js], or 'target', such as"
+                " 'support:agent'"
+            )
+        if self.python is not None and self.target is None:
+            raise ValueError("'python' needs 'target', such as 'support:agent', not 'command'")
+        return self
+
+
 class Agent(Model):
     """An agent, its tests and its settings."""
 
@@ -182,9 +217,13 @@ class Agent(Model):
     """The model; required unless `backend` is Python code or a URL."""
     instructions: Instructions | None = None
     """The system prompt; required unless `backend` is Python code or a URL."""
-    backend: NonBlank | HttpBackendConfig | None = None
+    backend: (
+        NonBlank
+        | Annotated[HttpBackendConfig | ProcessBackendConfig, Field(discriminator="type")]
+        | None
+    ) = None
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
-    `module:attribute` for Python code, or a mapping for a URL."""
+    `module:attribute` for Python code, or a mapping for a URL or a process."""
     response_format: dict[str, Json] | NonBlank | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
@@ -264,6 +303,13 @@ class Agent(Model):
     def has_own_model(self) -> bool:
         """Whether the backend has its own model, instructions and tools."""
         return self.backend not in BUILT_IN_BACKENDS
+
+    @property
+    def target(self) -> str | None:
+        """The user's code that is the agent, as `module:attribute`; None for other agents."""
+        if isinstance(self.backend, ProcessBackendConfig):
+            return self.backend.target
+        return self.backend if isinstance(self.backend, str) and ":" in self.backend else None
 
     @property
     def judge_model(self) -> LLMProvider | None:

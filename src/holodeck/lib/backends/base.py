@@ -146,6 +146,16 @@ class AgentBackend(Protocol):
         ...
 
 
+@runtime_checkable
+class HasConcurrency(Protocol):
+    """A backend that knows how many messages its agent takes at a time."""
+
+    @property
+    def concurrency(self) -> int:
+        """That number; known once the backend is initialized."""
+        ...
+
+
 Method = Literal["invoke_once", "create_session"]
 """How the runner calls an agent: for one message, or for a conversation."""
 

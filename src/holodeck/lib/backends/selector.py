@@ -10,7 +10,7 @@ from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
-from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.agent import Agent, HttpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
@@ -19,6 +19,7 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
         "semantic_kernel": "holodeck.lib.test_runner.agent_factory:AgentFactory",
         "chat": "holodeck.lib.test_runner.agent_factory:chat_backend",
         "http": "holodeck.lib.backends.http_backend:HttpBackend",
+        "process": "holodeck.lib.backends.process.backend:ProcessBackend",
     },
 )
 DEFAULT = "semantic_kernel"
@@ -72,6 +73,10 @@ def check_name(name: str) -> None:
     """Raise ConfigError if `backend: name` is unknown; `module:attribute` is not checked."""
     if name == "http":
         raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
+    if name == "process":
+        raise ConfigError(
+            "backend", "'process' needs more; write '{type: process, target: module:object}'"
+        )
     if ":" not in name:
         BACKENDS.require(name, where="backend")
 
@@ -82,6 +87,8 @@ def _build(
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
         return BACKENDS.load(backend.type)(backend, execution)
+    if isinstance(backend, ProcessBackendConfig):
+        return BACKENDS.load(backend.type)(backend, base_dir, execution)
     if backend is None or backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)

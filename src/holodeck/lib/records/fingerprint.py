@@ -11,7 +11,7 @@ from typing import Any
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
-from holodeck.models.agent import Agent
+from holodeck.models.agent import Agent, ProcessBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.record import PlannedCase
@@ -69,7 +69,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "model": config.get("model"),
         "instructions": load_instructions(agent),
-        "backend": [config.get("backend"), *_hash_code([agent.backend], folder)],
+        "backend": [config.get("backend"), *_hash_agent(agent)],
         "tools": [config.get("tools"), [_hash_file(one.file, folder) for one in agent.tools or []]],
         "response_format": [
             response_format,
@@ -93,6 +93,15 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
     ]
     digest = _hash_text("\0".join(digests))
     return PlannedCase(name=case.name, id=case.id, suite=case.suite, hash=digest)
+
+
+def _hash_agent(agent: Agent) -> list[str]:
+    """Hash the user's code that is the agent: its module, or the files that its command names."""
+    backend, folder = agent.backend, agent.base_dir
+    if isinstance(backend, ProcessBackendConfig) and backend.command is not None:
+        start = Path(backend.cwd or "")
+        return [_hash_file(start / one, folder) for one in backend.command]
+    return _hash_code([agent.target], folder)
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:

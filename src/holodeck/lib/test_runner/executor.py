@@ -18,7 +18,7 @@ from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
 from holodeck.config.source import location
 from holodeck.errors import BackendInitError, HoloDeckError
-from holodeck.lib.backends.base import AgentBackend, backend_in_context
+from holodeck.lib.backends.base import AgentBackend, HasConcurrency, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
@@ -321,6 +321,8 @@ class TestExecutor:
             return 1
         if isinstance(setting, int):
             return setting
+        if isinstance(backend, HasConcurrency):
+            return backend.concurrency
         if isinstance(backend, CallableBackend):
             return ASYNC_CONCURRENCY if backend.shares_nothing else 1
         return 1 if self._is_injected else MAX_SLOTS

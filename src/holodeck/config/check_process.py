@@ -1,0 +1,54 @@
+"""Static check of `backend: {type: process, …}`: its programs and files; nothing is started."""
+
+import os
+import shutil
+from pathlib import Path
+
+from holodeck.config.findings import CheckContext
+from holodeck.config.python_files import require_definition
+from holodeck.config.source import KeyPath
+from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
+from holodeck.models.agent import ProcessBackendConfig
+
+
+def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
+    """Find programs and folders that are missing, and a target that certainly does not exist."""
+    base_dir = context.agent.base_dir
+    folder = base_dir if backend.cwd is None else base_dir / backend.cwd
+    if not folder.is_dir():
+        context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
+    if backend.command is not None:
+        _check_program(context, backend.command[0], folder, ("backend", "command", 0), backend)
+    if backend.python is not None:
+        _check_program(context, backend.python, base_dir, ("backend", "python"), backend)
+    if backend.target is not None:
+        try:
+            require_definition(backend.target, base_dir, "backend.target")
+        except ConfigError as error:
+            context.config_error(("backend", "target"), error)
+
+
+def _check_program(
+    context: CheckContext, program: str, folder: Path, path: KeyPath, backend: ProcessBackendConfig
+) -> None:
+    """Find a program that cannot be started."""
+    if os.sep not in program:
+        variable = backend.env.get("PATH")
+        found = shutil.which(program, path=variable.get_secret_value() if variable else None)
+        if found is None:
+            context.error(
+                path, f"program not found in PATH: {program!r}; install it, or write its path"
+            )
+        return
+    file = folder / program
+    if file.is_dir():
+        python = next((one for one in ("bin/python", "python") if (file / one).exists()), None)
+        hint = f"; write {str(Path(program) / python)!r}" if python else ""
+        context.error(path, f"{program!r} is a folder; expected a program{hint}")
+    elif not file.exists():
+        names = [one.name for one in file.parent.iterdir()] if file.parent.is_dir() else []
+        hint = did_you_mean(file.name, names)
+        context.error(path, f"program not found: {program!r} in {folder}{hint}")
+    elif not os.access(file, os.X_OK):
+        context.error(path, f"{program!r} is not executable; try: chmod +x {program}")

@@ -1,0 +1,1 @@
+"""Agents in processes of their own: `backend: {type: process, …}`."""

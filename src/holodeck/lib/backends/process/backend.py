@@ -1,0 +1,253 @@
+"""Agents in processes of their own: `backend: {type: process, …}`."""
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from copy import copy
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from holodeck.errors import BackendError, BackendSessionError, ConfigError
+from holodeck.lib.backends.base import (
+    NO_CASE_CONTEXT_PARAMETER,
+    NO_CONTEXT_PARAMETER,
+    CaseContext,
+    ExecutionResult,
+    Message,
+    Method,
+)
+from holodeck.lib.backends.process.connection import Launch
+from holodeck.lib.backends.process.messages import Abilities, parse_answer
+from holodeck.lib.backends.process.pool import Pool, Worker
+from holodeck.lib.exceptions import describe
+from holodeck.lib.llm.limits import call_limits, call_with_limit
+from holodeck.lib.tools.base import to_json_value
+from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.config import ExecutionConfig
+
+logger = logging.getLogger(__name__)
+
+LOCATION = "backend"
+CLOSE_S = 5.0
+"""How long an agent may take to close a conversation."""
+_WORKER = Path(__file__).with_name("python_worker.py")
+_NO_HISTORY = (
+    "the agent cannot be given earlier messages: its process answers 'initialize' without"
+    " 'history: true'"
+)
+_NO_CONTEXT = (
+    "the agent takes no context: its process answers 'initialize' without 'context: true'"
+)
+
+
+class ProcessBackend:
+    """Reaches an agent in processes of its own, which are started once and serve all cases.
+
+    Calls are not retried: only the user knows whether that would do harm.
+
+    Args:
+        config: The command, or the interpreter and the target, and the number of processes.
+        base_dir: Where relative paths start.
+        execution: Time limits; their defaults if not given.
+    """
+
+    def __init__(
+        self,
+        config: ProcessBackendConfig,
+        base_dir: Path,
+        execution: ExecutionConfig | None = None,
+    ) -> None:
+        limits = call_limits(execution)
+        self.timeout = limits.timeout
+        self.is_python = config.target is not None
+        launch = Launch(
+            command=command_of(config, base_dir),
+            cwd=folder_of(config, base_dir),
+            env=_variables(config),
+            max_answer_bytes=limits.answer_bytes,
+        )
+        self.pool = Pool(launch, config.workers, config.start_timeout)
+        self.case_context: CaseContext | None = None
+        self._names = count(1)
+
+    @property
+    def concurrency(self) -> int:
+        """How many messages the agent takes at a time; known once initialized."""
+        return self.pool.concurrency
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the agent can do; known once initialized."""
+        return self.pool.abilities
+
+    async def initialize(self) -> None:
+        """Start the processes. Raises BackendInitError."""
+        await self.pool.start()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        session = await self.create_session(context)
+        try:
+            return await session.send(message)
+        finally:
+            await session.close()
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> "ProcessSession":
+        """Return a conversation, which a process begins with the first message."""
+        return ProcessSession(self, str(next(self._names)), context or ())
+
+    def in_context(self, context: CaseContext) -> "ProcessBackend":
+        """Return the backend for a case with a context.
+
+        Raises ConfigError if the agent takes none.
+        """
+        if self.pool.is_started and not self.abilities.context:
+            raise ConfigError(
+                LOCATION, NO_CASE_CONTEXT_PARAMETER if self.is_python else _NO_CONTEXT
+            )
+        bound = copy(self)
+        bound.case_context = context
+        return bound
+
+    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
+        """Return why the agent cannot be given earlier messages; None if it can.
+
+        Known once initialized.
+        """
+        if not self.pool.is_started or self.abilities.history:
+            return None
+        return NO_CONTEXT_PARAMETER if self.is_python else _NO_HISTORY
+
+    async def teardown(self) -> None:
+        """End the processes; the next call starts new ones."""
+        await self.pool.close()
+
+
+class ProcessSession:
+    """One conversation, which belongs to one process from its first message on."""
+
+    def __init__(self, backend: ProcessBackend, name: str, context: Sequence[Message]) -> None:
+        self._backend = backend
+        self._name = name
+        self._messages: list[Message] = list(context)
+        """Messages that the process does not have yet."""
+        self._worker: Worker | None = None
+        self._is_interrupted = False
+        """Whether a turn was cancelled, which may still be under way in the process."""
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await self._send(message, None)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in pieces; in one, unless its process streams."""
+        pieces: asyncio.Queue[str | None] = asyncio.Queue()
+        turn = asyncio.create_task(self._send(message, pieces))
+        turn.add_done_callback(lambda _: pieces.put_nowait(None))
+        try:
+            has_pieces = False
+            while (piece := await pieces.get()) is not None:
+                has_pieces = True
+                yield piece
+            result = await turn
+            if not has_pieces:
+                yield result.response
+        finally:
+            turn.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await turn
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Add earlier messages. Raises ConfigError if the agent takes none."""
+        reason = self._backend.history_problem("create_session")
+        if reason is not None:
+            raise ConfigError(LOCATION, reason)
+        self._messages += messages
+
+    async def close(self) -> None:
+        """End the conversation in its process; may be called twice. An error is only logged."""
+        worker, self._worker, self._is_closed = self._worker, None, True
+        if worker is None:
+            return
+        worker.conversations -= 1
+        params = {"conversation": self._name}
+        if worker.process.failure is not None or self._is_interrupted:
+            worker.process.post("close", params)
+            return
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await worker.process.request("close", params)
+        except (BackendError, TimeoutError) as error:
+            logger.warning("closing a conversation failed: %s", describe(error))
+
+    async def _send(self, message: str, pieces: asyncio.Queue[str | None] | None) -> ExecutionResult:
+        if self._is_closed:
+            raise BackendSessionError("the conversation is closed")
+        started = time.perf_counter()
+        async with self._backend.pool.slot(self._worker) as worker:
+            waited_ms = round((time.perf_counter() - started) * 1000)
+            turn = partial(self._take_turn, worker, message, pieces)
+            result = await call_with_limit(turn, self._backend.timeout)
+        result.waited_ms = waited_ms
+        return result
+
+    async def _take_turn(
+        self, worker: Worker, message: str, pieces: asyncio.Queue[str | None] | None
+    ) -> ExecutionResult:
+        if self._worker is None:
+            await self._open(worker)
+        params: dict[str, Any] = {"conversation": self._name, "message": message}
+        if self._messages:
+            params["messages"], self._messages = self._messages, []
+        streams = pieces is not None and worker.abilities.streaming
+        if streams:
+            params["stream"] = True
+        on_piece = pieces.put_nowait if pieces is not None else None
+        try:
+            result = await worker.process.request("send", params, on_piece)
+        except asyncio.CancelledError:
+            self._is_interrupted = True
+            raise
+        return parse_answer(result, worker.abilities)
+
+    async def _open(self, worker: Worker) -> None:
+        params: dict[str, Any] = {"conversation": self._name, "messages": self._messages}
+        if self._backend.case_context is not None:
+            params["context"] = to_json_value(self._backend.case_context)
+        await worker.process.request("open", params)
+        self._worker, self._messages = worker, []
+        worker.conversations += 1
+
+
+def folder_of(config: ProcessBackendConfig, base_dir: Path) -> Path:
+    """Return the working folder of the processes."""
+    return base_dir if config.cwd is None else base_dir / config.cwd
+
+
+def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
+    """Return the command that starts a process."""
+    if config.command is not None:
+        program, *arguments = config.command
+        return [program_path(program, folder_of(config, base_dir)), *arguments]
+    python = sys.executable if config.python is None else program_path(config.python, base_dir)
+    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target)]
+
+
+def program_path(program: str, folder: Path) -> str:
+    """Return the program; one with a slash in it is a path that starts from the folder.
+
+    Links are kept: they are what makes the `python` of a virtual environment find its packages.
+    """
+    return str(folder.absolute() / program) if os.sep in program else program
+
+
+def _variables(config: ProcessBackendConfig) -> dict[str, str]:
+    own = {name: value.get_secret_value() for name, value in config.env.items()}
+    return {**os.environ, **own}  # noqa: TID251 - the process inherits all of them

@@ -1,0 +1,112 @@
+"""The messages of docs/reference/process-protocol.md, as the process of an agent writes them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from holodeck.errors import BackendError, BackendInitError, BackendSessionError
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.backends.parsing import parse_result
+from holodeck.lib.exceptions import display_path
+from holodeck.models.outcome import RaisedError
+
+PROTOCOL = 1
+"""The version of the protocol."""
+_MAX_FRAMES = 30
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What the process of an agent can do, by its answer to `initialize`."""
+
+    concurrency: int = 1
+    """How many messages it takes at a time."""
+    history: bool = False
+    """Whether its conversations can begin with earlier messages."""
+    context: bool = False
+    """Whether the context of a case reaches the agent."""
+    streaming: bool = False
+    """Whether it writes the pieces of a response."""
+    cancel: bool = False
+    """Whether it cancels requests."""
+    tools: list[str] | None = None
+    """Names of the tools that the agent can call; None if unknown."""
+
+
+def parse_abilities(result: Any) -> Abilities:
+    """Return the abilities in the answer to `initialize`. Raises BackendInitError."""
+    given = result if isinstance(result, Mapping) else {}
+    if given.get("protocol") != PROTOCOL:
+        raise BackendInitError(
+            f"the agent's process answered 'initialize' with protocol {given.get('protocol')!r};"
+            f" this version of holodeck speaks protocol {PROTOCOL}"
+            " (docs/reference/process-protocol.md)"
+        )
+    concurrency = given.get("concurrency", 1)
+    if not isinstance(concurrency, int) or concurrency < 1:
+        raise BackendInitError(
+            f"the agent's process answered 'initialize' with concurrency {concurrency!r};"
+            " expected a number of at least 1"
+        )
+    flags = {
+        name: given.get(name) is True for name in ("history", "context", "streaming", "cancel")
+    }
+    tools = given.get("tools")
+    names = None if tools is None else [str(one) for one in tools]
+    return Abilities(concurrency, **flags, tools=names)
+
+
+def parse_answer(result: Any, abilities: Abilities) -> ExecutionResult:
+    """Return the result of `send`. Raises BackendSessionError."""
+    answer = parse_result(result)
+    answer.tools = abilities.tools
+    return answer
+
+
+def answer_error(error: Any) -> BackendSessionError:
+    """Return the error of an answer, with the line of the user's code if it says that."""
+    given = error if isinstance(error, Mapping) else {"message": str(error)}
+    data = given.get("data")
+    data = data if isinstance(data, Mapping) else {}
+    message = " ".join(str(given.get("message", "")).split())
+    text = ": ".join(filter(None, [str(data.get("type") or ""), message]))
+    failure = BackendSessionError(text or "the agent's process reports an error", seen=_seen(data))
+    failure.raised = _raised(text, data)
+    return failure
+
+
+def _seen(data: Mapping[str, Any]) -> ExecutionResult | None:
+    """Return what the agent had done until it failed; None if that is unknown."""
+    if data.get("seen") is None:
+        return None
+    try:
+        return parse_result(data["seen"])
+    except BackendError:  # the failure itself matters more
+        return None
+
+
+def _raised(text: str, data: Mapping[str, Any]) -> RaisedError | None:
+    """Return where the user's code raised the error; None without file and line."""
+    frames = data.get("traceback")
+    frames = frames if isinstance(frames, list) else []
+    if not _is_place(data):
+        return None
+    return RaisedError(
+        error=text,
+        file=display_path(data["file"]),
+        line=data["line"],
+        function=str(data.get("function") or ""),
+        code=None if data.get("code") is None else str(data["code"]),
+        traceback=[_as_line(one) for one in frames[-_MAX_FRAMES:] if _is_place(one)],
+    )
+
+
+def _is_place(frame: Any) -> bool:
+    if not isinstance(frame, Mapping):
+        return False
+    return isinstance(frame.get("file"), str) and isinstance(frame.get("line"), int)
+
+
+def _as_line(frame: Mapping[str, Any]) -> str:
+    place = f"{display_path(frame['file'])}:{frame['line']} in {frame.get('function', '')}"
+    return f"{place}: {frame['code']}" if frame.get("code") else place

@@ -1,0 +1,238 @@
+"""A pool of the processes of an agent, each of which serves many conversations."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import holodeck
+from holodeck.errors import BackendError, BackendInitError
+from holodeck.lib.backends.process.connection import Launch, WorkerProcess
+from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
+from holodeck.lib.exceptions import with_location
+
+logger = logging.getLogger(__name__)
+
+HANGS = "the agent's process hangs"
+_GUARD = Path(__file__).with_name("guard.py")
+
+
+class Worker:
+    """A process that is ready, and how many conversations and messages it has."""
+
+    def __init__(self, process: WorkerProcess, abilities: Abilities) -> None:
+        self.process = process
+        self.abilities = abilities
+        self.slots = asyncio.Semaphore(abilities.concurrency)
+        self.messages = 0
+        """Messages under way or waiting."""
+        self.conversations = 0
+
+    @property
+    def is_usable(self) -> bool:
+        return self.process.failure is None and not self.process.is_unresponsive
+
+
+class Guard:
+    """A process that kills those of a pool if holodeck ends without doing it, as by SIGKILL."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def start(cls) -> "Guard":
+        devnull = asyncio.subprocess.DEVNULL
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", str(_GUARD)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=devnull,
+                stderr=devnull,
+                start_new_session=True,
+            )
+        )
+
+    def watch(self, process: WorkerProcess) -> None:
+        """Kill the group of a process once holodeck has ended, unless the process has before."""
+        self._write(f"+{process.pid}\n")
+        process.ended.add_done_callback(lambda _: self._write(f"-{process.pid}\n"))
+
+    async def close(self) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        self._process.stdin.close()
+        await self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
+        self._process.stdin.write(line.encode())
+
+
+class Pool:
+    """Processes that are started once, and each replaced when it is needed after its end.
+
+    Args:
+        launch: How a process is started.
+        size: The number of processes.
+        start_timeout: Seconds until each is ready.
+    """
+
+    def __init__(self, launch: Launch, size: int, start_timeout: float) -> None:
+        self._launch = launch
+        self._size = size
+        self._start_timeout = start_timeout
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = asyncio.Lock()
+        self._slots = asyncio.Semaphore()
+        self._guard: Guard | None = None
+        self._workers: list[Worker] = []
+        self._ending: list[Worker] = []
+        """Those that have ended or hang, and were replaced."""
+        self.abilities = Abilities()
+        """Those of the first process."""
+
+    @property
+    def is_started(self) -> bool:
+        return bool(self._workers)
+
+    @property
+    def concurrency(self) -> int:
+        """How many messages the processes take at a time."""
+        return self._size * self.abilities.concurrency
+
+    async def start(self) -> None:
+        """Start the processes, unless they run on this event loop already.
+
+        Raises BackendInitError.
+        """
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and self._workers:
+            return
+        if self._loop is not loop:
+            self._abandon()
+            self._loop, self._lock = loop, asyncio.Lock()
+        async with self._lock:
+            if self._workers:
+                return
+            self._guard = self._guard or await Guard.start()
+            started = [asyncio.create_task(self._start_worker()) for _ in range(self._size)]
+            try:
+                workers = await asyncio.gather(*started)
+            except BaseException:
+                for task in started:
+                    task.cancel()
+                await asyncio.wait(started)
+                await self._close_all(
+                    [one.result() for one in started if not (one.cancelled() or one.exception())]
+                )
+                raise
+            self.abilities = workers[0].abilities
+            self._slots = asyncio.Semaphore(self.concurrency)
+            self._workers = [*workers]
+
+    @asynccontextmanager
+    async def slot(self, worker: Worker | None) -> AsyncIterator[Worker]:
+        """Wait for a slot of that worker, or of the one with the least to do, and yield it.
+
+        A worker that has ended is replaced. Raises BackendError.
+        """
+        await self.start()
+        async with self._slots:
+            while True:
+                chosen = worker or await self._least_busy()
+                chosen.messages += 1
+                try:
+                    async with chosen.slots:
+                        if worker is None and not chosen.is_usable:
+                            continue
+                        yield chosen
+                        return
+                finally:
+                    chosen.messages -= 1
+
+    async def close(self) -> None:
+        """Close all processes."""
+        if self._loop is not asyncio.get_running_loop():
+            self._abandon()
+            return
+        workers, self._workers = self._workers, []
+        ending, self._ending = self._ending, []
+        await self._close_all([*workers, *ending])
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            await guard.close()
+
+    async def _least_busy(self) -> Worker:
+        """Return the worker with the least to do; a new one if no other has a free slot."""
+        found = self._free_worker()
+        if found is not None:
+            return found
+        async with self._lock:
+            found = self._free_worker()
+            for index, one in enumerate(self._workers):
+                if found is None and not one.is_usable:
+                    logger.info("%s; starting it again", one.process.failure or HANGS)
+                    found = self._workers[index] = await self._start_worker()
+                    self._ending.append(one)
+        return found or min(self._workers, key=_load)
+
+    def _free_worker(self) -> Worker | None:
+        usable = [one for one in self._workers if one.is_usable]
+        best = min(usable, key=_load, default=None)
+        return None if best is None or best.messages >= best.abilities.concurrency else best
+
+    async def _start_worker(self) -> Worker:
+        """Start a process and return it once it is ready. Raises BackendInitError."""
+        process = await WorkerProcess.start(self._launch)
+        if self._guard is not None:
+            self._guard.watch(process)
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                result = await process.request("initialize", self._greeting())
+            abilities = parse_abilities(result)
+        except TimeoutError as error:
+            why = (
+                f"the agent's process was not ready within {self._start_timeout:g} s"
+                f" (backend.start_timeout){process.tail()}"
+            )
+            await self._dispose(process, why)
+            raise BackendInitError(why) from error
+        except BackendInitError as error:
+            await self._dispose(process, str(error))
+            raise
+        except BackendError as error:
+            await self._dispose(process, str(error))
+            failure = BackendInitError(f"the agent cannot be created: {with_location(error)}")
+            raise failure from error
+        except BaseException:
+            process.kill("the start of the agent's process was cancelled")
+            raise
+        process.can_cancel = abilities.cancel
+        return Worker(process, abilities)
+
+    def _greeting(self) -> dict[str, object]:
+        return {
+            "protocol": PROTOCOL,
+            "holodeck": holodeck.__version__,
+            "max_answer_bytes": self._launch.max_answer_bytes,
+        }
+
+    @staticmethod
+    async def _dispose(process: WorkerProcess, why: str) -> None:
+        process.kill(why)
+        await process.close()
+
+    async def _close_all(self, workers: Sequence[Worker]) -> None:
+        await asyncio.gather(*(one.process.close() for one in workers))
+
+    def _abandon(self) -> None:
+        """Kill the processes of an event loop that runs no more."""
+        for one in (*self._workers, *self._ending):
+            with suppress(RuntimeError):  # the loop is closed
+                one.process.kill("its event loop has ended")
+        self._workers, self._ending, self._guard = [], [], None
+
+
+def _load(worker: Worker) -> tuple[int, int]:
+    return worker.messages, worker.conversations

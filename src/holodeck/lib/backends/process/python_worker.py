@@ -1,0 +1,470 @@
+"""Run a Python agent in an environment of its own, for `backend: {type: process, target: …}`.
+
+A program of its own: `python python_worker.py FOLDER module:object`. It speaks the protocol of
+docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need not
+have holodeck installed: the program imports the standard library, the user's code, and the modules
+of holodeck that do the same (`signatures` and `backends.frameworks`), which it loads by their path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import enum
+import importlib
+import importlib.util
+import inspect
+import io
+import json
+import os
+import sys
+import sysconfig
+import threading
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+PROTOCOL = 1
+ASYNC_CONCURRENCY = 10
+"""Messages that an async agent gets at a time."""
+EXIT_S = 5.0
+"""How long agents may take to close once stdin has ended."""
+RESULT_KEYS = (
+    *("response", "output", "text", "tool_calls", "tool_results", "usage", "token_usage"),
+    *("agents", "metadata"),
+)
+"""What is read of an object that an agent returns."""
+HOLODECK = os.path.dirname(os.path.realpath(__file__)).rsplit(os.sep, 3)[0]  # noqa: PTH120
+_MAX_FRAMES = 30
+
+Json = Any
+Messages = list[dict[str, Any]]
+
+
+class AgentError(Exception):
+    """What an agent does wrong, with a message for its author."""
+
+
+class OwnModules:
+    """Finds the modules of holodeck that need nothing but the standard library.
+
+    If holodeck is installed, too, its other modules come from there.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        own = ("holodeck.lib.signatures", "holodeck.lib.backends.frameworks")
+        if not name.startswith(own):
+            return None
+        stem = os.path.join(HOLODECK, *name.split(".")[1:])  # noqa: PTH118
+        for file, folders in ((os.path.join(stem, "__init__.py"), [stem]), (f"{stem}.py", None)):  # noqa: PTH118
+            if os.path.isfile(file):  # noqa: PTH113
+                return importlib.util.spec_from_file_location(
+                    name, file, submodule_search_locations=folders
+                )
+        return None
+
+
+class EmptyPackages:
+    """Finds empty packages in place of holodeck's, where it is not installed."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if name not in {"holodeck", "holodeck.lib", "holodeck.lib.backends"}:
+            return None
+        return importlib.util.spec_from_loader(name, loader=None, is_package=True)
+
+
+class Conversation:
+    """A conversation with a function, an object or an instance of a class."""
+
+    def __init__(
+        self, call: Any, owned: Any, case_context: dict[str, Any] | None, history: Messages
+    ) -> None:
+        self._call = call
+        self._owned = owned
+        self._case_context = case_context
+        self._history = history
+
+    async def send(self, message: str, messages: Messages, on_piece: object = None) -> Any:
+        """Return what the agent returns; a failed turn leaves the history as it was."""
+        self._history += messages
+        call = self._call.bind(message, self._history, self._case_context)
+        answer = plain_answer(await call_user_function(call, self._call.function))
+        self._history.append({"role": "user", "content": message})
+        self._history.append({"role": "assistant", "content": text_of(answer)})
+        return answer
+
+    async def close(self) -> None:
+        await close(self._owned)
+
+
+class FrameworkConversation:
+    """A conversation with an agent of a framework."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    async def send(
+        self, message: str, messages: Messages, on_piece: Callable[[str], None] | None = None
+    ) -> Any:
+        if messages:
+            self._session.remember(messages)
+        try:
+            if on_piece is None:
+                return plain_answer(await self._session.send(message))
+            pieces: AsyncIterator[str] = self._session.send_streaming(message)
+            async for piece in pieces:
+                on_piece(piece)
+        except Exception as error:
+            error.seen_by_holodeck = plain_answer(self._session.turn)  # type: ignore[attr-defined]
+            raise
+        return plain_answer(self._session.turn)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class Agent:
+    """The user's agent: a framework's object, or whatever `backend: module:object` takes."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._value: Any = None
+        """What is shared by all conversations, or the class of which each gets an instance."""
+        self._spare: Any = None
+        """The first instance of a class, for the first conversation."""
+        self._adapter: Any = None
+
+    async def load(self) -> dict[str, Json]:
+        """Import the agent and return what it can do, as the answer to `initialize`."""
+        from holodeck.lib.backends.frameworks import adapt  # noqa: PLC0415
+        from holodeck.lib.signatures import is_async, is_factory  # noqa: PLC0415
+
+        value = load(self._target)
+        if is_factory(value):
+            value = await call_user_function(value, value)
+        is_class = inspect.isclass(value)
+        agent = await call_user_function(value, value) if is_class else value
+        self._adapter = adapt(agent)
+        if self._adapter is not None:
+            self._value = agent
+            return facts(True, tools=self._adapter.tools(), history=True, streaming=True)
+        call = agent_call(agent)
+        self._value, self._spare = value, agent if is_class else None
+        is_free = is_async(call.function) and (is_class or inspect.isfunction(value))
+        return facts(
+            is_free,
+            can_cancel=is_async(call.function),
+            history=call.context != "left out",
+            context=call.case_context is not None,
+        )
+
+    async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
+        """Return a new conversation."""
+        if self._adapter is not None:
+            return FrameworkConversation(await self._adapter.open(messages))
+        agent, is_class = self._value, inspect.isclass(self._value)
+        if is_class:
+            agent, self._spare = self._spare, None
+            agent = agent or await call_user_function(self._value, self._value)
+        return Conversation(agent_call(agent), agent if is_class else None, context, messages)
+
+    async def close(self) -> None:
+        if self._adapter is not None:
+            await self._adapter.close()
+        else:
+            await close(self._spare if inspect.isclass(self._value) else self._value)
+
+
+def facts(
+    is_concurrent: bool,
+    *,
+    can_cancel: bool = True,
+    history: bool = False,
+    context: bool = False,
+    streaming: bool = False,
+    tools: list[str] | None = None,
+) -> dict[str, Json]:
+    """Return the answer to `initialize`."""
+    concurrency = ASYNC_CONCURRENCY if is_concurrent else 1
+    can = {"history": history, "context": context, "streaming": streaming, "cancel": can_cancel}
+    return {"protocol": PROTOCOL, "concurrency": concurrency, **can, "tools": tools}
+
+
+def load(target: str) -> Any:
+    """Return what `module:object` names."""
+    module, _, names = target.partition(":")
+    value: Any = importlib.import_module(module)
+    for name in names.split("."):
+        if not hasattr(value, name):
+            raise AgentError(f"{target!r}: there is no {name!r} in it")
+        value = getattr(value, name)
+    return value
+
+
+def agent_call(agent: Any) -> Any:
+    """Return how the agent is called. Raises AgentError for an unknown shape."""
+    from holodeck.lib.signatures import AgentCall, UnusableAgent, find_method, parameter_passing  # noqa: PLC0415, I001
+
+    try:
+        function = find_method(agent)
+        return AgentCall(function, *parameter_passing(function))
+    except UnusableAgent as error:
+        raise AgentError(str(error)) from None
+
+
+async def call_user_function(call: Callable[[], Any], function: Callable[..., Any]) -> Any:
+    """Return what `call` returns; a function that is not async runs in a thread of its own."""
+    from holodeck.lib.signatures import is_async  # noqa: PLC0415
+
+    if is_async(function):
+        return await call()
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
+
+    def work() -> None:
+        try:
+            result: tuple[Any, BaseException | None] = (call(), None)
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            result = (None, error)
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lambda: outcome.done() or outcome.set_result(result))
+
+    threading.Thread(target=work, name="holodeck-user-code", daemon=True).start()
+    value, error = await outcome
+    if error is not None:
+        raise error
+    return await value if inspect.isawaitable(value) else value
+
+
+async def close(agent: Any) -> None:
+    """Call the agent's `aclose` or `close`, if it has one; an error goes to stderr."""
+    methods = (getattr(agent, name, None) for name in ("aclose", "close"))
+    method = next(filter(callable, methods), None)
+    if method is None:
+        return
+    try:
+        await call_user_function(method, method)
+    except Exception:  # noqa: BLE001 - a failing clean-up must not lose a response
+        traceback.print_exc()
+
+
+def plain_answer(value: Any) -> Json:
+    """Return what an agent returned as text, list, number, or mapping; the rest is holodeck's."""
+    if getattr(value, "is_error", False) is True:
+        raise AgentError(str(getattr(value, "error_reason", None) or "the agent reports an error"))
+    if value is None or isinstance(value, (str, int, float, list, tuple)):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    found = {key: getattr(value, key) for key in RESULT_KEYS if hasattr(value, key)}
+    if not found.keys() & {"response", "output", "text"}:
+        raise AgentError(
+            f"the agent returned a {type(value).__name__}; return the answer as text, or a mapping"
+            " with 'response', 'output', 'text'"
+        )
+    return found
+
+
+def text_of(answer: Json) -> str:
+    """Return the response in what an agent returned."""
+    if isinstance(answer, dict):
+        answer = next((answer[key] for key in RESULT_KEYS[:3] if key in answer), "")
+    return answer if isinstance(answer, str) else to_json(answer)
+
+
+def to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=to_plain)
+
+
+def to_plain(value: Any) -> Json:
+    """Return a value that JSON does not know as one that it does."""
+    if isinstance(value, enum.Enum):
+        return value.value
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return list(value)
+    if hasattr(value, "isoformat"):
+        return value.isoformat()
+    return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
+
+
+def describe_error(error: BaseException) -> dict[str, Json]:
+    """Return an error as the protocol has it, with the line of the user's code."""
+    message = str(error)
+    if isinstance(error, AgentError):
+        return {"code": -32000, "message": message}
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users(one.filename)]
+    rows = [
+        {"file": one.filename, "line": one.lineno, "function": one.name, "code": one.line}
+        for one in frames[-_MAX_FRAMES:]
+    ]
+    data: dict[str, Json] = {"type": type(error).__name__, "traceback": rows}
+    if rows:
+        data.update(rows[-1])
+    seen = getattr(error, "seen_by_holodeck", None)
+    if seen is not None:
+        data["seen"] = seen
+    return {"code": -32000, "message": message, "data": data}
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is neither ours, nor of an installed package, nor of the standard library."""
+    if file.startswith("<") or os.path.realpath(file).startswith(HOLODECK + os.sep):
+        return False
+    parts = file.split(os.sep)
+    library = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
+    is_installed = "site-packages" in parts or "dist-packages" in parts
+    return not is_installed and not os.path.realpath(file).startswith(library)
+
+
+class Worker:
+    """Answers the requests that come in through stdin."""
+
+    def __init__(self, agent: Agent, requests: io.BufferedReader, answers: io.BufferedWriter):
+        self._agent = agent
+        self._requests = requests
+        self._answers = answers
+        self._max_bytes = 0
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._cancelled: set[int] = set()
+        self._conversations: dict[str, Any] = {}
+        self._methods = {
+            "initialize": self._initialize,
+            "open": self._open,
+            "send": self._send,
+            "close": self._close,
+        }
+
+    async def serve(self) -> None:
+        """Answer requests until stdin ends, and close the agent."""
+        loop = asyncio.get_running_loop()
+        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        put = lambda one: loop.call_soon_threadsafe(queue.put_nowait, one)  # noqa: E731
+        threading.Thread(target=self._read, args=(put,), daemon=True).start()
+        while True:
+            request = await queue.get()
+            if request is None:
+                break
+            self._begin(request)
+        for task in [*self._tasks.values()]:
+            task.cancel()
+        for conversation in [*self._conversations.values()]:
+            await conversation.close()
+        await self._agent.close()
+
+    def _read(self, put: Callable[[Any], object]) -> None:
+        """Read the requests. The end of stdin ends the process, even if the event loop hangs."""
+        for line in self._requests:
+            put(json.loads(line))
+        timer = threading.Timer(EXIT_S, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+        put(None)
+
+    def _begin(self, request: dict[str, Any]) -> None:
+        if request["method"] == "cancel":
+            number = request["params"]["id"]
+            if number in self._tasks:
+                self._cancelled.add(number)
+                self._tasks[number].cancel()
+            return
+        self._tasks[request["id"]] = asyncio.ensure_future(self._answer(request))
+
+    async def _answer(self, request: dict[str, Any]) -> None:
+        number = request["id"]
+        try:
+            method = self._methods.get(request["method"])
+            if method is None:
+                error = {"code": -32601, "message": f"there is no method {request['method']!r}"}
+                self._write({"id": number, "error": error})
+                return
+            self._write({"id": number, "result": await method(number, **request["params"])})
+        except asyncio.CancelledError:
+            why = "cancelled" if number in self._cancelled else "the agent cancelled itself"
+            self._write({"id": number, "error": {"code": -32000, "message": why}})
+        except BaseException as error:  # noqa: BLE001 - whatever a user's agent raises
+            self._write({"id": number, "error": describe_error(error)})
+        finally:
+            del self._tasks[number]
+            self._cancelled.discard(number)
+
+    async def _initialize(self, number: int, max_answer_bytes: int, **_: Json) -> dict[str, Json]:
+        self._max_bytes = max_answer_bytes
+        return await self._agent.load()
+
+    async def _open(
+        self,
+        number: int,
+        conversation: str,
+        messages: Messages,
+        context: dict[str, Any] | None = None,
+    ) -> dict[str, Json]:
+        self._conversations[conversation] = await self._agent.open(messages, context)
+        return {}
+
+    async def _send(
+        self,
+        number: int,
+        conversation: str,
+        message: str,
+        messages: Messages | None = None,
+        stream: bool = False,
+    ) -> Json:
+        def on_piece(text: str) -> None:
+            self._write({"method": "piece", "params": {"id": number, "text": text}})
+
+        taking_part = self._conversations[conversation]
+        return await taking_part.send(message, messages or [], on_piece if stream else None)
+
+    async def _close(self, number: int, conversation: str) -> dict[str, Json]:
+        taking_part = self._conversations.pop(conversation, None)
+        if taking_part is not None:
+            await taking_part.close()
+        return {}
+
+    def _write(self, message: dict[str, Json]) -> None:
+        text = to_json({"jsonrpc": "2.0", **message})
+        try:
+            line = text.encode()
+        except UnicodeEncodeError:  # half of a surrogate pair
+            line = json.dumps(json.loads(text)).encode()
+        if "result" in message and len(line) > self._max_bytes > 0:
+            raise AgentError(
+                f"the answer is too large: more than {self._max_bytes / 1e6:g} MB"
+                " (execution.max_answer_mb)"
+            )
+        self._answers.write(line + b"\n")
+        self._answers.flush()
+
+
+def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
+    """Return stdin and stdout; whatever the agent prints goes to stderr from now on."""
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    with suppress(AttributeError):
+        sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return os.fdopen(requests, "rb"), os.fdopen(answers, "wb")
+
+
+def main() -> None:
+    folder, target = sys.argv[1:]
+    requests, answers = take_streams()
+    own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    sys.path[:] = [folder, *(one for one in sys.path if one != own)]
+    sys.argv[1:] = []
+    sys.meta_path.insert(0, OwnModules())  # type: ignore[arg-type]
+    sys.meta_path.append(EmptyPackages())  # type: ignore[arg-type]
+    asyncio.run(Worker(Agent(target), requests, answers).serve())
+
+
+if __name__ == "__main__":
+    main()
