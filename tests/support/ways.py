@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -16,7 +18,8 @@ from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.parsing import parse_result
-from holodeck.models.agent import HttpBackendConfig
+from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.models.agent import HttpBackendConfig, ProcessBackendConfig
 
 Fact = Literal["calls", "args", "results", "callers", "agents"]
 """The names of the called tools; their arguments; their results and errors; the agent that
@@ -114,7 +117,18 @@ def http(facts: Facts) -> Iterator[AgentBackend]:
         yield HttpBackend(config)
 
 
-OWN = (function, coroutine, class_with_null, foreign_object, own_backend, http)
+@contextmanager
+def process(facts: Facts) -> Iterator[AgentBackend]:
+    answer = {"metadata": reported(SEEING), **reported(facts)}
+    with TemporaryDirectory() as folder:
+        Path(folder, "bot.py").write_text(
+            f"async def answer(message, context=None):\n    return {answer!r}\n"
+        )
+        config = ProcessBackendConfig(type="process", target="bot:answer")
+        yield ProcessBackend(config, Path(folder))
+
+
+OWN = (function, coroutine, class_with_null, foreign_object, own_backend, http, process)
 
 
 def _own_ways() -> Iterator[Way]:
