@@ -41,9 +41,7 @@ _NO_HISTORY = (
     "the agent cannot be given earlier messages: its process answers 'initialize' without"
     " 'history: true'"
 )
-_NO_CONTEXT = (
-    "the agent takes no context: its process answers 'initialize' without 'context: true'"
-)
+_NO_CONTEXT = "the agent takes no context: its process answers 'initialize' without 'context: true'"
 
 
 class ProcessBackend:
@@ -187,7 +185,9 @@ class ProcessSession:
         except (BackendError, TimeoutError) as error:
             logger.warning("closing a conversation failed: %s", describe(error))
 
-    async def _send(self, message: str, pieces: asyncio.Queue[str | None] | None) -> ExecutionResult:
+    async def _send(
+        self, message: str, pieces: asyncio.Queue[str | None] | None
+    ) -> ExecutionResult:
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
         started = time.perf_counter()

@@ -61,8 +61,8 @@ class WorkerProcess(asyncio.SubprocessProtocol):
     Attributes:
         failure: Why it serves no further requests; None while it does.
         can_cancel: Whether it confirms cancelled requests; otherwise it is killed instead.
-        is_unresponsive: Whether a cancelled request did not end, so that the process is killed as soon
-            as no other request is under way.
+        is_unresponsive: Whether a cancelled request did not end, so that the process is killed as
+            soon as no other request is under way.
         ended: Done once the process has ended and its output was read.
         pid: The id of the process, and of the group that it leads.
     """

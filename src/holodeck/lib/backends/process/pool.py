@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-import holodeck
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.process.connection import Launch, WorkerProcess
 from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
@@ -214,7 +213,6 @@ class Pool:
     def _greeting(self) -> dict[str, object]:
         return {
             "protocol": PROTOCOL,
-            "holodeck": holodeck.__version__,
             "max_answer_bytes": self._launch.max_answer_bytes,
         }
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime
+import decimal
 import enum
 import importlib
 import importlib.util
@@ -21,8 +23,10 @@ import sys
 import sysconfig
 import threading
 import traceback
+import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 PROTOCOL = 1
@@ -35,7 +39,7 @@ RESULT_KEYS = (
     *("agents", "metadata"),
 )
 """What is read of an object that an agent returns."""
-HOLODECK = os.path.dirname(os.path.realpath(__file__)).rsplit(os.sep, 3)[0]  # noqa: PTH120
+HOLODECK = Path(__file__).resolve().parents[3]
 _MAX_FRAMES = 30
 
 Json = Any
@@ -52,23 +56,23 @@ class OwnModules:
     If holodeck is installed, too, its other modules come from there.
     """
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+    def find_spec(self, name: str, *_: object) -> Any:
         own = ("holodeck.lib.signatures", "holodeck.lib.backends.frameworks")
         if not name.startswith(own):
             return None
-        stem = os.path.join(HOLODECK, *name.split(".")[1:])  # noqa: PTH118
-        for file, folders in ((os.path.join(stem, "__init__.py"), [stem]), (f"{stem}.py", None)):  # noqa: PTH118
-            if os.path.isfile(file):  # noqa: PTH113
-                return importlib.util.spec_from_file_location(
-                    name, file, submodule_search_locations=folders
-                )
-        return None
+        stem = HOLODECK.joinpath(*name.split(".")[1:])
+        if stem.is_dir():
+            file, folders = stem / "__init__.py", [str(stem)]
+            return importlib.util.spec_from_file_location(
+                name, file, submodule_search_locations=folders
+            )
+        return importlib.util.spec_from_file_location(name, stem.with_suffix(".py"))
 
 
 class EmptyPackages:
     """Finds empty packages in place of holodeck's, where it is not installed."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+    def find_spec(self, name: str, *_: object) -> Any:
         if name not in {"holodeck", "holodeck.lib", "holodeck.lib.backends"}:
             return None
         return importlib.util.spec_from_loader(name, loader=None, is_package=True)
@@ -85,7 +89,7 @@ class Conversation:
         self._case_context = case_context
         self._history = history
 
-    async def send(self, message: str, messages: Messages, on_piece: object = None) -> Any:
+    async def send(self, message: str, messages: Messages, _: object = None) -> Any:
         """Return what the agent returns; a failed turn leaves the history as it was."""
         self._history += messages
         call = self._call.bind(message, self._history, self._case_context)
@@ -204,12 +208,12 @@ def load(target: str) -> Any:
 
 def agent_call(agent: Any) -> Any:
     """Return how the agent is called. Raises AgentError for an unknown shape."""
-    from holodeck.lib.signatures import AgentCall, UnusableAgent, find_method, parameter_passing  # noqa: PLC0415, I001
+    from holodeck.lib import signatures  # noqa: PLC0415
 
     try:
-        function = find_method(agent)
-        return AgentCall(function, *parameter_passing(function))
-    except UnusableAgent as error:
+        function = signatures.find_method(agent)
+        return signatures.AgentCall(function, *signatures.parameter_passing(function))
+    except signatures.UnusableAgent as error:
         raise AgentError(str(error)) from None
 
 
@@ -222,13 +226,17 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[tuple[Any, BaseException | None]] = loop.create_future()
 
+    def settle(result: tuple[Any, BaseException | None]) -> None:
+        if not outcome.done():
+            outcome.set_result(result)
+
     def work() -> None:
         try:
             result: tuple[Any, BaseException | None] = (call(), None)
         except BaseException as error:  # noqa: BLE001 - raised again below
             result = (None, error)
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(lambda: outcome.done() or outcome.set_result(result))
+            loop.call_soon_threadsafe(settle, result)
 
     threading.Thread(target=work, name="holodeck-user-code", daemon=True).start()
     value, error = await outcome
@@ -279,19 +287,22 @@ def to_json(value: Any) -> str:
 
 def to_plain(value: Any) -> Json:
     """Return a value that JSON does not know as one that it does."""
-    if isinstance(value, enum.Enum):
-        return value.value
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json")
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return dict(value)
-    if isinstance(value, (set, frozenset)):
-        return list(value)
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
+    for kind, convert in _CONVERSIONS:
+        if isinstance(value, kind):
+            return convert(value)
+    return value.model_dump(mode="json") if hasattr(value, "model_dump") else repr(value)
+
+
+_CONVERSIONS: tuple[tuple[Any, Callable[[Any], Json]], ...] = (
+    (enum.Enum, lambda one: one.value),
+    (Mapping, dict),
+    ((set, frozenset), list),
+    ((datetime.date, datetime.time), lambda one: one.isoformat()),
+    (bytes, lambda one: one.decode(errors="replace")),
+    ((decimal.Decimal, uuid.UUID, Path), str),
+)
 
 
 def describe_error(error: BaseException) -> dict[str, Json]:
@@ -315,18 +326,20 @@ def describe_error(error: BaseException) -> dict[str, Json]:
 
 def is_users(file: str) -> bool:
     """Whether a file is neither ours, nor of an installed package, nor of the standard library."""
-    if file.startswith("<") or os.path.realpath(file).startswith(HOLODECK + os.sep):
+    if file.startswith("<"):
         return False
-    parts = file.split(os.sep)
-    library = os.path.realpath(sysconfig.get_path("stdlib")) + os.sep
-    is_installed = "site-packages" in parts or "dist-packages" in parts
-    return not is_installed and not os.path.realpath(file).startswith(library)
+    path = Path(file).resolve()
+    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    libraries = {HOLODECK, Path(sysconfig.get_path("stdlib")).resolve()}
+    return not is_installed and libraries.isdisjoint(path.parents)
 
 
 class Worker:
     """Answers the requests that come in through stdin."""
 
-    def __init__(self, agent: Agent, requests: io.BufferedReader, answers: io.BufferedWriter):
+    def __init__(
+        self, agent: Agent, requests: io.BufferedReader, answers: io.BufferedWriter
+    ) -> None:
         self._agent = agent
         self._requests = requests
         self._answers = answers
@@ -334,12 +347,6 @@ class Worker:
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._cancelled: set[int] = set()
         self._conversations: dict[str, Any] = {}
-        self._methods = {
-            "initialize": self._initialize,
-            "open": self._open,
-            "send": self._send,
-            "close": self._close,
-        }
 
     async def serve(self) -> None:
         """Answer requests until stdin ends, and close the agent."""
@@ -377,14 +384,19 @@ class Worker:
         self._tasks[request["id"]] = asyncio.ensure_future(self._answer(request))
 
     async def _answer(self, request: dict[str, Any]) -> None:
-        number = request["id"]
+        number, params = request["id"], request["params"]
         try:
-            method = self._methods.get(request["method"])
-            if method is None:
-                error = {"code": -32601, "message": f"there is no method {request['method']!r}"}
-                self._write({"id": number, "error": error})
-                return
-            self._write({"id": number, "result": await method(number, **request["params"])})
+            if request["method"] == "initialize":
+                result = await self._initialize(params)
+            elif request["method"] == "open":
+                result = await self._open(**params)
+            elif request["method"] == "send":
+                result = await self._send(number, **params)
+            elif request["method"] == "close":
+                result = await self._close(**params)
+            else:
+                raise AgentError(f"there is no method {request['method']!r}")
+            self._write({"id": number, "result": result})
         except asyncio.CancelledError:
             why = "cancelled" if number in self._cancelled else "the agent cancelled itself"
             self._write({"id": number, "error": {"code": -32000, "message": why}})
@@ -394,17 +406,13 @@ class Worker:
             del self._tasks[number]
             self._cancelled.discard(number)
 
-    async def _initialize(self, number: int, max_answer_bytes: int, **_: Json) -> dict[str, Json]:
-        self._max_bytes = max_answer_bytes
+    async def _initialize(self, params: dict[str, Json]) -> Json:
+        self._max_bytes = params["max_answer_bytes"]
         return await self._agent.load()
 
     async def _open(
-        self,
-        number: int,
-        conversation: str,
-        messages: Messages,
-        context: dict[str, Any] | None = None,
-    ) -> dict[str, Json]:
+        self, conversation: str, messages: Messages, context: dict[str, Any] | None = None
+    ) -> Json:
         self._conversations[conversation] = await self._agent.open(messages, context)
         return {}
 
@@ -422,7 +430,7 @@ class Worker:
         taking_part = self._conversations[conversation]
         return await taking_part.send(message, messages or [], on_piece if stream else None)
 
-    async def _close(self, number: int, conversation: str) -> dict[str, Json]:
+    async def _close(self, conversation: str) -> Json:
         taking_part = self._conversations.pop(conversation, None)
         if taking_part is not None:
             await taking_part.close()
@@ -458,11 +466,11 @@ def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
 def main() -> None:
     folder, target = sys.argv[1:]
     requests, answers = take_streams()
-    own = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    own = str(Path(__file__).parent)
     sys.path[:] = [folder, *(one for one in sys.path if one != own)]
     sys.argv[1:] = []
-    sys.meta_path.insert(0, OwnModules())  # type: ignore[arg-type]
-    sys.meta_path.append(EmptyPackages())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, OwnModules())
+    sys.meta_path.append(EmptyPackages())
     asyncio.run(Worker(Agent(target), requests, answers).serve())
 
 

@@ -1,0 +1,28 @@
+"""Whether processes run, by their ids."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+PATIENCE_S = 60.0
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is a process that has not ended; one that nobody waited for has."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    """Return once it holds; TimeoutError if it never does."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not holds():  # noqa: ASYNC110 - nobody says when other processes do something
+            await asyncio.sleep(0.01)
+
+
+async def until_gone(*pids: int) -> None:
+    """Return once none of the processes runs; TimeoutError if one does not end."""
+    await until(lambda: not any(map(is_running, pids)))
