@@ -658,7 +658,7 @@ async def test_the_process_ends_with_its_stdin(tmp_path):
         stdout=asyncio.subprocess.PIPE,
     )
 
-    out, _ = await process.communicate()
+    out, _ = await process.communicate(b"")
 
     assert (process.returncode, out) == (0, b"")
 
@@ -675,7 +675,7 @@ def test_the_worker_needs_only_the_standard_library_and_python_3_9():
         modules = [alias.name for node in first for alias in node.names]
         froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
         modules += [node.module for node in froms]
-        own = {"holodeck.lib.signatures", "holodeck.lib.backends.frameworks"}
+        own = {"holodeck.lib", "holodeck.lib.signatures", "holodeck.lib.backends.frameworks"}
         others = {one.partition(".")[0] for one in modules if one not in own}
         assert others <= sys.stdlib_module_names
 

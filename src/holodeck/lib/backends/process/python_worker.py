@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import importlib
@@ -299,7 +299,7 @@ _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Json]], ...] = (
     (enum.Enum, lambda one: one.value),
     (Mapping, dict),
     ((set, frozenset), list),
-    ((datetime.date, datetime.time), lambda one: one.isoformat()),
+    ((dt.date, dt.time), lambda one: one.isoformat()),
     (bytes, lambda one: one.decode(errors="replace")),
     ((decimal.Decimal, uuid.UUID, Path), str),
 )
@@ -386,16 +386,7 @@ class Worker:
     async def _answer(self, request: dict[str, Any]) -> None:
         number, params = request["id"], request["params"]
         try:
-            if request["method"] == "initialize":
-                result = await self._initialize(params)
-            elif request["method"] == "open":
-                result = await self._open(**params)
-            elif request["method"] == "send":
-                result = await self._send(number, **params)
-            elif request["method"] == "close":
-                result = await self._close(**params)
-            else:
-                raise AgentError(f"there is no method {request['method']!r}")
+            result = await self._call(request["method"], number, params)
             self._write({"id": number, "result": result})
         except asyncio.CancelledError:
             why = "cancelled" if number in self._cancelled else "the agent cancelled itself"
@@ -406,8 +397,19 @@ class Worker:
             del self._tasks[number]
             self._cancelled.discard(number)
 
-    async def _initialize(self, params: dict[str, Json]) -> Json:
-        self._max_bytes = params["max_answer_bytes"]
+    async def _call(self, method: str, number: int, params: dict[str, Any]) -> Json:
+        if method == "initialize":
+            return await self._initialize(**params)
+        if method == "open":
+            return await self._open(**params)
+        if method == "send":
+            return await self._send(number, **params)
+        if method == "close":
+            return await self._close(**params)
+        raise AgentError(f"there is no method {method!r}")
+
+    async def _initialize(self, max_answer_bytes: int, **_: Json) -> Json:
+        self._max_bytes = max_answer_bytes
         return await self._agent.load()
 
     async def _open(
