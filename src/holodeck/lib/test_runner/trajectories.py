@@ -9,10 +9,10 @@ from typing import Any
 
 from holodeck.lib.test_runner.tool_matchers import equal_json
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.names import matches_tool_name
+from holodeck.lib.tools.names import unprefixed
 from holodeck.models.comparison import Divergence, Trajectories
 from holodeck.models.outcome import Outcome
-from holodeck.models.test_result import NO_RESULT, TestResult, ToolInvocation, TurnResult
+from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
 NO_CALL = "called no further tool"
 ENDED = "had ended the conversation"
@@ -94,6 +94,8 @@ class _Comparison:
     unknown_results: int = 0
     _number: int = field(default=0, init=False)
     """Of the turn, from 1."""
+    _unknown_arguments: list[str] = field(default_factory=list, init=False)
+    """Messages about arguments that could not be compared."""
 
     def find_divergence(self) -> Divergence | None:
         """Return the first step that differs; None if all are the same. Raises _Unknown."""
@@ -106,6 +108,8 @@ class _Comparison:
             found = self._compare_turns(one, other)
             if found is not None:
                 return found
+        if self._unknown_arguments:
+            raise _Unknown(self._unknown_arguments[0])
         return None
 
     def _compare_turns(self, one: _Turn, other: _Turn) -> Divergence | None:
@@ -129,9 +133,19 @@ class _Comparison:
         if not _is_same_tool(one.name, other.name, ours.calls, theirs.calls):
             kind = "order" if _are_reordered(ours.calls, theirs.calls) else "tool"
             return self._divergence(number, kind, *called)
-        if not equal_json(one.args, other.args):
+        unknown = [who for who, call in (("A", one), ("B", other)) if "args" in call.unknown]
+        if unknown:
+            self._unknown_arguments.append(
+                f"the arguments of {one.name!r} on {' and '.join(unknown)} are unknown"
+            )
+        elif not equal_json(one.args, other.args):
             return self._divergence(number, "arguments", *called)
-        if NO_RESULT in {one.error, other.error}:
+        return self._compare_results(number, one, other)
+
+    def _compare_results(
+        self, number: int, one: ToolInvocation, other: ToolInvocation
+    ) -> Divergence | None:
+        if not all(call.is_result_known and "error" not in call.unknown for call in (one, other)):
             self.unknown_results += 1
             return None
         if (one.error is None) != (other.error is None):
@@ -157,15 +171,19 @@ def _is_same_tool(
     """
     if name == other:
         return True
-    if not (matches_tool_name(name, other) or matches_tool_name(other, name)):
+    if not _is_short_for(name, other):
         return False
     return _is_only_match(name, theirs) and _is_only_match(other, ours)
 
 
+def _is_short_for(name: str, other: str) -> bool:
+    """Whether one of the names is the other without a prefix."""
+    return name in unprefixed(other) or other in unprefixed(name)
+
+
 def _is_only_match(name: str, calls: Sequence[ToolInvocation]) -> bool:
     names = {one.name for one in calls}
-    fitting = {one for one in names if matches_tool_name(name, one) or matches_tool_name(one, name)}
-    return len(fitting) == 1
+    return sum(name == one or _is_short_for(name, one) for one in names) == 1
 
 
 def _are_reordered(ours: Sequence[ToolInvocation], theirs: Sequence[ToolInvocation]) -> bool:
@@ -200,6 +218,7 @@ def _step(call: ToolInvocation) -> str:
     arguments = ", ".join(
         f"{name}={one_line(repr(value), _MAX_ARGUMENT)}" for name, value in call.args.items()
     )
+    arguments = "…" if "args" in call.unknown else arguments
     return one_line(f"{call.name}({arguments})", _MAX_STEP)
 
 

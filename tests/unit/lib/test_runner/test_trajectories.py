@@ -31,6 +31,7 @@ def repeated(*runs):
     return a_result(repeats=repeats)
 
 
+NO_ARGS = ToolInvocation(name="lookup", unknown=["args"])
 LOOKUP, REFUND = call("lookup", id=7), call("refund", id=7)
 
 
@@ -64,8 +65,23 @@ def test_the_same_calls_are_the_same(first, second):
         (talk(turn(), turn(LOOKUP)), talk(turn(), turn()), (2, 1), "missing"),
         (talk(turn()), talk(turn(), turn()), (2, 1), "missing"),
         (run(call("get"), call("get")), run(call("A-get"), call("B-get")), (1, 1), "tool"),
+        (run(call("order")), run(call("get_order")), (1, 1), "tool"),
+        (run(LOOKUP, REFUND), run(NO_ARGS), (1, 2), "missing"),
     ],
-    ids=["fewer", "more", "tool", "order", "arguments", "error", "result", "turn", "end", "vague"],
+    ids=[
+        "fewer",
+        "more",
+        "tool",
+        "order",
+        "arguments",
+        "error",
+        "result",
+        "turn",
+        "end",
+        "vague",
+        "part of a name",
+        "after unknown arguments",
+    ],
 )
 def test_the_first_step_that_differs_is_found(first, second, at, kind):
     found = compare_trajectories(first, second)
@@ -82,10 +98,20 @@ def test_the_first_step_that_differs_is_found(first, second, at, kind):
         (run(seen=UNSEEN), run(seen=UNSEEN), "A are unknown and the tool calls of B are unknown"),
         (run(LOOKUP, REFUND), run(LOOKUP, outcome=Outcome.AGENT_ERROR), "B ended with an error"),
         (talk(turn(), turn(seen=UNSEEN)), talk(turn(), turn()), "the tool calls of A are unknown"),
+        (run(LOOKUP), run(NO_ARGS), "the arguments of 'lookup' on B are unknown"),
         (None, run(), "A did not run the case"),
         (run(), a_result(Outcome.SKIPPED), "B did not run the case"),
     ],
-    ids=["A unseen", "B unseen", "both unseen", "error", "turn unseen", "missing", "skipped"],
+    ids=[
+        "A unseen",
+        "B unseen",
+        "both unseen",
+        "error",
+        "turn unseen",
+        "arguments",
+        "missing",
+        "skipped",
+    ],
 )
 def test_what_is_unknown_is_not_comparable(first, second, reason):
     found = compare_trajectories(first, second)
