@@ -18,7 +18,7 @@ from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.models.config import ExecutionConfig
-from support.frameworks import INSTRUCTIONS, all_rows, script
+from support.frameworks import all_rows, script
 
 PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)
 CONTEXT = [
@@ -78,7 +78,7 @@ async def test_it_answers_with_its_instructions(subject, backend):
     result = await backend.invoke_once("hello")
 
     assert (result.response, result.is_error, result.source) == ("OK: hello", False, "adapter")
-    assert INSTRUCTIONS in told(subject.server.requests[0])
+    assert subject.instructions is None or subject.instructions in told(subject.server.requests[0])
 
 
 async def test_a_turn_without_tools_has_no_tool_calls(backend, reads):
@@ -342,6 +342,18 @@ async def test_the_time_limit_holds_and_the_session_is_as_it_was(subject, backen
 
     assert result.response == "OK: hello"
     assert "hang" not in told(subject.server.requests[-1])
+    await session.close()
+
+
+async def test_a_turn_out_of_time_reports_what_was_seen_until_then(subject, backend, reads):
+    session = await backend.create_session()
+
+    with override_call_limit(1), pytest.raises(BackendTimeoutError) as raised:
+        await session.send("Where is order 7? then hang")
+
+    seen = raised.value.seen
+    if "tool calls" in reads and len(subject.server.requests) > 1 and seen.tool_calls is not None:
+        assert [call["name"] for call in seen.tool_calls] == [subject.tool]
     await session.close()
 
 

@@ -39,6 +39,8 @@ class Subject:
     """The model behind it."""
     tool: str = TOOL
     """The tool's name as the framework reports it."""
+    instructions: str | None = INSTRUCTIONS
+    """What the agent tells its model first; None if it has none."""
     agents: list[str] | None = field(default_factory=lambda: [AGENT])
     """Who speaks in a turn; None if the framework does not say."""
     noticed: Callable[[], list[str]] | None = None

@@ -3,15 +3,98 @@
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
 from support.server import FakeOpenAI
 
+CACHES = frozenset({"prompt_template", "t_in", "t_out"})
+"""Semantic Kernel sets these itself."""
+
 
 def chat_completion_agent(server: FakeOpenAI) -> Subject:
+    noticed: list[str] = []
+    agent, close = _agent(server, noticed)
+    return Subject(
+        agent,
+        server,
+        tool="OrderPlugin-lookup_order",
+        noticed=lambda: noticed,
+        parts=lambda: [agent, agent.kernel],
+        caches=CACHES,
+        close=close,
+    )
+
+
+def kernel(server: FakeOpenAI) -> Subject:
+    noticed: list[str] = []
+    agent, close = _agent(server, noticed)
+    return Subject(
+        agent.kernel,
+        server,
+        tool="OrderPlugin-lookup_order",
+        instructions=None,
+        agents=None,
+        noticed=lambda: noticed,
+        close=close,
+    )
+
+
+def sequential(server: FakeOpenAI) -> Subject:
+    from semantic_kernel.agents import SequentialOrchestration
+
+    return _orchestration(server, SequentialOrchestration)
+
+
+def concurrent(server: FakeOpenAI) -> Subject:
+    from semantic_kernel.agents import ConcurrentOrchestration
+
+    return _orchestration(server, ConcurrentOrchestration)
+
+
+def group_chat(server: FakeOpenAI) -> Subject:
+    from semantic_kernel.agents import GroupChatOrchestration, RoundRobinGroupChatManager
+
+    manager = RoundRobinGroupChatManager(max_rounds=1)
+    return _orchestration(server, GroupChatOrchestration, manager=manager)
+
+
+def handoff(server: FakeOpenAI) -> Subject:
+    from semantic_kernel.agents import (
+        ChatCompletionAgent,
+        HandoffOrchestration,
+        OrchestrationHandoffs,
+    )
+
+    other = ChatCompletionAgent(name="billing", description="Knows invoices.")
+    handoffs = OrchestrationHandoffs().add(AGENT, other)
+    return _orchestration(server, HandoffOrchestration, other, handoffs=handoffs)
+
+
+def _orchestration(server, kind, *others, **options):
+    noticed: list[str] = []
+    agent, close = _agent(server, [])
+
+    async def notice(message):
+        noticed.append(message.name)
+
+    options["agent_response_callback"] = notice
+    orchestration = kind(members=[agent, *others], **options)
+    manager = options.get("manager")
+    return Subject(
+        orchestration,
+        server,
+        tool="OrderPlugin-lookup_order",
+        noticed=lambda: noticed,
+        parts=lambda: [orchestration, agent, agent.kernel, *([manager] if manager else [])],
+        caches=CACHES,
+        close=close,
+    )
+
+
+def _agent(server, noticed):
+    """Return an agent whose filter notes the functions it saw, and how to close its client."""
     from openai import AsyncOpenAI
     from semantic_kernel import Kernel
     from semantic_kernel.agents import ChatCompletionAgent
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
     from semantic_kernel.filters import FilterTypes
 
-    noticed: list[str] = []
     kernel = Kernel()
     client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
     kernel.add_service(OpenAIChatCompletion("fake", async_client=client))
@@ -22,17 +105,13 @@ def chat_completion_agent(server: FakeOpenAI) -> Subject:
         await next(context)
 
     agent = ChatCompletionAgent(
-        kernel=kernel, name=AGENT, instructions=INSTRUCTIONS, plugins=[_orders()]
+        kernel=kernel,
+        name=AGENT,
+        description="Knows orders.",
+        instructions=INSTRUCTIONS,
+        plugins=[_orders()],
     )
-    return Subject(
-        agent,
-        server,
-        tool="OrderPlugin-lookup_order",
-        noticed=lambda: noticed,
-        parts=lambda: [agent, kernel],
-        caches=frozenset({"prompt_template"}),
-        close=client.close,
-    )
+    return agent, client.close
 
 
 def _orders():
@@ -46,4 +125,4 @@ def _orders():
     return OrderPlugin()
 
 
-ROWS = [chat_completion_agent]
+ROWS = [chat_completion_agent, kernel, sequential, concurrent, group_chat, handoff]

@@ -1,7 +1,7 @@
 """Agents that are the user's Python code: `backend: "module:attribute"`."""
 
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from holodeck.lib.backends.user_agents import (
     find_agent_function,
 )
 from holodeck.lib.exceptions import with_location
-from holodeck.lib.llm.limits import call_limits, call_with_limit
+from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
 from holodeck.lib.registry import load_attribute
 from holodeck.lib.signatures import is_async, is_factory
 from holodeck.lib.threads import call_user_function
@@ -124,7 +124,7 @@ class CallableBackend:
             backend = backend_in_context(self._backend, case_context, LOCATION)
             call = partial(backend.invoke_once, message, context)
         elif self._framework is not None:
-            call = partial(ask_once, self._framework, message, context)
+            return await ask_once(self._framework, message, context, self._timeout)
         else:
             call = partial(self._ask_once, message, context, case_context)
         return await call_with_limit(call, self._timeout)
@@ -142,9 +142,7 @@ class CallableBackend:
             kind = LimitedSessionWithHistory if accepts_history else LimitedSession
             return kind(session, self._timeout)
         if self._framework is not None:
-            begin = partial(FrameworkConversation.open, self._framework, context)
-            conversation = await call_with_limit(begin, self._timeout)
-            return LimitedSessionWithHistory(conversation, self._timeout)
+            return await FrameworkConversation.open(self._framework, context, self._timeout)
         agent = await call_with_limit(self._take_agent, self._timeout)
         return CallableSession(
             agent,
@@ -333,26 +331,12 @@ class LimitedSession:
     async def send(self, message: str) -> ExecutionResult:
         return await call_with_limit(partial(self._session.send, message), self._timeout)
 
-    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
         """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
-        pieces = aiter(self._session.send_streaming(message))
-        try:
-            while True:
-                piece = await call_with_limit(partial(_next_piece, pieces), self._timeout)
-                if piece is None:
-                    return
-                yield piece
-        finally:
-            if isinstance(pieces, AsyncGenerator):
-                await pieces.aclose()
+        return stream_with_limit(self._session.send_streaming(message), self._timeout)
 
     async def close(self) -> None:
         await self._session.close()
-
-
-async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
-    """Return the next piece of a stream; None at its end."""
-    return await anext(pieces, None)
 
 
 class LimitedSessionWithHistory(LimitedSession):

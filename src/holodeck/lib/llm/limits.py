@@ -1,10 +1,11 @@
 """Time limits and retries of calls to models and agents."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
@@ -107,3 +108,24 @@ async def call_with_limit(
         raise BackendSessionError("the agent cancelled itself", attempts) from error
     except (Exception, SystemExit) as error:
         raise BackendSessionError(describe(error), attempts) from error
+
+
+async def stream_with_limit(
+    pieces: AsyncIterator[str], limit_s: float | None
+) -> AsyncIterator[str]:
+    """Yield the pieces of a response, each within `limit_s` seconds. Raises BackendError."""
+    pieces = aiter(pieces)
+    try:
+        while True:
+            piece = await call_with_limit(partial(_next_piece, pieces), limit_s)
+            if piece is None:
+                return
+            yield piece
+    finally:
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+
+
+async def _next_piece(pieces: AsyncIterator[str]) -> str | None:
+    """Return the next piece of a stream; None at its end."""
+    return await anext(pieces, None)

@@ -12,6 +12,7 @@ from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.provider_errors import describe, refusal_in
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
@@ -197,7 +198,6 @@ class AgentThreadRun:
             ) from error
 
     def _failure(self, error: Exception, call: "KernelTurn", *, expired: bool) -> AgentFactoryError:
-        from holodeck.lib.backends.semantic_kernel.errors import describe, refusal_in
         from holodeck.lib.backends.semantic_kernel.invocation import tool_calls, tool_results
 
         seen = ExecutionResult(

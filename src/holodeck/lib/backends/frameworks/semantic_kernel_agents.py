@@ -1,4 +1,4 @@
-"""Agents of Semantic Kernel: `ChatCompletionAgent`, and a `Kernel` with a chat service."""
+"""Adapters of Semantic Kernel's agents, and that of a `Kernel` with a chat service."""
 
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,9 +12,10 @@ from holodeck.lib.backends.frameworks.base import (
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     TurnReader,
+    names_of_tools,
     new_history,
-    token_counts,
 )
+from holodeck.lib.backends.frameworks.semantic_kernel_orchestrations import OrchestrationAdapter
 
 if TYPE_CHECKING:
     from semantic_kernel.agents import ChatCompletionAgent
@@ -33,6 +34,9 @@ def adapt(value: object) -> FrameworkAdapter | None:
 
         kernel: Any = value
         return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
+    if "OrchestrationBase" in kinds:
+        orchestration: Any = value
+        return OrchestrationAdapter(orchestration)
     return None
 
 
@@ -49,19 +53,7 @@ class ChatAgentAdapter(FrameworkAdapter):
         return ChatSession(self._agent, context)
 
     def tools(self) -> list[str] | None:
-        settings = self._agent.arguments.execution_settings if self._agent.arguments else None
-        behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
-        chosen = next((one for one in behaviors if one is not None), None)
-        behavior = chosen or self._agent.function_choice_behavior
-        if behavior is None or not behavior.enable_kernel_functions:
-            return []
-        kernel = self._agent.kernel
-        functions = (
-            kernel.get_list_of_function_metadata(behavior.filters)
-            if behavior.filters
-            else kernel.get_full_list_of_function_metadata()
-        )
-        return [function.fully_qualified_name for function in functions]
+        return names_of_tools(self._agent)
 
 
 class ChatSession(FrameworkSession):
@@ -84,15 +76,14 @@ class ChatSession(FrameworkSession):
 
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         with self._reading(message) as reader:
-            counts: tuple[int | None, int | None] = (None, None)
+            usage = None
             async for piece in self._agent.invoke_stream(**self._arguments(reader)):
-                usage = piece.message.metadata.get("usage")
-                counts = token_counts(usage) if usage else counts
+                usage = piece.message.metadata.get("usage") or usage
                 if piece.message.content:
                     text = str(piece.message.content)
                     reader.record.response += text
                     yield text
-            reader.record.add_usage(*counts)
+            reader.count(usage)
             reader.record.add_agent(self._agent.name if self._is_named else None)
 
     def remember(self, messages: Sequence["Message"]) -> None:

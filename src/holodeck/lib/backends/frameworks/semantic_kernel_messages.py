@@ -42,6 +42,8 @@ class TurnReader:
         self._failed: set[str | None] = set()
         """Ids of calls that reached a function, and of those whose function raised."""
         self._sees_functions = False
+        self._counted: list[Any] = []
+        """Usages that were counted; Semantic Kernel repeats one in each part of a stream."""
 
     def read(self, message: "ChatMessageContent") -> None:
         """Add a message of an agent or a tool to the record; one that was read before, not."""
@@ -59,7 +61,13 @@ class TurnReader:
                 self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
         if message.role.value == "assistant":
             self.record.add_agent(agent)
-            self.record.add_usage(*token_counts(message.metadata.get("usage")))
+            self.count(message.metadata.get("usage"))
+
+    def count(self, usage: Any) -> None:
+        """Add the token usage of a request, unless it was counted before; None is unknown."""
+        if usage is None or not any(usage is one for one in self._counted):
+            self._counted.append(usage)
+            self.record.add_usage(*token_counts(usage))
 
     def read_interrupted(self) -> None:
         """Add what Semantic Kernel has not reported because the turn did not end.
@@ -127,6 +135,22 @@ class TurnReader:
             if any(item is call for item in message.items):
                 self._histories.append((history, index))
                 return
+
+
+def names_of_tools(agent: Any) -> list[str]:
+    """Return the names of the functions that an agent offers to its model."""
+    settings = agent.arguments.execution_settings if agent.arguments else None
+    behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
+    chosen = next((one for one in behaviors if one is not None), None)
+    behavior = chosen or agent.function_choice_behavior
+    if behavior is None or not behavior.enable_kernel_functions:
+        return []
+    functions = (
+        agent.kernel.get_list_of_function_metadata(behavior.filters)
+        if behavior.filters
+        else agent.kernel.get_full_list_of_function_metadata()
+    )
+    return [function.fully_qualified_name for function in functions]
 
 
 def token_counts(usage: Any) -> tuple[int | None, int | None]:

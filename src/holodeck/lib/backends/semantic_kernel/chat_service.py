@@ -13,7 +13,7 @@ from semantic_kernel.connectors.ai.chat_completion_client_base import ChatComple
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
-from holodeck.lib.backends.semantic_kernel.errors import (
+from holodeck.lib.backends.provider_errors import (
     NOT_A_COMPLETION,
     MalformedResponse,
     malformed_on_error,

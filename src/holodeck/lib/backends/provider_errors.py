@@ -52,6 +52,11 @@ def request_error(error: Exception) -> RequestError:
     )
 
 
+def is_provider_error(error: BaseException) -> bool:
+    """Whether the library of a provider raised the error, or one of its causes."""
+    return any(map(_is_of_provider, error_chain(error)))
+
+
 def status_of(error: BaseException) -> int | None:
     """Return the HTTP status of the response behind an error; None if there was none."""
     for cause in error_chain(error):
@@ -135,9 +140,13 @@ def _most_specific(error: BaseException) -> BaseException:
     """Return the provider library's own error if there is one, else the outermost."""
     chain = list(error_chain(error))
     for cause in chain:
-        if type(cause).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}:
+        if _is_of_provider(cause):
             return _with_transport_detail(cause)
     return next((cause for cause in chain if type(cause).__name__ != SK_WRAPPER), error)
+
+
+def _is_of_provider(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}
 
 
 def _with_transport_detail(cause: BaseException) -> BaseException:
