@@ -45,6 +45,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
     ),
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
     Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langgraph_graphs"),
+    Framework(
+        "LangChain", "langchain_core", "holodeck.lib.backends.frameworks.langchain_runnables"
+    ),
     # The last one, because a package of the user may well be called `agents`, too.
     Framework("OpenAI Agents SDK", "agents", "holodeck.lib.backends.frameworks.openai_agents"),
 )

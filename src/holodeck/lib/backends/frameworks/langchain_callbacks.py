@@ -4,7 +4,7 @@ The callbacks tell of every model and tool, in subgraphs and inside tools, too, 
 that fails. The messages of a graph's state complete them where a node does without LangChain.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -163,3 +163,9 @@ def config_with(handler: Any, users: Mapping[str, Any] | None) -> dict[str, Any]
     manager = callbacks.copy()
     manager.add_handler(handler)
     return {**config, "callbacks": manager}
+
+
+def ids_of(messages: Sequence[Any]) -> set[str]:
+    """Return the ids of messages and of the tool calls in them."""
+    calls = [call["id"] for one in messages for call in getattr(one, "tool_calls", ())]
+    return {name for name in [*calls, *(one.id for one in messages)] if name}

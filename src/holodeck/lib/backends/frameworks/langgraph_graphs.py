@@ -21,6 +21,7 @@ from holodeck.lib.backends.frameworks.langchain_callbacks import (
     TurnReader,
     callback_handler,
     config_with,
+    ids_of,
 )
 
 if TYPE_CHECKING:
@@ -218,7 +219,7 @@ class GraphSession(FrameworkSession):
 
 
 def _has_checkpointer(graph: Any) -> bool:
-    return graph.checkpointer not in {None, False, True}
+    return not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
 
 
 def _note_update(reader: TurnReader, update: Mapping[str, Any]) -> None:
@@ -246,9 +247,3 @@ def _get(state: Any, name: str) -> Any:
 def _is_text(message: Any) -> bool:
     """Whether a streamed message is text of a model."""
     return message.type in {"ai", "AIMessageChunk"} and bool(str(message.text))
-
-
-def ids_of(messages: Sequence[Any]) -> set[str]:
-    """Return the ids of messages and of the tool calls in them."""
-    calls = [call["id"] for one in messages for call in getattr(one, "tool_calls", ())]
-    return {name for name in [*calls, *(one.id for one in messages)] if name}
