@@ -215,7 +215,7 @@ def _check_shared_thresholds(context: CheckContext) -> None:
 def _check_evidence(context: CheckContext) -> None:
     """Find checks that can only end in an error, because the HTTP response lacks what they need."""
     agent = context.agent
-    if not isinstance(agent.backend, HttpBackendConfig):
+    if not isinstance(agent.backend, HttpBackendConfig) or agent.backend.tap:
         return
     answer, limits = agent.backend.answer, agent.execution
     checks_of_tools = sum(

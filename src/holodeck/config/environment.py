@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 
@@ -77,6 +78,26 @@ def proxy_for(url: str) -> str | None:
 def set_variables(variables: Mapping[str, str]) -> None:
     """Set variables for a library that cannot be configured otherwise."""
     os.environ.update(variables)
+
+
+def process_variables() -> dict[str, str]:
+    """Return a copy of the variables of the process."""
+    return dict(os.environ)
+
+
+@contextmanager
+def variables_set(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the process in the block, for code of the user that reads them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def hub_url() -> str | None:

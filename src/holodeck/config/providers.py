@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holodeck.models.config import GlobalConfig
-from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
-
-OLLAMA_PORT = 11434
+from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum, ollama_url
 
 
 def resolve_api_key(
@@ -26,7 +24,7 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
     variables = PROVIDER_VARIABLES[ProviderEnum(str(provider))]
     endpoint = _first_set(variables.endpoint, env)
     if endpoint is not None and provider == ProviderEnum.OLLAMA:
-        endpoint = _ollama_url(endpoint)
+        endpoint = ollama_url(endpoint)
     values = {
         "api_key": _first_set(variables.api_key, env),
         "endpoint": endpoint,
@@ -52,14 +50,6 @@ def missing_key_message(model: LLMProvider) -> str | None:
 
 def _first_set(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in names if env.get(name, "").strip()), None)
-
-
-def _ollama_url(host: str) -> str:
-    """Return the URL for an OLLAMA_HOST, which may be a bare host or an address to listen on."""
-    if "://" in host:
-        return host
-    name, _, port = host.partition(":")
-    return f"http://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port or OLLAMA_PORT}"  # noqa: S104
 
 
 _AGENT_MODELS = (("model",), ("evaluations", "model"), ("evaluations", "metrics", "[]", "model"))

@@ -17,6 +17,7 @@ T = TypeVar("T")
 
 EXIT_WAIT_S = 0.5
 """How long the exit of the program waits for threads that are about to end."""
+_USER_CODE = "holodeck-user-code"
 _ending: set[threading.Thread] = set()
 _lock = threading.Lock()
 
@@ -51,8 +52,13 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     """
     if is_async(function):
         return await call()
-    value = await run_in_thread(call, "holodeck-user-code")
+    value = await run_in_thread(call, _USER_CODE)
     return await value if inspect.isawaitable(value) else value
+
+
+def is_user_code_running() -> bool:
+    """Whether a function of the user runs in a thread, such as one that exceeded its time limit."""
+    return any(one.name == _USER_CODE for one in threading.enumerate())
 
 
 def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:

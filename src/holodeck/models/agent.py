@@ -1,5 +1,6 @@
 """The model of an agent.yaml."""
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -127,6 +128,7 @@ class HttpAnswerPaths(Model):
     """Number of completion tokens."""
 
 
+TAP_URL = "{tap_url}"
 _PARTS = frozenset(HttpAnswerPaths.model_fields)
 
 
@@ -145,6 +147,26 @@ class HttpBackendConfig(Model):
     far, and the string `{context}` the `context` of the case."""
     answer: HttpAnswerPaths = HttpAnswerPaths()
     """Where to find the parts of the response."""
+    tap: bool = False
+    """Whether holodeck reads the agent's requests to models on a local proxy. `{tap_url}` in
+    `request` or `headers` tells the agent its base URL: `{tap_url}/openai/v1`, `/azure_openai`,
+    `/anthropic` or `/ollama`."""
+
+    @model_validator(mode="after")
+    def _tap_url_needs_a_tap(self) -> "HttpBackendConfig":
+        texts = [
+            json.dumps(self.request),
+            *(one.get_secret_value() for one in self.headers.values()),
+        ]
+        tells_url = any(TAP_URL in text for text in texts)
+        if self.tap and not tells_url:
+            raise ValueError(
+                f"'tap' needs '{TAP_URL}' in 'request' or 'headers', where the agent reads the base"
+                f" URL of its model; write 'base_url: \"{TAP_URL}/openai/v1\"', say"
+            )
+        if tells_url and not self.tap:
+            raise ValueError(f"'{TAP_URL}' needs 'tap: true' beside 'url'")
+        return self
 
     @model_validator(mode="after")
     def _request_swallows_no_key(self) -> "HttpBackendConfig":

@@ -48,10 +48,14 @@ class Evidence(Model):
     """How long the agent took."""
     agents: Source | None = None
     """The names of the agents that spoke."""
+    tap_problem: str | None = None
+    """Why a tap did not see the agent's tool calls; None if it did, or if there was none."""
 
     def __and__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of two turns together: a fact is known if it is known in both."""
-        return evidence(*(a and b for (_, a), (_, b) in zip(self, other, strict=True)))
+        pairs = zip(vars(self).items(), vars(other).values(), strict=True)
+        both = {name: one and two for (name, one), two in pairs}
+        return evidence(**{**both, "tap_problem": self.tap_problem or other.tap_problem})
 
 
 @cache
@@ -62,6 +66,7 @@ def evidence(
     tools: Source | None = None,
     latency: Source | None = None,
     agents: Source | None = None,
+    tap_problem: str | None = None,
 ) -> Evidence:
     """Return the evidence with these sources; thousands of results share one object."""
     return Evidence(
@@ -71,6 +76,7 @@ def evidence(
         tools=tools,
         latency=latency,
         agents=agents,
+        tap_problem=tap_problem,
     )
 
 
@@ -78,8 +84,10 @@ UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown pr
 """What a judge reads instead of unknown tool calls."""
 
 
-def unknown_reason(fact: Fact) -> str:
-    """Return why the fact is unknown and what to do about it."""
+def unknown_reason(fact: Fact, observed: Evidence | None = None) -> str:
+    """Return why the fact is unknown and what to do about it; `observed` may know it better."""
+    if fact == "tool_calls" and observed is not None and observed.tap_problem is not None:
+        return f"the agent's tool calls are unknown: {observed.tap_problem}"
     return _UNKNOWN[fact]
 
 
@@ -90,16 +98,17 @@ class Unknown:
     might pass. `Observation.evidence` says what is known.
     """
 
-    __slots__ = ("fact",)
+    __slots__ = ("fact", "reason")
 
-    def __init__(self, fact: Fact) -> None:
+    def __init__(self, fact: Fact, observed: Evidence | None = None) -> None:
         self.fact = fact
+        self.reason = unknown_reason(fact, observed)
 
     def __repr__(self) -> str:
         return f"<unknown {self.fact.replace('_', ' ')}>"
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise EvaluationError(unknown_reason(self.fact))
+        raise EvaluationError(self.reason)
 
     __iter__ = __len__ = __bool__ = __contains__ = __getitem__ = __eq__ = __ne__ = _refuse
     __lt__ = __le__ = __gt__ = __ge__ = __add__ = __radd__ = __reversed__ = _refuse

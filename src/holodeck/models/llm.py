@@ -40,6 +40,15 @@ PROVIDER_VARIABLES = {
     ProviderEnum.LOCAL: ProviderVariables(),
 }
 """Variables that stand in for missing keys of `model`."""
+_OLLAMA_PORT = 11434
+
+
+def ollama_url(host: str) -> str:
+    """Return the URL for an OLLAMA_HOST, which may be a bare host or an address to listen on."""
+    if "://" in host:
+        return host
+    name, _, port = host.partition(":")
+    return f"http://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port or _OLLAMA_PORT}"  # noqa: S104
 
 
 class ProviderSettings(Model):

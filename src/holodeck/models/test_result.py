@@ -10,6 +10,7 @@ from holodeck.models.base import Count, Json, Model, OnDemand
 from holodeck.models.evidence import Evidence, evidence
 from holodeck.models.history import EarlierMessage
 from holodeck.models.metric import MetricKind
+from holodeck.models.model_request import ModelRequest
 from holodeck.models.outcome import (
     Attempt,
     ConversationEnd,
@@ -135,6 +136,8 @@ class TurnResult(Model):
     agent_time_ms: int | None = None
     errors: list[str] = []
     attempts: list[OnDemand[Attempt]] = []
+    model_requests: list[OnDemand[ModelRequest]] = []
+    """The agent's requests to models that a tap saw."""
     token_usage: TokenUsage | None = None
     """None if it is unknown."""
     agents: list[str] | None = None
@@ -232,6 +235,8 @@ class TestResult(Model):
     raised: list[OnDemand[RaisedError]] = []
     """Where the user's code raised what is in `errors`."""
     attempts: list[OnDemand[Attempt]] = []
+    model_requests: list[OnDemand[ModelRequest]] = []
+    """The agent's requests to models that a tap saw."""
     timestamp: str
     token_usage: TokenUsage | None = None
     """None if it is unknown."""

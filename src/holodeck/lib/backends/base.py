@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
 from holodeck.errors import ConfigError
-from holodeck.models.evidence import Source
+from holodeck.models.evidence import Fact, Source
+from holodeck.models.model_request import ModelRequest
 from holodeck.models.outcome import Attempt, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
@@ -82,6 +83,12 @@ class ExecutionResult:
     attempts: list[Attempt] = field(default_factory=list)
     source: Source = "backend"
     """Who saw the tool calls, the token usage and the agents."""
+    tapped: frozenset[Fact] = frozenset()
+    """The facts that the backend does not know but its tap saw."""
+    tap_problem: str | None = None
+    """Why the tap did not see the tool calls; None if it did, or if there is none."""
+    model_requests: list[ModelRequest] = field(default_factory=list)
+    """The requests to models that the tap saw."""
     agents: list[str] | None = None
     """Names of the agents that spoke, in order, consecutive repeats collapsed; None if unknown."""
     tools: list[str] | None = None

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
 MAX_EXCERPT = 200
+TAP_URL = "tap_url"
+"""The placeholder for the URL of the tap."""
 
 
 class HttpBackend:
@@ -77,6 +79,12 @@ class HttpBackend:
             part: parse_path(path, f"backend.answer.{part}") for part, path in paths.items()
         }
         headers = {name: value.get_secret_value() for name, value in config.headers.items()}
+        self._tap_headers = {
+            name: headers.pop(name)
+            for name in [*headers]
+            if has_placeholder(headers[name], TAP_URL)
+        }
+        self._tap_url: str | None = None
         limits = call_limits(execution)
         self._timeout = limits.timeout
         self._attempt_timeout = limits.attempt_timeout
@@ -98,6 +106,12 @@ class HttpBackend:
             )
         bound = copy(self)
         bound._context = context  # noqa: SLF001 - a copy of its own class
+        return bound
+
+    def with_tap_url(self, url: str) -> "HttpBackend":
+        """Return the backend for a conversation whose tap has that URL."""
+        bound = copy(self)
+        bound._tap_url = url  # noqa: SLF001 - a copy of its own class
         return bound
 
     async def initialize(self) -> None:
@@ -138,6 +152,8 @@ class HttpBackend:
             "messages": [*history, {"role": "user", "content": message}],
             "context": self._context,
         }
+        if self._tap_url is not None:
+            values[TAP_URL] = self._tap_url
         stats = RequestStats()
         send = partial(self._send, fill_template(self._request, values), stats)
         response = await call_with_limit(send, self._timeout, stats.attempts)
@@ -155,7 +171,8 @@ class HttpBackend:
                 self._limiters.note_reached(self._url)
                 apply_rate_limits(limiter, headers)
 
-            return await self._http.post(body, self._attempt_timeout, on_headers)
+            headers = fill_template(self._tap_headers, {TAP_URL: self._tap_url})
+            return await self._http.post(body, headers, self._attempt_timeout, on_headers)
 
         try:
             return await self._sender.send(post, self._retry, stats)
@@ -249,14 +266,20 @@ class _JsonPoster:
         """The URL without the parts that may hold a secret."""
 
     async def post(
-        self, body: Any, limit_s: float | None, on_headers: Callable[[Mapping[str, str]], None]
+        self,
+        body: Any,
+        headers: Mapping[str, str],
+        limit_s: float | None,
+        on_headers: Callable[[Mapping[str, str]], None],
     ) -> Any:
         """Return the JSON that comes back within `limit_s` seconds. Raises RequestError."""
         import httpx2
 
         try:
             async with asyncio.timeout(limit_s):
-                async with self._client().stream("POST", self._url, json=body) as response:
+                async with self._client().stream(
+                    "POST", self._url, json=body, headers=headers
+                ) as response:
                     on_headers(response.headers)
                     data = await self._read(response)
                 return self._parse(response, data)

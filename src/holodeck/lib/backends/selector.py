@@ -86,7 +86,8 @@ def _build(
 ) -> AgentBackend:
     backend = agent.backend
     if isinstance(backend, HttpBackendConfig):
-        return BACKENDS.load(backend.type)(backend, execution)
+        made = BACKENDS.load(backend.type)(backend, execution)
+        return _tapped(made) if backend.tap else made
     if isinstance(backend, ProcessBackendConfig):
         return BACKENDS.load(backend.type)(backend, base_dir, execution)
     if backend is None or backend == DEFAULT:
@@ -98,6 +99,13 @@ def _build(
     if ":" in backend:
         return CallableBackend(backend, base_dir, execution)
     return CallableBackend(BACKENDS.load(backend, where="backend"), base_dir, execution)
+
+
+def _tapped(backend: AgentBackend) -> AgentBackend:
+    # Imported here because few agents have a tap.
+    from holodeck.lib.backends.tapped_backend import TappedServiceBackend  # noqa: PLC0415
+
+    return TappedServiceBackend(backend)
 
 
 async def _initialize(backend: AgentBackend) -> None:

@@ -146,7 +146,7 @@ class EvalKwargsBuilder:
             return {}
         is_unknown = isinstance(observation.tool_calls, Unknown)
         if is_unknown and EvalParam.TOOLS_CALLED in spec.required:
-            raise EvaluationError(unknown_reason("tool_calls"))
+            raise EvaluationError(unknown_reason("tool_calls", observation.evidence))
         found = {
             EvalParam.TOOLS_CALLED: None if is_unknown else observation.tool_calls,
             EvalParam.EXPECTED_TOOLS: observation.expected_tools,

@@ -6,9 +6,11 @@ from holodeck.lib.conversation.messages import transcript_of
 from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.markdown import fenced, inline, json_text, table
 from holodeck.lib.text import plural
+from holodeck.models.model_request import ModelRequest
 from holodeck.models.outcome import CriterionRow, ModelCost, RaisedError
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import (
+    NO_RESULT,
     MetricResult,
     Outcome,
     ProcessedFileInput,
@@ -163,6 +165,7 @@ def _single_run(result: TestResult) -> Iterator[str]:
         yield from _metrics(result.metric_results)
         yield from _ground_truth(result.ground_truth)
         yield from conclusion_section(result, _PART)
+    yield from _model_requests(result.model_requests)
     yield from _errors(result)
     yield from _attempts(result)
     yield from _earlier_runs(result)
@@ -243,7 +246,8 @@ def _tools(
     if not (called or calls or agents or result.tool_checks) and expected is None:
         return
     yield from (f"{mark} Tool Usage", "")
-    yield f"- **Tools Called:** {_called_tools(result)}"
+    is_tapped = result.evidence.tool_calls == "tap"
+    yield f"- **{'Tools Requested' if is_tapped else 'Tools Called'}:** {_called_tools(result)}"
     if expected is not None:
         wanted = [tool if isinstance(tool, str) else _expectation(tool) for tool in expected]
         yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
@@ -253,10 +257,12 @@ def _tools(
         yield f"- **Match Status:** {_match_status(result.tools_matched)}"
     yield ""
     yield from _checks(result)
-    yield from _calls(calls)
+    yield from _calls(calls, is_tapped=is_tapped)
 
 
 def _called_tools(result: TestResult | TurnResult) -> str:
+    if result.evidence.tool_calls == "tap":
+        return f"{_listed(result.tool_calls)} (requested by the model, seen by the tap)"
     if result.evidence.tool_calls is not None:
         return _listed(result.tool_calls)
     return f"{_listed(result.tool_calls)}, others are unknown" if result.tool_calls else "unknown"
@@ -298,12 +304,12 @@ def _check_status(check: ToolCheck) -> str:
     return _verdict(check.passed) if check.error is None else "⚠️ error"
 
 
-def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
+def _calls(calls: list[ToolInvocation], *, is_tapped: bool) -> Iterator[str]:
     if not calls:
         return
     shown = list(enumerate(calls[:_MAX_CALLS], 1))
     header: tuple[str, ...] = ("Call", "Tool", "Arguments", "Result", "Time")
-    rows = [_call_row(number, call) for number, call in shown]
+    rows = [_call_row(number, call, is_tapped=is_tapped) for number, call in shown]
     if any(call.agent is not None for call in calls):
         header = (*header, "Agent")
         agents = (inline(call.agent or "unknown") for _, call in shown)
@@ -315,8 +321,10 @@ def _calls(calls: list[ToolInvocation]) -> Iterator[str]:
         yield from _call_details(number, call)
 
 
-def _call_row(number: int, call: ToolInvocation) -> tuple[str, ...]:
+def _call_row(number: int, call: ToolInvocation, *, is_tapped: bool) -> tuple[str, ...]:
     outcome = f"❌ {inline(call.error, _MAX_CELL)}" if call.error else _cell(call.result)
+    if is_tapped and call.error == NO_RESULT:
+        outcome = "requested; the tap saw no result"
     return (
         str(number),
         inline(call.name),
@@ -425,6 +433,26 @@ def _errors(result: TestResult) -> Iterator[str]:
 def _raised(title: str, raised: RaisedError) -> Iterator[str]:
     """Yield the traceback of an error in the user's code, outermost frame first."""
     yield from (f"{title}:", "", *fenced("\n".join([*raised.traceback, raised.error])), "")
+
+
+def _model_requests(requests: list[ModelRequest]) -> Iterator[str]:
+    """Yield the requests that a tap saw."""
+    if not requests:
+        return
+    rows = [
+        (
+            str(number),
+            inline(one.model or "–"),
+            "no response" if one.status is None else str(one.status),
+            "–" if one.token_usage is None else str(one.token_usage.total_tokens),
+            _milliseconds(one.elapsed_ms),
+        )
+        for number, one in enumerate(requests[:_MAX_CALLS], 1)
+    ]
+    yield from ("#### Model Requests", "")
+    yield from (*table(("Request", "Model", "Status", "Tokens", "Time"), rows), "")
+    if len(requests) > _MAX_CALLS:
+        yield from (f"*… and {plural(len(requests) - _MAX_CALLS, 'more request')}.*", "")
 
 
 def _attempts(result: TestResult) -> Iterator[str]:

@@ -24,6 +24,13 @@ class Charge:
     model: str
     usage: TokenUsage | None
     who: str
+    fallback: str | None = None
+    """The model whose price counts if there is none for `model`."""
+
+    def price(self, prices: PriceTable) -> Price | None:
+        """Return the price of the tokens; None if there is none."""
+        price = prices.price_of(self.model)
+        return prices.price_of(self.fallback) if price is None and self.fallback else price
 
 
 def with_cost(result: TestResult, agent: Agent) -> TestResult:
@@ -107,6 +114,10 @@ def _calls(part: TestResult | TurnResult) -> int:
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
     """Return what the agent costs: its answers, and what is known of failed attempts."""
     for part in agent_turns(result):
+        if part.evidence.token_usage == "tap":  # noqa: S105 - not a password
+            charged = (one for one in part.model_requests if one.token_usage is not None)
+            yield from (Charge(one.model, one.token_usage, "the agent", model) for one in charged)
+            continue
         is_known = part.evidence.token_usage is not None
         usage = part.token_usage if is_known else known_usage(part.token_usage)
         if usage is not None or part.agent_response is not None:
@@ -141,7 +152,7 @@ def _charges(result: TestResult) -> list[Charge]:
 
 
 def _amount(charge: Charge, prices: PriceTable) -> float | None:
-    price = prices.price_of(charge.model)
+    price = charge.price(prices)
     if price is None:
         return None
     if charge.usage is None:
@@ -157,7 +168,7 @@ def _is_free(price: Price) -> bool:
 
 
 def _why_unknown(charge: Charge, prices: PriceTable) -> str | None:
-    if prices.price_of(charge.model) is None:
+    if charge.price(prices) is None:
         return f"no price for {charge.model}"
     if _amount(charge, prices) is None:
         return f"{charge.who} does not report its tokens"

@@ -44,7 +44,7 @@ class Trajectory:
     def require_all_calls(self) -> None:
         """Raise EvaluationError unless all tool calls are known."""
         if self.evidence.tool_calls is None:
-            raise EvaluationError(unknown_reason("tool_calls"))
+            raise EvaluationError(unknown_reason("tool_calls", self.evidence))
 
     def require_args(self, call: ToolInvocation) -> None:
         """Raise EvaluationError unless the arguments of the call are known."""

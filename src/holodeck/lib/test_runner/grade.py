@@ -210,6 +210,7 @@ def build_result(
         agent_time_ms=None if seconds is None else round(seconds * 1000),
         raised=state.raised,
         attempts=[attempt for turn in state.turns for attempt in turn.attempts],
+        model_requests=[one for turn in state.turns for one in turn.model_requests],
         timestamp=datetime.now(UTC).isoformat(timespec="milliseconds"),
         token_usage=sum_of(answer.token_usage for answer in state.answers),
         agents=None if state.evidence.agents is None else state.agents,
@@ -288,6 +289,7 @@ class ObservationBuilder:
             tools="backend" if self._knows_tools else observed.tools,
             latency=observed.latency,
             agents=observed.agents,
+            tap_problem=observed.tap_problem,
         )
 
     def tool_names(self, observed: Sequence[str]) -> Sequence[str]:
@@ -318,7 +320,9 @@ class ObservationBuilder:
             input=next(users, expectations.input),
             ground_truth=expectations.ground_truth,
             retrieval_context=tuple(retrieved or ()),
-            tool_calls=Unknown("tool_calls") if observed.tool_calls is None else tuple(calls),
+            tool_calls=Unknown("tool_calls", observed)
+            if observed.tool_calls is None
+            else tuple(calls),
             case_name=name,
             latency_ms=latency_ms,
             file_content="\n\n".join(files) or None,

@@ -44,7 +44,7 @@ def is_in_order(
     if trajectory.evidence.tool_calls is None:
         decided = _decide_by_part(order, compared)
         if decided is None:
-            raise EvaluationError(unknown_reason("tool_calls"))
+            raise EvaluationError(unknown_reason("tool_calls", trajectory.evidence))
         return decided
     total = len(trajectory.calls)
     if _holds(order, compared.met, total):

@@ -1,0 +1,329 @@
+"""Agents whose requests to models pass through a tap, which sees what their backends cannot."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from threading import Lock
+from typing import Any, Protocol
+
+from holodeck.config.environment import process_variables, variables_set
+from holodeck.errors import BackendError, BackendInitError
+from holodeck.lib.backends.base import (
+    AcceptsHistory,
+    AgentBackend,
+    AgentSession,
+    CaseContext,
+    ExecutionResult,
+    Message,
+    Method,
+    ToolCall,
+    ToolResult,
+    backend_in_context,
+    history_problem,
+    open_session,
+)
+from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
+from holodeck.lib.tap.channel import EARLIER_WORK, Channel, Turn, TurnFacts
+from holodeck.lib.tap.tap import Tap
+from holodeck.lib.tap.upstreams import ROUTES, find_upstreams
+from holodeck.lib.threads import is_user_code_running
+from holodeck.models.evidence import Fact
+from holodeck.models.token_usage import sum_of
+
+LOCATION = "backend"
+UNUSED_URL = (
+    "the agent answered, but no request came through the tap; the service must send its requests to"
+    " the URL that '{tap_url}' in the request gives it"
+)
+_NAMES = " or ".join(route.variable for route in ROUTES)
+UNUSED_VARIABLE = (
+    "the agent answered, but no request came through the tap; its client must take its base URL"
+    f" from {_NAMES} while the agent is loaded or answers, and"
+    " not be given another one"
+)
+ONE_PER_PROCESS = (
+    "another agent of this process has 'tap: true', and the environment variables are the same for"
+    " both; run one after the other, or use 'type: process'"
+)
+TakeTurn = Callable[[], AbstractContextManager[Turn]]
+"""Collects the requests of a turn."""
+
+
+class TappedBackend:
+    """Reaches an agent through another backend, and reads its requests to models on a tap.
+
+    The tap tells what the backend does not know: tool calls that models requested, their results
+    as the next request tells them, and token usage. Subclasses say how the agent gets to the tap.
+
+    Args:
+        backend: The way to the agent.
+    """
+
+    def __init__(self, backend: AgentBackend) -> None:
+        self._backend = backend
+        self._tap: Tap | None = None
+
+    async def initialize(self) -> None:
+        """Start the tap and prepare the agent; may be called twice. Raises BackendInitError."""
+        if self._tap is None:
+            self._tap = await start_tap()
+        await self._backend.initialize()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        return await self.ask(message, context)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        """Return a conversation. Raises BackendError."""
+        return await self.open(context)
+
+    def in_context(self, context: CaseContext) -> AgentBackend:
+        """Return the backend for a case with a context.
+
+        Raises ConfigError if the agent takes none.
+        """
+        backend_in_context(self._backend, context, LOCATION)
+        return _InContext(self, context)
+
+    def history_problem(self, method: Method) -> str | None:
+        """Return why the agent cannot be given earlier messages; None if it can."""
+        return history_problem(self._backend, method)
+
+    async def teardown(self) -> None:
+        """Release the agent, then stop the tap."""
+        tap, self._tap = self._tap, None
+        try:
+            await self._backend.teardown()
+        finally:
+            if tap is not None:
+                await tap.close()
+
+    async def ask(
+        self,
+        message: str,
+        context: Sequence[Message] | None,
+        case_context: CaseContext | None = None,
+    ) -> ExecutionResult:
+        """Return the response to one message of a case. Raises BackendError."""
+        await self.initialize()
+        with self.conversation() as (reached, turn):
+            backend = backend_in_context(reached, case_context, LOCATION)
+            return await observed(turn, partial(backend.invoke_once, message, context))
+
+    async def open(
+        self, context: Sequence[Message] | None, case_context: CaseContext | None = None
+    ) -> AgentSession:
+        """Return a conversation of a case, after the earlier messages. Raises BackendError."""
+        await self.initialize()
+        with ExitStack() as stack:
+            reached, turn = stack.enter_context(self.conversation())
+            backend = backend_in_context(reached, case_context, LOCATION)
+            session = await open_session(backend, context)
+            accepts_history = isinstance(session, AcceptsHistory)
+            kind = TappedSessionWithHistory if accepts_history else TappedSession
+            return kind(session, turn, stack.pop_all())
+
+    def conversation(self) -> AbstractContextManager[tuple[AgentBackend, TakeTurn]]:
+        """Return the backend for a conversation, and what collects the requests of its turns."""
+        raise NotImplementedError
+
+
+class ReachesTap(AgentBackend, Protocol):
+    """A backend that can tell its agent, for each conversation, where the tap is."""
+
+    def with_tap_url(self, url: str) -> AgentBackend:
+        """Return the backend for a conversation whose tap has that URL."""
+        ...
+
+
+class TappedServiceBackend(TappedBackend):
+    """Gives each conversation a URL of its own, so that any number may run concurrently."""
+
+    _backend: ReachesTap
+
+    @contextmanager
+    def conversation(self) -> Iterator[tuple[AgentBackend, TakeTurn]]:
+        """Yield the backend that names the conversation's own channel."""
+        assert self._tap is not None  # noqa: S101 - started by `initialize`
+        channel = self._tap.open_channel(UNUSED_URL)
+        try:
+            yield self._backend.with_tap_url(channel.url), channel.turn
+        finally:
+            self._tap.close_channel(channel)
+
+
+class TappedPythonBackend(TappedBackend):
+    """Leads code in this process to the tap by environment variables, one case at a time.
+
+    The variables are set while the agent is loaded and while it answers. They say nothing about the
+    case: a request belongs to the turn under way, unless work of an earlier one may be left.
+    """
+
+    def __init__(self, backend: AgentBackend) -> None:
+        super().__init__(backend)
+        self._channel: Channel | None = None
+        self._variables: Mapping[str, str] = {}
+        self._left: set[asyncio.Task[Any]] = set()
+        """Tasks that the agent began in a turn and left running."""
+
+    async def initialize(self) -> None:
+        """Start the tap and load the agent; may be called twice. Raises BackendInitError."""
+        if self._channel is None:
+            if not _is_tapped.acquire(blocking=False):
+                raise BackendInitError(ONE_PER_PROCESS)
+            try:
+                self._tap = await start_tap()
+            except BaseException:
+                _is_tapped.release()
+                raise
+            self._channel = self._tap.open_channel(UNUSED_VARIABLE)
+            self._variables = self._tap.variables(self._channel, process_variables())
+        with variables_set(self._variables):
+            await super().initialize()
+
+    async def teardown(self) -> None:
+        """Release the agent, then stop the tap."""
+        channel, self._channel = self._channel, None
+        try:
+            await super().teardown()
+        finally:
+            if channel is not None:
+                _is_tapped.release()
+
+    @contextmanager
+    def conversation(self) -> Iterator[tuple[AgentBackend, TakeTurn]]:
+        """Yield the backend and the turns of the one channel."""
+        yield self._backend, self._turn
+
+    @contextmanager
+    def _turn(self) -> Iterator[Turn]:
+        assert self._channel is not None  # noqa: S101 - set by `initialize`
+        self._left = {one for one in self._left if not one.done()}
+        has_work_left = bool(self._left) or is_user_code_running()
+        before = asyncio.all_tasks()
+        with variables_set(self._variables), self._channel.turn() as turn:
+            if has_work_left:
+                turn.problem = EARLIER_WORK
+            yield turn
+        self._left |= {one for one in asyncio.all_tasks() - before if not one.done()}
+
+
+_is_tapped = Lock()
+"""Held by the backend whose variables are those of the process."""
+
+
+async def start_tap() -> Tap:
+    """Return a tap that listens. Raises BackendInitError."""
+    tap = Tap(find_upstreams(process_variables()))
+    try:
+        await tap.start()
+    except OSError as error:
+        raise BackendInitError(f"the tap cannot listen on 127.0.0.1: {error}") from error
+    return tap
+
+
+class _InContext:
+    """The backend for one case, with the case's context."""
+
+    def __init__(self, backend: TappedBackend, context: CaseContext) -> None:
+        self._backend = backend
+        self._context = context
+
+    async def initialize(self) -> None:
+        await self._backend.initialize()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        return await self._backend.ask(message, context, self._context)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        return await self._backend.open(context, self._context)
+
+    async def teardown(self) -> None:
+        """Do nothing: other cases use the backend, too."""
+
+
+class TappedSession:
+    """A conversation of the backend behind the tap."""
+
+    def __init__(self, session: AgentSession, turn: TakeTurn, resources: ExitStack) -> None:
+        self._session = session
+        self._turn = turn
+        self._resources = resources
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await observed(self._turn, partial(self._session.send, message))
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        return self._session.send_streaming(message)
+
+    async def close(self) -> None:
+        """Close the conversation and its channel; may be called twice."""
+        try:
+            await self._session.close()
+        finally:
+            self._resources.close()
+
+
+class TappedSessionWithHistory(TappedSession):
+    """A conversation that accepts earlier messages."""
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        assert isinstance(self._session, AcceptsHistory)  # noqa: S101 - checked by `open`
+        self._session.remember(messages)
+
+
+async def observed(
+    take_turn: TakeTurn, send: Callable[[], Awaitable[ExecutionResult]]
+) -> ExecutionResult:
+    """Return the result of a turn with what the tap saw. Raises BackendError, with it as well."""
+    with take_turn() as turn:
+        error: BackendError | None = None
+        try:
+            result = await send()
+        except BackendError as raised:
+            error = raised
+    if error is not None:
+        if error.seen is None:
+            error.seen = with_facts(ExecutionResult(response=""), turn.facts)
+        raise error
+    return with_facts(result, turn.facts)
+
+
+def with_facts(result: ExecutionResult, facts: TurnFacts) -> ExecutionResult:
+    """Return the result with the facts that only the tap knows."""
+    changes: dict[str, Any] = {"model_requests": [*facts.requests]}
+    tapped = set[Fact]()
+    if result.tool_calls is None:
+        changes["tap_problem"] = facts.problem
+        if facts.problem is None:
+            changes["tool_calls"], changes["tool_results"] = _tool_calls(facts)
+            tapped.add("tool_calls")
+    if result.token_usage is None and facts.problem is None:
+        billed = [one for one in facts.requests if one.status is None or one.status < 400]
+        changes["token_usage"] = sum_of(one.token_usage for one in billed)
+        if changes["token_usage"] is not None:
+            tapped.add("token_usage")
+    return replace(result, tapped=frozenset(tapped), **changes)
+
+
+def _tool_calls(facts: TurnFacts) -> tuple[list[ToolCall], list[ToolResult]]:
+    """Return the calls with the results that came back; ids that repeat are made unique."""
+    calls: list[ToolCall] = []
+    results: list[ToolResult] = []
+    known = set[str]()
+    for raw, result in facts.calls:
+        arguments, _ = parse_arguments(raw.arguments)
+        call_id = unique_call_id(raw.id, known)
+        calls.append({"name": raw.name, "arguments": arguments, "call_id": call_id})
+        if result is not None:
+            results.append({"name": raw.name, "result": result.result, "call_id": call_id})
+            if result.is_error is None:
+                results[-1]["is_error_unknown"] = True
+            elif result.is_error:
+                results[-1]["is_error"] = True
+    return calls, results

@@ -1,0 +1,200 @@
+"""Channels: which turn of which conversation a request through the tap belongs to."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+
+from holodeck.lib.llm.completion import RawToolCall
+from holodeck.lib.tap.exchange import Request, Response
+from holodeck.lib.tap.formats import ReturnedResult
+from holodeck.lib.tap.reading import Reading
+from holodeck.models.model_request import ModelRequest
+
+UNFINISHED = "a request of the agent to its model had not ended when the agent answered"
+OUT_OF_TURN = (
+    "the agent sent requests to its model while no turn was under way, so that its requests cannot"
+    " be told apart"
+)
+AMBIGUOUS = "several turns were under way, so that their requests cannot be told apart"
+EARLIER_WORK = "work of an earlier turn was not over, so that the requests cannot be told apart"
+BROKEN_OFF = "a response of the model broke off"
+NO_CONVERSATION = "of the requests through the tap, none asked a model for an answer"
+
+
+class Exchange:
+    """A request that passes through the tap, its response, and what is known of both."""
+
+    def __init__(self, request: Request, lock: Lock) -> None:
+        self._lock = lock
+        self._started = time.perf_counter()
+        self.reading = Reading(request)
+        self.status: int | None = None
+        """The status of the response; None if none came."""
+        self.elapsed_ms = 0
+        self.is_over = False
+
+    def begin(self, response: Response) -> None:
+        """Note the head of the response."""
+        with self._lock:
+            self.status = response.status
+            self.reading.begin(response)
+
+    def feed(self, piece: bytes, *, is_last: bool = False) -> None:
+        """Note a piece of the body, before the agent gets it."""
+        with self._lock:
+            self.elapsed_ms = round((time.perf_counter() - self._started) * 1000)
+            self.reading.feed(piece)
+            if is_last:
+                self.reading.end()
+
+    def end(self) -> None:
+        """Note that nothing more will come."""
+        with self._lock:
+            self.is_over = True
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something may come that is not known yet."""
+        return not self.is_over and not self.reading.is_readable
+
+    @property
+    def model_request(self) -> ModelRequest:
+        """The request as reports show it."""
+        return ModelRequest(
+            model=self.reading.model,
+            status=self.status,
+            elapsed_ms=self.elapsed_ms,
+            token_usage=self.reading.reader.usage,
+        )
+
+
+@dataclass(frozen=True)
+class TurnFacts:
+    """What the tap saw of one turn."""
+
+    calls: Sequence[tuple[RawToolCall, ReturnedResult | None]] = ()
+    """The tool calls that models requested, in order, each with its result if that came back;
+    meaningless if there is a `problem`."""
+    requests: Sequence[ModelRequest] = ()
+    """The requests to models."""
+    problem: str | None = None
+    """Why it is not known whether these are all requests of the turn, and no others."""
+
+
+@dataclass(eq=False)
+class Turn:
+    """The requests of one turn."""
+
+    exchanges: list[Exchange] = field(default_factory=list)
+    problem: str | None = None
+    """Why the requests may not be those of the turn, or not all; None if they are."""
+    facts: TurnFacts = field(default_factory=TurnFacts)
+    """What was seen, once the turn is over."""
+
+    def end(self, unused: str) -> None:
+        """Set the facts; `unused` says what it means if there was no request."""
+        requests = [one.model_request for one in self.exchanges if one.reading.calls_model]
+        problem = self.problem or self._find_problem(unused)
+        if self.problem is not None:  # the requests may be those of another turn
+            self.facts = TurnFacts(problem=problem)
+        elif problem is not None:
+            self.facts = TurnFacts(requests=requests, problem=problem)
+        else:
+            results = self._results()
+            calls = [call for one in self.exchanges for call in one.reading.reader.calls]
+            self.facts = TurnFacts([(call, results.get(id(call))) for call in calls], requests)
+
+    def _find_problem(self, unused: str) -> str | None:
+        if not self.exchanges:
+            return unused
+        for exchange in self.exchanges:
+            reading = exchange.reading
+            if reading.problem is not None:
+                return reading.problem
+            if exchange.is_under_way:
+                return UNFINISHED
+            if not reading.is_readable and exchange.status is not None:
+                return BROKEN_OFF
+        if not any(one.reading.may_request_tools for one in self.exchanges):
+            return NO_CONVERSATION
+        return None
+
+    def _results(self) -> dict[int, ReturnedResult]:
+        """Return the results of the calls of this turn, by the identity of the call.
+
+        A request repeats all results of the conversation, so each is taken once. Where ids repeat,
+        the latest results belong to the latest calls.
+        """
+        calls = defaultdict[str, list[RawToolCall]](list)
+        found = dict[int, ReturnedResult]()
+        for exchange in self.exchanges:
+            told = defaultdict[str, list[ReturnedResult]](list)
+            for result in exchange.reading.results:
+                told[result.call_id or result.name].append(result)
+            for key, results in told.items():
+                for call, result in zip(reversed(calls[key]), reversed(results), strict=False):
+                    found.setdefault(id(call), result)
+            reader = exchange.reading.reader
+            for call in reader.calls:
+                calls[call.id or call.name].append(call)
+            for result in reader.results:
+                for call in calls[result.call_id][-1:]:
+                    found.setdefault(id(call), result)
+        return found
+
+
+class Channel:
+    """A path of the tap; its requests belong to the turn that is under way.
+
+    Args:
+        channel_id: Its segment in the tap's URLs.
+        url: The tap's URL with that segment.
+        unused: What it means if no request came in a turn.
+    """
+
+    def __init__(self, channel_id: str, url: str, unused: str) -> None:
+        self.id = channel_id
+        self.url = url
+        self._unused = unused
+        self._lock = Lock()
+        self._turns: list[Turn] = []
+        self._left_over: list[Exchange] = []
+        """Requests that were not over when their turns ended."""
+        self._has_begun = False
+        self._is_out_of_turn = False
+
+    def open_exchange(self, request: Request) -> Exchange:
+        """Return the exchange that a request begins; it belongs to the turn under way."""
+        exchange = Exchange(request, self._lock)
+        with self._lock:
+            for turn in self._turns:
+                turn.exchanges.append(exchange)
+            is_stray = self._has_begun and not self._turns
+            self._is_out_of_turn |= is_stray and exchange.reading.may_request_tools
+        return exchange
+
+    @contextmanager
+    def turn(self) -> Iterator[Turn]:
+        """Collect the requests of a turn; its facts are known after the block."""
+        turn = Turn()
+        with self._lock:
+            self._has_begun = True
+            self._turns.append(turn)
+            if len(self._turns) > 1:
+                for one in self._turns:
+                    one.problem = AMBIGUOUS
+            elif any(one.is_under_way for one in self._left_over):
+                turn.problem = EARLIER_WORK
+        try:
+            yield turn
+        finally:
+            with self._lock:
+                self._turns.remove(turn)
+                seen = (*self._left_over, *turn.exchanges)
+                self._left_over = [one for one in seen if one.is_under_way]
+                if self._is_out_of_turn:
+                    turn.problem = turn.problem or OUT_OF_TURN
+                turn.end(self._unused)

@@ -1,0 +1,321 @@
+"""Readers of the wire formats of models: what a response requests and costs, whole or in events."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holodeck.lib.llm.completion import RawToolCall
+from holodeck.models.token_usage import TokenUsage
+
+JsonObject = Mapping[str, Any]
+
+
+class Unreadable(Exception):
+    """A body that is not what its path promises; the message says in what way."""
+
+
+@dataclass(frozen=True)
+class ReturnedResult:
+    """The result of a tool, as a request tells it to the model."""
+
+    call_id: str
+    """Empty if the format has no ids."""
+    name: str
+    """Empty if the format names only the call."""
+    result: Any
+    is_error: bool | None = None
+    """None if the format does not tell."""
+
+
+@dataclass
+class Reader:
+    """Reads one response, whole or as events in order; what it read so far is in its fields."""
+
+    calls: list[RawToolCall] = field(default_factory=list)
+    """The tool calls that the model requested; complete once `has_all_calls`."""
+    results: list[ReturnedResult] = field(default_factory=list)
+    """The results of tools that the provider itself ran."""
+    usage: TokenUsage | None = None
+    """None if the response does not tell it, or not yet."""
+    has_all_calls: bool = False
+
+    def read_document(self, document: JsonObject) -> None:
+        """Read a whole response. Raises Unreadable."""
+        raise NotImplementedError
+
+    def read_event(self, event: JsonObject) -> None:
+        """Read the next event of a stream. Raises Unreadable."""
+        raise NotImplementedError
+
+    def read_done(self) -> None:
+        """Note `[DONE]`, with which some streams end."""
+
+
+@dataclass
+class _CallInParts:
+    """A call of a chat completion, of which a stream sends the arguments piece by piece."""
+
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+    is_custom: bool = False
+    """Whether the arguments are a text and not JSON."""
+
+    def add(self, part: JsonObject) -> None:
+        custom = part.get("custom")
+        function = custom or part.get("function") or {}
+        given = function.get("input" if custom else "arguments")
+        self.id = self.id or _text(part, "id")
+        self.name = self.name or _text(function, "name")
+        self.arguments += "" if given is None else _json(given)
+        self.is_custom |= custom is not None
+
+    @property
+    def whole(self) -> RawToolCall:
+        arguments = json.dumps({"input": self.arguments}) if self.is_custom else self.arguments
+        return RawToolCall(self.id, self.name, arguments)
+
+
+@dataclass
+class ChatCompletion(Reader):
+    """`/chat/completions` of OpenAI, Azure and servers like them, and `/completions`."""
+
+    _parts: dict[tuple[int, int], _CallInParts] = field(default_factory=dict)
+    """By the indexes of the choice and of the call."""
+
+    def read_document(self, document: JsonObject) -> None:
+        for choice in _objects(document, "choices"):
+            self._add_calls(choice, choice.get("message") or {})
+        self.usage = _usage(document.get("usage"), "prompt_tokens", "completion_tokens")
+        self.read_done()
+
+    def read_event(self, event: JsonObject) -> None:
+        if event.get("error"):
+            raise Unreadable("its stream holds an error")
+        if event.get("usage"):
+            self.usage = _usage(event["usage"], "prompt_tokens", "completion_tokens")
+        for choice in _objects(event, "choices"):
+            self._add_calls(choice, choice.get("delta") or {})
+            if choice.get("finish_reason"):
+                self.read_done()
+
+    def read_done(self) -> None:
+        self.calls = [part.whole for part in self._parts.values()]
+        self.has_all_calls = True
+
+    def _add_calls(self, choice: JsonObject, message: JsonObject) -> None:
+        if message.get("function_call"):
+            raise Unreadable("it holds a 'function_call', the format before 'tool_calls'")
+        for part in _objects(message, "tool_calls"):
+            index = part.get("index")
+            if index is None:  # whole calls have none
+                index = len(self._parts) - (0 if part.get("id") or not self._parts else 1)
+            key = (choice.get("index", 0), index)
+            self._parts.setdefault(key, _CallInParts()).add(part)
+
+
+_FIELDS_OF_ALL_ITEMS = frozenset({"id", "call_id", "name", "type", "status", "output", "results"})
+
+
+@dataclass
+class OpenAIResponse(Reader):
+    """`/responses` of OpenAI and Azure."""
+
+    def read_document(self, document: JsonObject) -> None:
+        status = document.get("status")
+        if status in {"queued", "in_progress"}:
+            raise Unreadable("it is computed in the background")
+        items = list(_objects(document, "output"))
+        if items or not self.calls:
+            self.calls, self.results = [], []
+        for item in items:
+            self._add_item(item)
+        self.usage = _usage(document.get("usage"), "input_tokens", "output_tokens")
+        self.has_all_calls = True
+
+    def read_event(self, event: JsonObject) -> None:
+        kind = _text(event, "type")
+        if kind == "response.output_item.done":
+            self._add_item(event["item"])
+        elif kind in {"response.completed", "response.incomplete", "response.failed"}:
+            self.read_document(event["response"])
+        elif kind == "error":
+            raise Unreadable("its stream holds an error")
+
+    def _add_item(self, item: JsonObject) -> None:
+        kind = _text(item, "type")
+        if not kind.endswith("_call"):
+            return
+        call_id = _text(item, "call_id") or _text(item, "id")
+        name = _text(item, "name") or kind.removesuffix("_call")
+        given = item.get("arguments")
+        if given is None:  # a tool of the provider: each has fields of its own
+            given = {key: value for key, value in item.items() if key not in _FIELDS_OF_ALL_ITEMS}
+        self.calls.append(RawToolCall(call_id, name, _json(given)))
+        if kind == "mcp_call" and (item.get("output") or item.get("error")):
+            problem = item.get("error")
+            result = problem or item.get("output")
+            self.results.append(ReturnedResult(call_id, name, result, is_error=bool(problem)))
+
+
+@dataclass
+class AnthropicMessage(Reader):
+    """`/v1/messages` of Anthropic."""
+
+    _blocks: dict[int, tuple[JsonObject, list[str]]] = field(default_factory=dict)
+    """Blocks of a stream by their index, each with the pieces of its arguments."""
+    _prompt: JsonObject = field(default_factory=dict)
+    """The usage at the start of a stream."""
+
+    def read_document(self, document: JsonObject) -> None:
+        for block in _objects(document, "content"):
+            self._add_block(block, _json(block.get("input") or {}))
+        self.usage = _anthropic_usage(document.get("usage"))
+        self.has_all_calls = True
+
+    def read_event(self, event: JsonObject) -> None:
+        blocks = self._blocks
+        match _text(event, "type"):
+            case "message_start":
+                self._prompt = event["message"].get("usage") or {}
+            case "content_block_start":
+                blocks[event["index"]] = (event["content_block"], [])
+            case "content_block_delta":
+                blocks[event["index"]][1].append(_text(event["delta"], "partial_json"))
+            case "message_delta":
+                usage = event.get("usage") or {}
+                self.usage = _anthropic_usage({**self._prompt, **_without_none(usage)})
+                for block, pieces in blocks.values():
+                    self._add_block(block, "".join(pieces) or _json(block.get("input") or {}))
+                blocks.clear()
+                self.has_all_calls = True
+            case "error":
+                raise Unreadable("its stream holds an error")
+
+    def _add_block(self, block: JsonObject, arguments: str) -> None:
+        kind = _text(block, "type")
+        if kind.endswith("tool_use"):
+            self.calls.append(RawToolCall(_text(block, "id"), _text(block, "name"), arguments))
+        elif kind.endswith("tool_result"):
+            self.results.append(_anthropic_result(block))
+
+
+@dataclass
+class OllamaChat(Reader):
+    """`/api/chat` and `/api/generate` of Ollama; its events are lines of the same shape."""
+
+    def read_document(self, document: JsonObject) -> None:
+        self.read_event(document)
+        self.has_all_calls = True
+
+    def read_event(self, event: JsonObject) -> None:
+        if event.get("error"):
+            raise Unreadable("its stream holds an error")
+        for call in _objects(event.get("message") or {}, "tool_calls"):
+            function = call.get("function") or {}
+            arguments = _json(function.get("arguments") or {})
+            self.calls.append(RawToolCall(_text(call, "id"), _text(function, "name"), arguments))
+        if event.get("done"):
+            self.usage = _usage(event, "prompt_eval_count", "eval_count")
+            self.has_all_calls = True
+
+
+@dataclass
+class Embeddings(Reader):
+    """`/embeddings` of OpenAI and Azure, `/api/embed` of Ollama; they request no tools."""
+
+    def read_document(self, document: JsonObject) -> None:
+        usage = document.get("usage") or document
+        prompt = usage.get("prompt_tokens", usage.get("prompt_eval_count"))
+        self.usage = None if prompt is None else TokenUsage.of(prompt, 0)
+        self.has_all_calls = True
+
+
+@dataclass
+class OtherRequest(Reader):
+    """A request that makes no model answer a conversation: its response is not read."""
+
+    has_all_calls: bool = True
+
+    def read_document(self, document: JsonObject) -> None:
+        """Do nothing."""
+
+    def read_event(self, event: JsonObject) -> None:
+        """Do nothing."""
+
+
+def returned_results(request: JsonObject) -> Iterator[ReturnedResult]:
+    """Yield the results of tools that a request holds, in order, in whatever format."""
+    for message in (*_objects(request, "messages"), *_objects(request, "input", or_text=True)):
+        if _text(message, "type").endswith("_call_output"):
+            yield ReturnedResult(_text(message, "call_id"), "", _content(message.get("output")))
+        elif message.get("role") == "tool":
+            name = _text(message, "tool_name") or _text(message, "name")
+            result = _content(message.get("content"))
+            yield ReturnedResult(_text(message, "tool_call_id"), name, result)
+        elif message.get("role") == "user" and isinstance(message.get("content"), list):
+            for block in _objects(message, "content"):
+                if _text(block, "type").endswith("tool_result"):
+                    yield _anthropic_result(block)
+
+
+def _anthropic_result(block: JsonObject) -> ReturnedResult:
+    result = _content(block.get("content"))
+    return ReturnedResult(_text(block, "tool_use_id"), "", result, block.get("is_error") is True)
+
+
+def _content(content: Any) -> Any:
+    """Return the text of a content, which may be in parts; other content as it is."""
+    if isinstance(content, list):
+        texts = [part.get("text") for part in content if isinstance(part, Mapping)]
+        if len(texts) == len(content) and all(isinstance(text, str) for text in texts):
+            return "".join(map(str, texts))
+    return content
+
+
+def _json(given: Any) -> str:
+    """Return a value as JSON, unless it is JSON already."""
+    return given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+
+
+def _usage(usage: Any, prompt: str, completion: str) -> TokenUsage | None:
+    """Return the usage; None if a half of it is missing."""
+    if not isinstance(usage, Mapping) or usage.get(prompt) is None:
+        return None
+    if usage.get(completion) is None:
+        return None
+    return TokenUsage.of(usage[prompt], usage[completion])
+
+
+def _anthropic_usage(usage: Any) -> TokenUsage | None:
+    """Return the usage; tokens that were read from the cache, or written to it, are prompt."""
+    found = _usage(usage, "input_tokens", "output_tokens")
+    if found is None:
+        return None
+    cached = sum(
+        usage.get(name) or 0 for name in ("cache_creation_input_tokens", "cache_read_input_tokens")
+    )
+    return TokenUsage.of(found.prompt_tokens + cached, found.completion_tokens)
+
+
+def _without_none(values: JsonObject) -> JsonObject:
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _objects(parent: JsonObject, key: str, *, or_text: bool = False) -> Sequence[JsonObject]:
+    """Return the objects in the list at `key`, which may be missing. Raises Unreadable."""
+    found = parent.get(key)
+    if found is None or (or_text and isinstance(found, str)):
+        return ()
+    if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
+        raise Unreadable(f"its {key!r} are not a list of objects")
+    return found
+
+
+def _text(parent: JsonObject, key: str) -> str:
+    """Return the text at `key`, "" without one. Raises Unreadable."""
+    found = parent.get(key)
+    if found is not None and not isinstance(found, str):
+        raise Unreadable(f"its {key!r} is not text")
+    return found or ""

@@ -1,0 +1,228 @@
+"""Read a request and its response while they pass: the format by the path, piece by piece."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from holodeck.lib.llm.http_parser import Decoder, MalformedHttp, TooLarge
+from holodeck.lib.tap.exchange import Request, Response, header
+from holodeck.lib.tap.formats import (
+    AnthropicMessage,
+    ChatCompletion,
+    Embeddings,
+    JsonObject,
+    OllamaChat,
+    OpenAIResponse,
+    OtherRequest,
+    Reader,
+    ReturnedResult,
+    Unreadable,
+    returned_results,
+)
+from holodeck.models.llm import ProviderEnum
+
+logger = logging.getLogger(__name__)
+
+MAX_READ_BYTES = 16_000_000
+"""Of one decoded response; more passes, but is not read."""
+_DONE = b"[DONE]"
+_UNREADABLE = (Unreadable, MalformedHttp, TooLarge)
+"""Errors whose messages quote nothing of the body."""
+
+_READERS: tuple[tuple[str, type[Reader]], ...] = (
+    ("/chat/completions", ChatCompletion),
+    ("/completions", ChatCompletion),
+    ("/responses", OpenAIResponse),
+    ("/messages", AnthropicMessage),
+    ("/api/chat", OllamaChat),
+    ("/api/generate", OllamaChat),
+    ("/embeddings", Embeddings),
+    ("/api/embed", Embeddings),
+)
+"""The end of a path, and what reads the response of a POST to it."""
+_NO_MODEL_ANSWER = (
+    *("/count_tokens", "/input_tokens", "/moderations", "/files", "/uploads", "/api/show"),
+    *("/images/generations", "/images/edits", "/audio/speech", "/audio/transcriptions"),
+)
+"""The ends of paths to which a POST requests no tool."""
+_ANSWERS_ON_GET = ("/responses/", "/threads/", "/runs", "/batches/")
+"""Parts of paths where a GET fetches what a model answered."""
+
+
+def find_reader(method: str, path: str) -> type[Reader] | None:
+    """Return what reads the response to such a request; None if nothing does."""
+    path = urlsplit(path).path.rstrip("/")
+    if method != "POST":
+        holds_answer = method == "GET" and any(part in f"{path}/" for part in _ANSWERS_ON_GET)
+        return None if holds_answer else OtherRequest
+    if path.endswith(_NO_MODEL_ANSWER):
+        return OtherRequest
+    return next((reader for end, reader in _READERS if path.endswith(end)), None)
+
+
+class Reading:
+    """What is known of one request and its response so far; nothing in it raises.
+
+    Args:
+        request: The request, read to its end.
+    """
+
+    def __init__(self, request: Request) -> None:
+        self.results: list[ReturnedResult] = []
+        """The results of tools that the request tells the model."""
+        self.model = ""
+        """The model as prices name it: `openai/gpt-4o`; "" if the request names none."""
+        self.problem: str | None = None
+        """Why the response cannot be read; None if it can."""
+        kind = find_reader(request.method, request.path)
+        self.may_request_tools = kind not in {OtherRequest, Embeddings}
+        """Whether a model answers it, for all that is known."""
+        self.calls_model = kind is not OtherRequest
+        """Whether it costs tokens, for all that is known."""
+        self.reader = OtherRequest() if kind is None else kind()
+        """What was read of the response."""
+        self._name = f"{request.method} {urlsplit(request.path).path}"
+        self._pieces: _Pieces | None = None
+        if kind is None:
+            self.problem = f"the tap cannot read {self._name}"
+        elif kind is not OtherRequest:
+            self._guard(lambda: self._read_request(request))
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the tool calls of the response are known."""
+        return self.problem is None and self.reader.has_all_calls
+
+    def begin(self, response: Response) -> None:
+        """Note the head of the response."""
+        if response.status >= 400:  # an error requests nothing
+            self.reader, self.problem = OtherRequest(), None
+        elif not isinstance(self.reader, OtherRequest):
+            self._guard(lambda: self._begin(response))
+
+    def feed(self, piece: bytes) -> None:
+        """Read the next piece of the body."""
+        if self._pieces is not None and self.problem is None:
+            pieces = self._pieces
+            self._guard(lambda: pieces.feed(piece))
+
+    def end(self) -> None:
+        """Note the end of the body."""
+        if self._pieces is not None and self.problem is None:
+            self._guard(self._pieces.end)
+        self._pieces = None
+
+    def _read_request(self, request: Request) -> None:
+        document = _json_object(request.body)
+        provider, model = request.upstream.route.provider, document.get("model")
+        if not isinstance(model, str) and provider is ProviderEnum.AZURE_OPENAI:
+            model = request.path.partition("/deployments/")[2].partition("/")[0]
+        self.model = f"{provider.value}/{model}" if isinstance(model, str) and model else ""
+        self.results = list(returned_results(document))
+
+    def _begin(self, response: Response) -> None:
+        kind = (header(response.headers, b"content-type") or "").partition(";")[0].strip().lower()
+        make = {"text/event-stream": _ServerSentEvents, "application/x-ndjson": _Lines}.get(kind)
+        coding = header(response.headers, b"content-encoding") or "identity"
+        decoder = None if coding in {"", "identity"} else Decoder(coding, MAX_READ_BYTES)
+        self._pieces = (make or _Document)(self.reader, decoder)
+
+    def _guard(self, read: Callable[[], object]) -> None:
+        """Call `read`; what goes wrong makes the response unreadable, and nothing else."""
+        try:
+            read()
+        except Exception as error:  # noqa: BLE001 - whatever a server sends, it must pass
+            reason = str(error) if isinstance(error, _UNREADABLE) else type(error).__name__
+            self.problem = f"the tap cannot read the response to {self._name}: {reason}"
+            logger.debug("%s", self.problem)
+
+
+class _Pieces:
+    """Puts the pieces of a body together to what a reader reads; this one, a whole document."""
+
+    def __init__(self, reader: Reader, decoder: Decoder | None) -> None:
+        self._reader = reader
+        self._decoder = decoder
+        self._buffer = bytearray()
+        self._size = 0
+
+    def feed(self, piece: bytes) -> None:
+        decoded = piece if self._decoder is None else self._decoder.feed(piece)
+        self._size += len(decoded)
+        if self._size > MAX_READ_BYTES:
+            raise Unreadable(f"it is larger than {MAX_READ_BYTES / 1e6:g} MB")
+        self._buffer += decoded
+        self._read()
+
+    def end(self) -> None:
+        if self._decoder is not None:
+            self._decoder.end()
+        self._finish()
+
+    def _read(self) -> None:
+        """Read what is complete in the buffer."""
+
+    def _finish(self) -> None:
+        """Read the rest of the buffer."""
+        raise NotImplementedError
+
+
+class _Document(_Pieces):
+    def _finish(self) -> None:
+        self._reader.read_document(_json_object(self._buffer))
+
+
+class _Lines(_Pieces):
+    """One JSON document a line."""
+
+    def _read(self) -> None:
+        for line in self._whole_lines():
+            self._read_line(line)
+
+    def _finish(self) -> None:
+        self._read_line(bytes(self._buffer))
+        if not self._reader.has_all_calls:
+            raise Unreadable("its stream ended early")
+
+    def _read_line(self, line: bytes) -> None:
+        if line.strip():
+            self._reader.read_event(_json_object(line))
+
+    def _whole_lines(self) -> Iterator[bytes]:
+        if b"\n" in self._buffer:
+            *lines, rest = self._buffer.split(b"\n")
+            self._buffer = rest
+            yield from (bytes(line) for line in lines)
+
+
+class _ServerSentEvents(_Lines):
+    """Events with JSON in their `data`; `[DONE]` ends the stream."""
+
+    def __init__(self, reader: Reader, decoder: Decoder | None) -> None:
+        super().__init__(reader, decoder)
+        self._data: list[bytes] = []
+
+    def _read_line(self, line: bytes) -> None:
+        line = line.rstrip(b"\r")
+        if line.startswith(b"data:"):
+            self._data.append(line[5:].removeprefix(b" "))
+        elif not line and self._data:
+            data, self._data = b"\n".join(self._data), []
+            if data.strip() == _DONE:
+                self._reader.read_done()
+            else:
+                self._reader.read_event(_json_object(data))
+
+    def _finish(self) -> None:
+        self._read_line(bytes(self._buffer))
+        self._buffer.clear()
+        super()._finish()  # the empty line ends the last event
+
+
+def _json_object(text: bytes | bytearray) -> JsonObject:
+    document: Any = json.loads(text)
+    if not isinstance(document, Mapping):
+        raise Unreadable("it is not a JSON object")
+    return document

@@ -1,0 +1,171 @@
+"""The tap's HTTP/1.1 server: requests read to their end, responses sent as they arrive."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import cast
+
+import h11
+
+from holodeck.lib.tap.exchange import Headers, Response, UpstreamError
+from holodeck.lib.tap.handlers import error_content
+
+logger = logging.getLogger(__name__)
+
+MAX_HEAD_BYTES = 64_000
+MAX_REQUEST_BYTES = 64_000_000
+"""Of one body; models read no larger ones."""
+MAX_WAITING_BYTES = 64_000
+"""Of what a client may send before it has read the response."""
+
+
+@dataclass(frozen=True)
+class ReceivedRequest:
+    """A request as the client sent it, read to its end."""
+
+    method: str
+    target: str
+    """Path and query."""
+    headers: Headers
+    body: bytes
+
+
+Answer = Callable[[ReceivedRequest], AbstractAsyncContextManager[Response]]
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a client; when it leaves, what is done for it is cancelled.
+
+    Args:
+        answer: Returns the response to a request.
+        connections: The open connections; this one adds and removes itself.
+    """
+
+    def __init__(self, answer: Answer, connections: set["Connection"]) -> None:
+        self._answer = answer
+        self._connections = connections
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._head: h11.Request | None = None
+        self._body = bytearray()
+        self._waiting_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._can_write = asyncio.Event()
+        self._can_write.set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the protocol's name
+        self._connections.discard(self)
+        if self._task is not None:
+            self._task.cancel()
+
+    def pause_writing(self) -> None:
+        self._can_write.clear()
+
+    def resume_writing(self) -> None:
+        self._can_write.set()
+
+    def data_received(self, data: bytes) -> None:
+        if self._task is not None:
+            self._waiting_bytes += len(data)
+            if self._waiting_bytes > MAX_WAITING_BYTES:
+                self.close()
+                return
+        try:
+            self._http.receive_data(data)
+            if self._task is None:
+                self._read()
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint, "malformed_request", "this is not HTTP/1.1")
+
+    def close(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    def _read(self) -> None:
+        """Read what has arrived, and answer once a request is complete."""
+        while True:
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                self._head = event
+                if self._http.they_are_waiting_for_100_continue:
+                    self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            elif isinstance(event, h11.Data):
+                self._body += event.data
+                if len(self._body) > MAX_REQUEST_BYTES:
+                    limit = f"the body is larger than {MAX_REQUEST_BYTES / 1e6:g} MB"
+                    self._refuse(413, "request_too_large", limit)
+                    return
+            elif isinstance(event, h11.EndOfMessage):
+                self._start()
+                return
+            else:
+                if isinstance(event, h11.ConnectionClosed):
+                    self._transport.close()
+                return
+
+    def _start(self) -> None:
+        assert self._head is not None  # noqa: S101 - the head precedes the end
+        request = ReceivedRequest(
+            self._head.method.decode("latin-1"),
+            self._head.target.decode("latin-1"),
+            list(self._head.headers.raw_items()),
+            bytes(self._body),
+        )
+        self._head, self._body = None, bytearray()
+        self._task = asyncio.get_running_loop().create_task(self._respond(request))
+
+    async def _respond(self, request: ReceivedRequest) -> None:
+        try:
+            async with self._answer(request) as response:
+                await self._write(response)
+        except asyncio.CancelledError:
+            self.close()
+            raise
+        except (UpstreamError, h11.ProtocolError) as error:
+            logger.debug("tap: the response broke off: %s", error)
+            self.close()
+            return
+        finally:
+            self._task, self._waiting_bytes = None, 0
+        self._next_request()
+
+    async def _write(self, response: Response) -> None:
+        self._send(
+            h11.Response(
+                status_code=response.status, headers=[*response.headers], reason=response.reason
+            )
+        )
+        async for piece in response.body:
+            self._send(h11.Data(data=piece))
+            await self._can_write.wait()
+        self._send(h11.EndOfMessage())
+
+    def _next_request(self) -> None:
+        if self._http.our_state is h11.MUST_CLOSE:
+            self._transport.close()
+            return
+        try:
+            self._http.start_next_cycle()
+            self._read()
+        except h11.RemoteProtocolError:
+            self.close()
+
+    def _send(self, event: h11.Event) -> None:
+        data = self._http.send(event)
+        if data:
+            self._transport.write(data)
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        """Answer without reading further, and close."""
+        if self._http.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            content = error_content(code, message)
+            headers = [("content-type", "application/json"), ("connection", "close")]
+            headers.append(("content-length", str(len(content))))
+            self._send(h11.Response(status_code=status, headers=headers))
+            self._send(h11.Data(data=content))
+        self._transport.close()

@@ -1,0 +1,110 @@
+"""The tap: a proxy on 127.0.0.1 in a thread of its own, and the channels through it."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from hmac import compare_digest
+
+from holodeck.lib.background_loop import BackgroundRun
+from holodeck.lib.tap.channel import Channel, Exchange
+from holodeck.lib.tap.exchange import Handler, Request, Response
+from holodeck.lib.tap.handlers import Forwarder, Recorder, error_response
+from holodeck.lib.tap.server import Connection, ReceivedRequest
+from holodeck.lib.tap.upstreams import Upstream, tap_variables
+
+_NOT_FOUND = "nothing is here"
+
+
+class Tap:
+    """A proxy between agents and the servers of their models.
+
+    It has an event loop in a thread of its own: an agent that blocks the runner's loop while it
+    waits for its model waits for the tap.
+
+    Args:
+        upstreams: The server of each route, by the route's segment in URLs.
+    """
+
+    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+        self._upstreams = upstreams
+        self._token = secrets.token_urlsafe(24)
+        self._channels: dict[str, Channel] = {}
+        self._forwarder = Forwarder()
+        self._answer: Handler = Recorder(self._forwarder, self._open_exchange)
+        self._run: BackgroundRun[None] | None = None
+        self._ready: Future[int] = Future()
+        self._port = 0
+
+    async def start(self) -> None:
+        """Listen on a free port. Raises OSError."""
+        self._run = BackgroundRun(self._serve, "holodeck-tap")
+        self._port = await asyncio.wrap_future(self._ready)
+
+    async def close(self) -> None:
+        """Close all connections; may be called twice."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+            await asyncio.wrap_future(run.outcome)
+
+    def open_channel(self, unused: str) -> Channel:
+        """Return a new channel; `unused` says what it means if no request comes through it."""
+        channel_id = secrets.token_hex(8)
+        url = f"http://127.0.0.1:{self._port}/{self._token}/{channel_id}"
+        self._channels[channel_id] = Channel(channel_id, url, unused)
+        return self._channels[channel_id]
+
+    def variables(self, channel: Channel, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that lead an agent in that environment to the channel."""
+        return tap_variables(channel.url, self._upstreams, environment)
+
+    def close_channel(self, channel: Channel) -> None:
+        """Refuse further requests through the channel."""
+        self._channels.pop(channel.id, None)
+
+    async def _serve(self) -> None:
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        connections = set[Connection]()
+        try:
+            server = await self._loop.create_server(
+                lambda: Connection(self._respond, connections), "127.0.0.1", 0, backlog=1024
+            )
+        except OSError as error:
+            self._ready.set_exception(error)
+            return
+        self._ready.set_result(server.sockets[0].getsockname()[1])
+        await self._stop.wait()
+        server.close()
+        while connections or asyncio.all_tasks() - {asyncio.current_task()}:
+            for connection in [*connections]:
+                connection.close()
+            await asyncio.sleep(0)
+        await self._forwarder.close()
+
+    @asynccontextmanager
+    async def _respond(self, received: ReceivedRequest) -> AsyncIterator[Response]:
+        """Yield the response to a request; 404 without detail for all but the tap's own URLs."""
+        request = self._find_request(received)
+        if request is None:
+            yield error_response(404, "not_found", _NOT_FOUND)
+        elif any(name.lower() == b"upgrade" for name, _ in received.headers):
+            yield error_response(501, "not_supported", "the tap passes no WebSockets on")
+        else:
+            async with self._answer(request) as response:
+                yield response
+
+    def _find_request(self, received: ReceivedRequest) -> Request | None:
+        parts = received.target.split("/", 4)
+        if len(parts) < 4 or not compare_digest(parts[1].encode(), self._token.encode()):
+            return None
+        channel, segment = parts[2], parts[3].partition("?")[0]
+        if channel not in self._channels or segment not in self._upstreams:
+            return None
+        path = received.target.removeprefix("/".join(parts[:3]) + f"/{segment}")
+        upstream = self._upstreams[segment]
+        return Request(channel, upstream, received.method, path, received.headers, received.body)
+
+    def _open_exchange(self, request: Request) -> Exchange:
+        return self._channels[request.channel].open_exchange(request)

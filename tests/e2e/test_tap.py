@@ -1,0 +1,83 @@
+"""`tap: true`, through the command: only what the tap sees decides."""
+
+import json
+
+import pytest
+
+from fakes import Reply, ToolCall, case
+from support.checks import assert_plain, results_in
+from support.tapped_service import serving
+
+SECRET = "sk-agents-own-secret-key"
+
+
+def write_tapped(agent_dir, url, *cases, **request):
+    agent_dir.write_agent(
+        model=None,
+        instructions=None,
+        backend={
+            "type": "http",
+            "url": url,
+            "tap": True,
+            "request": {"question": "{input}", "model_url": "{tap_url}/openai/v1"} | request,
+        },
+        test_cases=list(cases),
+        prices={"models": {"openai/some-model": {"input": 1.0, "output": 2.0}}},
+    )
+
+
+def run_tapped(agent_dir, *args):
+    env = {"OPENAI_BASE_URL": agent_dir.server.url}
+    ran = agent_dir.run("test", *args, "-o", "r.json", "-o", "r.md", env=env)
+    assert_plain(ran)
+    return ran
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streaming"])
+def test_a_forbidden_call_that_only_the_tap_sees_fails_its_case_and_no_other(agent_dir, stream):
+    call = ToolCall("delete_order", {"id": 7}, id="call_1")
+    agent_dir.server.when(
+        lambda request: "Delete" in request.prompt and len(request.body["messages"]) == 1,
+        Reply(tool_calls=[call], usage=(100, 10)),
+    ).otherwise("Done.", usage=(50, 5))
+    with serving() as url:
+        write_tapped(
+            agent_dir,
+            url,
+            case("deletes", "Delete order 7.", forbidden_tools=["delete_order"]),
+            case("does not", "Where is order 7?", forbidden_tools=["delete_order"]),
+            stream=stream,
+        )
+
+        ran = run_tapped(agent_dir)
+
+    results = results_in(agent_dir.path / "r.json")
+    deletes, other = results["deletes"], results["does not"]
+    assert (ran.code, deletes["outcome"], other["outcome"]) == (1, "failed", "passed")
+    assert deletes["evidence"]["tool_calls"] == deletes["evidence"]["token_usage"] == "tap"
+    [called] = deletes["tool_invocations"]
+    assert (called["name"], called["args"]) == ("delete_order", {"id": 7})
+    assert json.loads(called["result"]) == {"status": "done", "tool": "delete_order"}
+    assert deletes["token_usage"]["total_tokens"] == 165
+    assert deletes["cost"]["total"] == pytest.approx((150 * 1 + 15 * 2) / 1e6)
+    assert [one["model"] for one in deletes["model_requests"]] == ["openai/some-model"] * 2
+    assert (other["tool_invocations"], other["token_usage"]["total_tokens"]) == ([], 55)
+    report = (agent_dir.path / "r.md").read_text()
+    assert "requested" in report
+    assert SECRET not in report + (agent_dir.path / "r.json").read_text() + ran.stdout + ran.stderr
+    assert {one.headers["authorization"] for one in agent_dir.server.requests} == {
+        f"Bearer {SECRET}"
+    }
+
+
+def test_an_agent_that_does_not_use_the_tap_neither_passes_nor_fails_a_tool_check(agent_dir):
+    with serving(own_url=agent_dir.server.url) as url:
+        write_tapped(agent_dir, url, case("asks", "Hello.", forbidden_tools=["delete_order"]))
+
+        ran = run_tapped(agent_dir)
+
+    result = results_in(agent_dir.path / "r.json")["asks"]
+    assert (ran.code, result["outcome"]) == (4, "metric_error")
+    assert result["evidence"]["tool_calls"] is None
+    assert "no request came through the tap" in result["tool_checks"][0]["error"]
+    assert "{tap_url}" in ran.stdout
