@@ -286,7 +286,10 @@ def test_both_runs_are_recorded_graded_again_and_linked(two):
     assert [one["agent_name"] for one in listed] == ["support", "support-next"]
     assert (facts["run"], facts["compared with"]) == (newest, other)
     assert newest in (two / "report.md").read_text()
-    assert run_cli("score", other, "a.yaml", cwd=two).code == ran.code == 0
+    scored = run_cli("score", other, "a.yaml", "-o", "score.md", cwd=two)
+    assert scored.code == ran.code == 0
+    assert "is that of the second agent" in scored.stderr
+    assert "# Test Report: support-next" in (two / "score.md").read_text()
 
 
 def test_the_record_of_the_second_agent_is_no_history_of_the_first(two):
@@ -370,6 +373,22 @@ def test_a_typo_is_located_in_its_own_file(two, file, text, place):
     assert ran.code == 2
     assert place in ran.stderr
     assert "did you mean" in ran.stderr
+
+
+def test_the_run_of_the_second_agent_is_resumed_only_with_the_first(two):
+    compare(two)
+    other = json.loads(run_cli("runs", "list", "--json", cwd=two).stdout)[1]["id"]
+
+    ran = run_cli("test", "a.yaml", "--resume", other, cwd=two)
+
+    assert_one_error(ran, 2, "add --against")
+
+
+def test_several_pairs_at_once_are_still_pairs(two):
+    ran, pairs = compared(two, "-j", "4", "--repeat", "2")
+
+    assert ran.code == 0
+    assert [pair["verdict"] for pair in pairs.values()] == ["both"] * 3
 
 
 def test_a_run_of_one_agent_cannot_be_resumed_as_a_comparison(two):

@@ -29,6 +29,7 @@ from holodeck.models.selection import Selection
 if TYPE_CHECKING:
     from holodeck.cli.comparison_run import SecondAgent
     from holodeck.config.findings import Finding
+    from holodeck.lib.records.run_store import Run
 
 logger = logging.getLogger(__name__)
 
@@ -269,11 +270,8 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
     if one.second is not None:
         return _compare(options, one, one.second, context)
     earlier = None if options.resume is None else find_run(options.resume, one.agent.base_dir)
-    compared_with = earlier.started.compared_with if earlier and earlier.started else None
-    if earlier is not None and compared_with is not None and compared_with.is_second:
-        raise ConfigError(
-            "--resume", f"run {earlier.id} is that of a second agent; add --against to resume both"
-        )
+    if earlier is not None:
+        _require_own_run(earlier)
     # A run of --watch gets the selection again, because cases may have been added since.
     is_watched = context.read_tracker is not None
     if earlier is not None and not options.request.args() and not is_watched:
@@ -297,6 +295,16 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
     ).run()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and options.request.allow_empty else code
+
+
+def _require_own_run(run: "Run") -> None:
+    """Raise ConfigError for the run of a second agent, whose cases are in another file."""
+    from holodeck.lib.records.run_store import is_of_second_agent
+
+    if is_of_second_agent(run):
+        raise ConfigError(
+            "--resume", f"run {run.id} is that of a second agent; add --against to resume both"
+        )
 
 
 def _compare(

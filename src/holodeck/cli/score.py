@@ -50,6 +50,7 @@ def score(
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.errors import ReportError
     from holodeck.lib.process_exit import process_exit_forbidden
+    from holodeck.lib.records.run_store import is_of_second_agent
     from holodeck.lib.reports.summary import exit_code
     from holodeck.lib.test_runner.rescore import rescore
 
@@ -57,6 +58,11 @@ def score(
     targets = report_targets(outputs, report_format)
     agent = _load_agent(agent_config, cli_context)
     recorded = read_run(run_store_of(agent.base_dir), run, cli_context)
+    if is_of_second_agent(recorded):
+        cli_context.warn(
+            f"run {recorded.id} is that of the second agent of a comparison; metrics that need"
+            " instructions or tools get those of the first"
+        )
     with protected_streams(), process_exit_forbidden():
         graded = asyncio.run(rescore(agent, recorded, cli_context.redactor.redact))
     shown = cli_context.redactor.redact_report(graded.report)

@@ -263,6 +263,12 @@ def _validate_event(data: Any) -> Event | str | int:
         return f"not a {name} event: {location}: {first['msg']}"
 
 
+def is_of_second_agent(run: Run) -> bool:
+    """Whether the run is that of the second of two compared agents."""
+    compared_with = run.started.compared_with if run.started else None
+    return compared_with is not None and compared_with.is_second
+
+
 def reusable_results(
     run: Run, present: Fingerprint, *, retry_errors: bool = False
 ) -> dict[int, TestResult]:

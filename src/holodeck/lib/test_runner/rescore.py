@@ -6,7 +6,7 @@ from itertools import chain
 
 import holodeck
 from holodeck.lib.records.fingerprint import fingerprint_of
-from holodeck.lib.records.run_store import Run, find_cases
+from holodeck.lib.records.run_store import Run, find_cases, is_of_second_agent
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.case_run import with_earlier_tries
@@ -75,7 +75,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
     before = report_of(run)
     stopped = f"{plural(len(ungraded), 'case has', 'cases have')} no recorded response"
     update = {
-        "agent_name": agent.name,
+        "agent_name": before.agent_name if is_of_second_agent(run) else agent.name,
         "results": results,
         "summary": summarize(results, before.summary.wall_time_ms),
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
