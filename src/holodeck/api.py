@@ -361,10 +361,10 @@ def _execution_config(settings: dict[str, Any]) -> ExecutionConfig:
     try:
         return ExecutionConfig(**settings)
     except ValidationError as error:
-        place = error.errors(include_url=False)[0]["loc"]
-        if not place:
+        path = error.errors(include_url=False)[0]["loc"]
+        if not path:
             raise ConfigError("run()", conflict_message(error)) from None
-        option = str(place[0])
+        option = str(path[0])
         found = settings[option]
         raise ConfigError(option, f"found {found!r}; expected {expected_value(error)}") from None
 

@@ -13,7 +13,7 @@ DISTRIBUTION = "holodeck-harness"
 
 
 def install_command(extra: str) -> str:
-    """The shell command that installs an extra beside this copy; it works in any folder."""
+    """Return the shell command that adds an extra to this installation, for any folder."""
     name = f"{DISTRIBUTION}[{extra}]"
     origin = _origin()
     url = str(origin.get("url", ""))
@@ -29,8 +29,8 @@ def install_command(extra: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """The installer's note on where the package came from; empty for one from an index."""
-    # Imported here because only errors ask.
+    """Return the installer's record of the package's origin; empty for a package index."""
+    # Imported here because only error messages need it.
     from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415
 
     try:

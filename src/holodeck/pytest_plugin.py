@@ -115,10 +115,10 @@ def pytest_configure(config: pytest.Config) -> None:
     scenarios = config.stash[_KEY] = Scenarios()
     config.add_cleanup(add_result_listener(scenarios.note, MEANINGS))
     if config.getoption("holodeck_debug"):
-        config.add_cleanup(_debugging(config))
+        config.add_cleanup(_start_debugging(config))
 
 
-def _debugging(config: pytest.Config) -> Callable[[], None]:
+def _start_debugging(config: pytest.Config) -> Callable[[], None]:
     """Debug all scenarios from now on; return a function that ends it. Raises UsageError."""
     if hasattr(config, "workerinput") or config.getoption("numprocesses", 0):
         raise pytest.UsageError("--holodeck-debug runs one test at a time; remove -n")
@@ -189,12 +189,12 @@ def _check_patterns(config: pytest.Config) -> None:
         if not missing:
             return
         seen.add(path.name)
-    where = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
+    searched = ", ".join(os.path.relpath(one, config.rootpath) for one in folders)
     # Imported here because a run of pytest without scenarios imports nothing but this plugin.
     from holodeck.lib.suggestions import did_you_mean  # noqa: PLC0415
 
     hint = did_you_mean(missing[0], sorted(seen))
-    raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {where}{hint}")
+    raise pytest.UsageError(f"holodeck_files: {missing[0]!r} matches no file in {searched}{hint}")
 
 
 def _yaml_files(folders: list[Path], ignored: list[str]) -> Iterator[Path]:

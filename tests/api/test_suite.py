@@ -399,7 +399,7 @@ def test_an_unknown_scorer_ends_it_before_the_agent_is_called(desk):
 
 
 def test_an_unknown_scorer_is_a_key_error_too():
-    with pytest.raises(KeyError, match="scorer 'nope' is not known"):
+    with pytest.raises(KeyError, match="unknown scorer 'nope'"):
         get_scorer("nope")
 
 

@@ -13,7 +13,7 @@ from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.evaluation import Metric
 from holodeck.models.judged_metrics import SAFETY_METRICS
 from support.evaluators import EVALUATORS
-from support.likeness import SharedWords
+from support.similarity import SharedWords
 
 TEXT = "Dogs are allowed in the library"
 

@@ -50,7 +50,7 @@ class _Seen:
     def end(self, slot, ends, more):
         waits = {"overload": None, "pause": more, "day": 86_400.0}
         if ends in waits:
-            self.limiter.overloaded(slot, waits[ends])
+            self.limiter.note_overload(slot, waits[ends])
         elif ends == "error":
             raise RuntimeError
 
@@ -106,7 +106,7 @@ def test_while_an_endpoint_asks_to_wait_nothing_starts(pause, requests):
     async def run(clock):
         limiter = Limiter("test", clock=clock)
         async with limiter.slot() as slot:
-            limiter.overloaded(slot, pause)
+            limiter.note_overload(slot, pause)
         ends = clock() + pause
         starts = []
 

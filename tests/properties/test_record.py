@@ -291,5 +291,5 @@ def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interru
     assert read.warnings == ()
     assert report_of(read) == report
     for name in FORMATS.names():
-        render = FORMATS.load(name, where="--format")
+        render = FORMATS.load(name, location="--format")
         assert render(report_of(read)) == render(report)

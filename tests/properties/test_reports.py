@@ -61,7 +61,7 @@ def report_of(text, arguments=None):
 def test_any_answer_makes_a_valid_report_in_every_format(text, arguments):
     report = report_of(text, arguments)
     for name in FORMATS.names():
-        written = FORMATS.load(name, where="--format")(report)
+        written = FORMATS.load(name, location="--format")(report)
         data = written.encode("utf-8", "backslashreplace").decode("utf-8")
         if name == "json":
             assert TestReport.model_validate(json.loads(data)) == report

@@ -7,7 +7,7 @@ import pytest
 
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
-from holodeck.lib.safe_paths import outside_allowed
+from holodeck.lib.safe_paths import allow_outside
 from support.checks import assert_plain
 
 SECRET = "top secret of the neighbour"
@@ -131,7 +131,7 @@ def test_allow_outside_runs_a_tool_of_the_folder_above(trap):
 def test_allow_outside_opens_no_device_or_pipe(trap, key, path):
     agent = ConfigLoader().load_agent_yaml(trap.write_agent(**KEYS[key](path)))
 
-    with outside_allowed():
+    with allow_outside():
         found = [one for one in check(agent) if one.severity == "error"]
 
     assert found

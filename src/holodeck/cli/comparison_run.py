@@ -132,7 +132,7 @@ def check_second_agent(
 class _CommandLine:
     """Locates what the command line says."""
 
-    def place(self, path: tuple[str | int, ...]) -> str:  # noqa: ARG002 - a Locator
+    def location(self, path: tuple[str | int, ...]) -> str:  # noqa: ARG002 - a Locator
         return "--against"
 
     def source_path(self, path: tuple[str | int, ...]) -> tuple[str | int, ...]:
@@ -251,7 +251,7 @@ class ComparisonRun:
 
         def on_test_start(case: "TestCaseModel") -> None:
             name = case.name and redactor.redact(case.name)
-            progress.start_test(case_label(name, redactor.redact(case.said)))
+            progress.start_test(case_label(name, redactor.redact(case.user_input)))
 
         def on_result(index: int, result: "TestResult") -> None:
             shown = redactor.redact_report(result)

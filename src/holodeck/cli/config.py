@@ -41,7 +41,7 @@ def show(context: click.Context, agent_config: str | None, report_format: str) -
     if agent_config is not None or Path(DEFAULT_AGENT_FILE).is_file():
         target = find_target(agent_config or DEFAULT_AGENT_FILE)
         agent = loader.load_agent_yaml(target.path, target.suites)
-    settings = loader.in_use(agent)
+    settings = loader.settings_in_use(agent)
     cli_context = context.ensure_object(CliContext)
     cli_context.protect(collect(agent, loader.environment(agent.base_dir if agent else None)))
     if report_format == "json":

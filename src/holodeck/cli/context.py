@@ -64,9 +64,9 @@ class CliContext:
 
     def brief(self, text: str) -> str:
         """Return `text` clean and at most MAX_MESSAGE characters long."""
-        from holodeck.lib.text import abridged
+        from holodeck.lib.text import shorten_middle
 
-        return abridged(self.clean(text), MAX_MESSAGE)
+        return shorten_middle(self.clean(text), MAX_MESSAGE)
 
     def warn(self, text: str) -> None:
         """Print a warning to stderr."""

@@ -11,7 +11,7 @@ import click
 from holodeck.cli.context import MAX_MESSAGE, CliContext
 from holodeck.errors import ConfigError, HoloDeckError
 from holodeck.lib.exceptions import describe
-from holodeck.lib.text import abridged
+from holodeck.lib.text import shorten_middle
 from holodeck.lib.ui.live import active_live_line
 
 VARIABLE = "HOLODECK_LOG_LEVEL"
@@ -72,7 +72,7 @@ class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
 
     def emit(self, record: logging.LogRecord) -> None:
         line = active_live_line()
-        with nullcontext() if line is None else line.paused():
+        with nullcontext() if line is None else line.pause():
             super().emit(record)
 
 
@@ -91,5 +91,5 @@ class _Formatter(logging.Formatter):
         else:
             plain = copy(record)  # other handlers get the record, too
             plain.exc_info = plain.exc_text = plain.stack_info = None
-            text = abridged(self._clean(super().format(plain)), MAX_MESSAGE)
+            text = shorten_middle(self._clean(super().format(plain)), MAX_MESSAGE)
         return text.replace("\n", "\n    ")

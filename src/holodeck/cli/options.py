@@ -51,9 +51,9 @@ def allow_outside_option(command: F) -> F:
 
     def allow(context: click.Context, _: click.Parameter, is_given: bool) -> None:
         if is_given:
-            from holodeck.lib.safe_paths import outside_allowed
+            from holodeck.lib.safe_paths import allow_outside
 
-            context.with_resource(outside_allowed())
+            context.with_resource(allow_outside())
 
     return click.option(
         "--allow-outside",

@@ -45,7 +45,7 @@ def report(
 
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
-    render = FORMATS.load(report_format or "markdown", where="--format")
+    render = FORMATS.load(report_format or "markdown", location="--format")
     found = report_of(read_run(run_store_of(agent), run, cli_context))
     shown = cli_context.redactor.redact_report(found)
     if not targets:

@@ -122,10 +122,10 @@ def case_rows(agent: "Agent") -> list[dict[str, Any]]:
             "id": case.id,
             "suite": case.suite,
             "tags": case.tags,
-            "kind": case.form,
+            "kind": case.input_kind,
             "skip": case.skip,
-            "place": agent.place("test_cases", index),
-            "input": case.said,
+            "place": agent.location("test_cases", index),
+            "input": case.user_input,
         }
         for index, case in enumerate(agent.test_cases or [])
     ]

@@ -61,8 +61,8 @@ def repeat_selection(agent: "Agent", run: "Run") -> "tuple[Agent, Selection | No
     if run.started is None or selection is None:
         return agent, None
     present = fingerprint_of(agent).cases
-    places = find_cases(run.started.cases, present)
-    return agent.with_cases(places), selection.now(len(present), len(places))
+    indexes = find_cases(run.started.cases, present)
+    return agent.with_cases(indexes), selection.now(len(present), len(indexes))
 
 
 def resume_run(
@@ -129,7 +129,7 @@ def run_displayed(
 
     def on_interrupt(one: signal.Signals) -> None:
         received.append(one)
-        with live.paused():
+        with live.pause():
             click.echo("Interrupted: stopping; press Ctrl-C again to abort", err=True)
 
     def note_wait(wait: "Wait") -> None:
@@ -253,7 +253,7 @@ class TestRun:
             if read_tracker is not None:
                 read_tracker.stop_tracking()
             name = case.name and redactor.redact(case.name)
-            progress.start_test(case_label(name, redactor.redact(case.said)))
+            progress.start_test(case_label(name, redactor.redact(case.user_input)))
 
         def on_result(index: int, result: "TestResult") -> None:
             shown = redactor.redact_report(result)

@@ -1,7 +1,6 @@
 """`holodeck validate`: every check that needs no call of a model."""
 
 import json
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -67,8 +66,11 @@ def validate(
 
 
 def _as_json(findings: "list[Finding]") -> str:
-    keys = ("severity", "place", "path", "message")
-    return json.dumps([{key: asdict(one)[key] for key in keys} for one in findings], indent=2)
+    rows = [
+        {"severity": one.severity, "place": one.location, "path": one.path, "message": one.message}
+        for one in findings
+    ]
+    return json.dumps(rows, indent=2)
 
 
 def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:
@@ -126,7 +128,7 @@ def _contents(agent: "Agent") -> str:
         plural(len(agent.tools or []), "tool"),
         plural(len(metrics), "metric"),
     ]
-    criteria = sum(len(case.judged) for case in cases)
+    criteria = sum(len(case.criterion_settings) for case in cases)
     if criteria:
         counts.append(plural(criteria, "criterion", "criteria"))
     return ", ".join(counts)

@@ -24,10 +24,10 @@ def load_instructions(agent: Agent) -> str:
     if agent.instructions.inline is not None:
         return agent.instructions.inline
     name = agent.instructions.file or ""
-    where = f"{agent.place('instructions', 'file')}: instructions.file"
-    text = strip_front_matter(read_text(name, agent.own_dir, where), name)
+    location = f"{agent.location('instructions', 'file')}: instructions.file"
+    text = strip_front_matter(read_text(name, agent.own_dir, location), name)
     if not text.strip():
-        raise ConfigError(where, f"{name!r} is empty; write the instructions for the agent")
+        raise ConfigError(location, f"{name!r} is empty; write the instructions for the agent")
     return text
 
 
@@ -76,35 +76,35 @@ def load_response_schema(agent: Agent) -> dict[str, Any] | None:
     given = agent.response_format
     if given is None:
         return None
-    where = f"{agent.place('response_format')}: response_format"
-    schema = _from_file(agent, given, where) if isinstance(given, str) else given
+    location = f"{agent.location('response_format')}: response_format"
+    schema = _from_file(agent, given, location) if isinstance(given, str) else given
     if "json_schema" not in schema:
-        check_keywords(schema, where, KEYWORDS)
-        _check_schema(schema, where)
+        check_keywords(schema, location, KEYWORDS)
+        _check_schema(schema, location)
     return schema
 
 
-def _from_file(agent: Agent, name: str, where: str) -> dict[str, Any]:
-    text = read_text(name, agent.own_dir, where)
+def _from_file(agent: Agent, name: str, location: str) -> dict[str, Any]:
+    text = read_text(name, agent.own_dir, location)
     try:
         schema = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(where, f"{name!r} is not JSON: {error}") from error
+        raise ConfigError(location, f"{name!r} is not JSON: {error}") from error
     if not isinstance(schema, dict):
-        raise ConfigError(where, f"{name!r} holds a {type(schema).__name__}; expected an object")
+        raise ConfigError(location, f"{name!r} holds a {type(schema).__name__}; expected an object")
     return schema
 
 
-def _check_schema(schema: Any, where: str) -> None:
+def _check_schema(schema: Any, location: str) -> None:
     if not isinstance(schema, Mapping):
-        raise ConfigError(where, f"found {_kind(schema)}; expected a schema, which is a mapping")
+        raise ConfigError(location, f"found {_kind(schema)}; expected a schema, which is a mapping")
     for keyword, value in schema.items():
         problem = _VALIDATORS[keyword](value)
         if problem:
-            raise ConfigError(f"{where}.{keyword}", problem)
+            raise ConfigError(f"{location}.{keyword}", problem)
     for name, below in schemas_in(schema):
         if name != "additionalProperties" or isinstance(below, Mapping):
-            _check_schema(below, f"{where}.{name}")
+            _check_schema(below, f"{location}.{name}")
 
 
 def _validate_type(value: Any) -> str | None:

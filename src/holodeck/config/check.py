@@ -17,7 +17,7 @@ from holodeck.config.python_files import (
     find_definition,
     parameter_names,
 )
-from holodeck.config.source import KeyPath, location
+from holodeck.config.source import KeyPath, location_of
 from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.evaluators.build import (
     RequiredInputs,
@@ -54,14 +54,14 @@ def check_before_run(agent: Agent, settings: ExecutionConfig) -> list[Finding]:
     # `validate` only warns of a missing key, because it may run on a machine without keys.
     for path, message in find_missing_keys(agent):
         if settings.cache_mode != "replay" or path[-1] not in {"criteria", "script", "simulate"}:
-            raise ConfigError(location(agent, *path), message)
+            raise ConfigError(location_of(agent, *path), message)
     return findings
 
 
 def log_findings(findings: Sequence[Finding]) -> None:
     """Log the first findings as warnings, and how many more there are."""
     for finding in findings[:MOST_WARNINGS]:
-        logger.warning("%s: %s: %s", finding.place, finding.path, finding.message)
+        logger.warning("%s: %s: %s", finding.location, finding.path, finding.message)
     if len(findings) > MOST_WARNINGS:
         logger.warning("and %d more; see `holodeck validate`", len(findings) - MOST_WARNINGS)
 
@@ -221,7 +221,7 @@ def _check_evidence(context: CheckContext) -> None:
     checks_of_tools = sum(
         _needs_tool_calls(context, case, part)
         for case in agent.test_cases or []
-        for part in (case, *(part for _, part in case.parts))
+        for part in (case, *(part for _, part in case.checked_turns))
     )
     if answer.tool_calls is None and checks_of_tools:
         context.warning(

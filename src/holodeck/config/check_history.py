@@ -25,7 +25,7 @@ def check_history_support(context: CheckContext, case: TestCaseModel, path: KeyP
     if case.turns is not None and len(case.turns) > 1:
         _check_memory(context, (*path, "turns"))
     if case.is_scripted_or_simulated and case.max_turns != 1:
-        _check_memory(context, (*path, case.form))
+        _check_memory(context, (*path, case.input_kind))
     steps = enumerate(case.script or ())
     unseen = [at for at, one in steps if speaks_for_agent(step_kind(one), step_value(one))]
     reason = _reason_no_history(context.agent) if unseen or case.history is not None else None

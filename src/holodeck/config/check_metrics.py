@@ -16,14 +16,14 @@ from holodeck.lib.evaluators.build import (
     judge_model_of,
     needs_judge,
 )
-from holodeck.lib.patterns import compiled, passes_every_text
+from holodeck.lib.patterns import compile_pattern, passes_every_text
 from holodeck.models.evaluation import MetricSettings, NotContainsMetric, RegexMetric
 from holodeck.models.judged_metrics import GEvalMetric, JudgeMetric
 from holodeck.models.test_case import PLACEHOLDER
 
 ONLY_REPORTED = "or 'required: false' to only report it"
 NOT_FROM_THE_AGENT = frozenset({"input", "ground_truth", "expected_output"})
-"""RequiredInputs of a judge that do not come from the agent."""
+"""Inputs of a judge that do not come from the agent."""
 _QUOTES_AND_INVISIBLE = "\"'“”‘’\u200b\u200c\u200d\u2060\ufeff"
 _UNCHECKED_KEYS = frozenset({"forbidden_tools", "description"})
 """Keys whose placeholders another check reports, or that only people read."""
@@ -102,7 +102,7 @@ def _report_zero_threshold(
 
 def _check_pattern(context: CheckContext, metric: RegexMetric, path: KeyPath) -> None:
     try:
-        pattern = compiled(metric.pattern, ignore_case=metric.ignore_case)
+        pattern = compile_pattern(metric.pattern, ignore_case=metric.ignore_case)
     except ConfigError:
         return  # reported where the metric is built
     matched = passes_every_text(pattern, whole=metric.fullmatch)

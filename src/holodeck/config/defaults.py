@@ -1,4 +1,4 @@
-"""The settings of a run that nobody changed."""
+"""The default settings of a run."""
 
 from holodeck.config.settings import setting_fields
 

@@ -179,7 +179,7 @@ def user_folders(real: Mapping[str, str]) -> list[Path]:
 
 def _dotenv_files(folder: Path | None, real: Mapping[str, str]) -> list[Path]:
     folders = [*([folder] if folder else []), Path.cwd(), *user_folders(real)]
-    paths = {(place / ".env").resolve(): None for place in folders}
+    paths = {(one / ".env").resolve(): None for one in folders}
     return [path for path in paths if path.is_file()]
 
 

@@ -8,7 +8,7 @@ from holodeck.config.source import KeyPath, format_key_path
 from holodeck.config.validation_errors import MAX_MESSAGE, limit_lines
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import RequiredInputs
-from holodeck.lib.text import abridged
+from holodeck.lib.text import shorten_middle
 from holodeck.models.agent import Agent
 
 Severity = Literal["error", "warning"]
@@ -24,13 +24,13 @@ class Finding:
     path: str
     """Such as `test_cases[2].expected_tools[0]`."""
     message: str
-    place: str
+    location: str
     """Such as `agent.yaml:41:7`."""
     stops_the_run: bool = True
     """Whether an error affects more than its own case, which would fail by itself."""
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.severity}: {self.path}: {self.message}"
+        return f"{self.location}: {self.severity}: {self.path}: {self.message}"
 
 
 @dataclass
@@ -57,22 +57,22 @@ class CheckContext:
     ) -> None:
         """Report a ConfigError; a location that it repeats is left out."""
         key_path = format_key_path(self.agent.source_path(*path))
-        inner = error.field.removeprefix(f"{self.agent.place(*path)}: {key_path}").lstrip(".: ")
+        inner = error.field.removeprefix(f"{self.agent.location(*path)}: {key_path}").lstrip(".: ")
         has_own_location = inner and inner != key_path
         message = f"{inner}: {error.message}" if has_own_location else error.message
         self.error(path, message, stops_the_run=stops_the_run)
 
     def _add(self, severity: Severity, path: KeyPath, message: str, stops_the_run: bool) -> None:
         key_path = format_key_path(self.agent.source_path(*path)) or self.agent.name
-        message = abridged(message, MAX_MESSAGE // 2)  # it may quote megabytes
-        place = self.agent.place(*path)
-        self.findings.append(Finding(severity, key_path, message, place, stops_the_run))
+        message = shorten_middle(message, MAX_MESSAGE // 2)  # it may quote megabytes
+        location = self.agent.location(*path)
+        self.findings.append(Finding(severity, key_path, message, location, stops_the_run))
 
 
 def raise_on_errors(findings: Iterable[Finding]) -> None:
     """Raise one ConfigError with a line for each error that stops the run, if there is any."""
     errors = [one for one in findings if one.severity == "error" and one.stops_the_run]
     if errors:
-        lines = [f"{one.place}: {one.path}: {one.message}" for one in errors]
-        place = errors[0].place
-        raise ConfigError(place, "\n".join(limit_lines(lines)).removeprefix(f"{place}: "))
+        lines = [f"{one.location}: {one.path}: {one.message}" for one in errors]
+        location = errors[0].location
+        raise ConfigError(location, "\n".join(limit_lines(lines)).removeprefix(f"{location}: "))

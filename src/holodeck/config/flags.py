@@ -26,7 +26,7 @@ class SettingType(click.ParamType):
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
-        """Made when an option is given, as few are."""
+        """Built on first use, because most options are not given."""
         return TypeAdapter(self._declared.annotation)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -37,9 +37,9 @@ class SettingType(click.ParamType):
 
 
 def cli_options(without: tuple[str, ...] = ()) -> Callable[[F], F]:
-    """A decorator that gives a command an option for every setting with a flag, but `without`.
+    """Return a decorator that adds an option for every setting with a flag, except `without`.
 
-    Each arrives as an argument called like its field, None where the user did not give it.
+    The command gets each as an argument with the name of the field; None if it is not given.
     """
 
     def decorate(command: F) -> F:
@@ -77,7 +77,7 @@ def off_flag(flag: str) -> str:
 
 
 def cli_config(values: Mapping[str, Any]) -> ExecutionConfig:
-    """The settings among a command's arguments, each knowing its flag."""
+    """Return the settings among a command's arguments, each with its flag as source."""
     given = {field: values[field] for field in setting_fields() if values.get(field) is not None}
     sources = {field: _source(setting_fields()[field], value) for field, value in given.items()}
     try:
@@ -103,7 +103,7 @@ def _help(declared: SettingField) -> str:
 
 
 def format_default(default: Any) -> str:
-    """A default as help and documentation say it."""
+    """Return a default as help and documentation show it."""
     if default is None:
         return "none"
     if isinstance(default, bool):

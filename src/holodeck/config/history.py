@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from holodeck.config.cases.rows import Rows, parse_json_document, parse_json_lines, to_node
-from holodeck.config.source import Locations, NodeSource, Source, find_file, location, read_bytes
+from holodeck.config.source import Locations, NodeSource, Source, find_file, location_of, read_bytes
 from holodeck.config.validation_errors import config_error
 from holodeck.config.yaml_nodes import Node, compose, decode_text
 from holodeck.errors import ConfigError
@@ -28,20 +28,22 @@ def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
     history = (agent.test_cases or [])[index].history
     if not isinstance(history, TranscriptFile):
         return history or ()
-    where = location(agent, "test_cases", index, "history", "file")
-    path = find_file(history.file, agent.base_dir, where)
+    location = location_of(agent, "test_cases", index, "history", "file")
+    path = find_file(history.file, agent.base_dir, location)
     if path.suffix not in SUFFIXES:
-        raise ConfigError(where, f"unknown file type {history.file!r}; use {', '.join(SUFFIXES)}")
-    return _load(path, history, where)
+        raise ConfigError(
+            location, f"unknown file type {history.file!r}; use {', '.join(SUFFIXES)}"
+        )
+    return _load(path, history, location)
 
 
-def _load(path: Path, history: TranscriptFile, where: str) -> list[EarlierMessage]:
+def _load(path: Path, history: TranscriptFile, location: str) -> list[EarlierMessage]:
     try:
         source, found = _document(path, history.file)
         indices = [index for index, one in enumerate(found) if not _is_left_out(one, history)]
         return _validate([found[index] for index in indices], _SelectedMessages(source, indices))
     except ConfigError as error:
-        raise ConfigError(where, str(error)) from error
+        raise ConfigError(location, str(error)) from error
 
 
 def _document(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
@@ -55,14 +57,14 @@ def _document(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
 def _parse(path: Path, text: str, name: str) -> tuple[NodeSource, Any]:
     if path.suffix == ".jsonl":
         lines = parse_json_lines(text, name)
-        return Source(name, _listed(lines)), list(lines.values)
+        return Source(name, _to_list_node(lines)), list(lines.values)
     if path.suffix == ".json":
         return parse_json_document(text, name)
     source = Source(name, compose(text, name))
     return source, source.value()
 
 
-def _listed(lines: Rows) -> Node:
+def _to_list_node(lines: Rows) -> Node:
     nodes = [to_node(*one) for one in zip(lines.values, lines.lines, strict=True)]
     return Node(nodes, 1, 1)
 

@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 
 CONFIG_NAMES = ("config.yml", "config.yaml")
 _NO_FILE = "agent"
-"""Stands for the file of an agent that is described in Python."""
+"""The name in messages of the missing file of an agent that is described in Python."""
 
 
 @dataclass
@@ -99,8 +99,8 @@ def gather_cases(
     for case, at in elsewhere:
         found.add(case, at)
     if own is None and "test_cases" in data and found.cases:
-        place = Origin(source, ("test_cases",)).place
-        raise ConfigError(place, f"test_cases: {NO_VALUE}")
+        location = Origin(source, ("test_cases",)).location
+        raise ConfigError(location, f"test_cases: {NO_VALUE}")
     if own is not None or found.cases:
         data["test_cases"] = found.cases
     return found
@@ -180,7 +180,7 @@ class ConfigLoader:
         cases: str | Path | Iterable[Any] | None = None,
         folder: Path | None = None,
     ) -> Agent:
-        """Return the agent that values of an agent.yaml describe which stand in Python.
+        """Return the agent for values of an agent.yaml that are given in Python.
 
         `cases` are test cases or the path of a data file; relative paths start from `folder`, else
         from the working folder. Raises ConfigError.
@@ -209,7 +209,7 @@ class ConfigLoader:
         return agent if isinstance(cases, str | Path) else agent.with_locator(None)
 
     def _cases_of_file(self, file: Path) -> GatheredAgent:
-        """Return the test cases of a data file, with their places in it."""
+        """Return the test cases of a data file, with their locations."""
         from holodeck.config.cases.rows import to_node  # noqa: PLC0415 - see above
 
         source = Source(_NO_FILE, to_node({"test_cases_file": file.name}, 1))
@@ -279,7 +279,7 @@ class ConfigLoader:
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
         return resolve_settings(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
 
-    def in_use(
+    def settings_in_use(
         self, agent: Agent | None = None, cli_config: ExecutionConfig | None = None
     ) -> list[EffectiveSetting]:
         """Return every setting and every key of the agent's model, each with its source.
@@ -305,7 +305,7 @@ class ConfigLoader:
     ) -> str | None:
         """Return a notice about variables that a `config.yaml` overrides, if there are any."""
         has_shared = bool(self._shared_files(agent.base_dir))
-        return overridden_notice(self.in_use(agent, cli_config)) if has_shared else None
+        return overridden_notice(self.settings_in_use(agent, cli_config)) if has_shared else None
 
     def _layers(
         self, folder: Path, own: ExecutionConfig | None, cli_config: ExecutionConfig | None
@@ -422,5 +422,5 @@ def _with_sources(config: W, source: Source) -> W:
     """Return the configuration with the location of each setting in its file."""
     if config.execution is None:
         return config
-    sources = {name: source.place(("execution", name)) for name in setting_fields()}
+    sources = {name: source.location(("execution", name)) for name in setting_fields()}
     return config.model_copy(update={"execution": config.execution.with_sources(sources)})

@@ -103,11 +103,11 @@ def _misplaced_message(key: str, mapping: str) -> str:
 def raise_on_lost_checks(lost: Iterable[LostCheck], locations: Locations) -> None:
     """Raise ConfigError with a line for each ignored check."""
     found = {
-        f"{locations.key_place(at)}: {format_key_path(locations.source_path(at))}: {why}": at
+        f"{locations.key_location(at)}: {format_key_path(locations.source_path(at))}: {why}": at
         for at, why in lost
     }
     if found:
         lines, more = list(found)[:MAX_PROBLEMS], max(0, len(found) - MAX_PROBLEMS)
-        place = locations.key_place(found[lines[0]])
-        text = "\n".join(limit_lines(lines, more)).removeprefix(f"{place}: ")
-        raise ConfigError(place, text)
+        location = locations.key_location(found[lines[0]])
+        text = "\n".join(limit_lines(lines, more)).removeprefix(f"{location}: ")
+        raise ConfigError(location, text)

@@ -9,7 +9,7 @@ from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
-from holodeck.models.price import OWN_AGENT, PriceTable
+from holodeck.models.price import UNNAMED_AGENT, PriceTable
 from holodeck.models.test_case import TurnModel
 
 
@@ -52,15 +52,15 @@ def all_metrics(agent: Agent) -> Iterator[tuple[KeyPath, MetricSettings]]:
     for number, case in enumerate(agent.test_cases or []):
         path: KeyPath = ("test_cases", number)
         yield from _metrics_of(case, path)
-        for at, part in case.parts:
+        for at, part in case.checked_turns:
             yield from _metrics_of(part, (*path, *at))
 
 
-def _metrics_of(asked: TurnModel, path: KeyPath) -> Iterator[tuple[KeyPath, MetricSettings]]:
-    for place, metric in enumerate(asked.evaluations or ()):
-        yield (*path, "evaluations", place), metric
-    for place, metric in enumerate(asked.scorers or ()):
-        yield (*path, "scorers", place), metric
+def _metrics_of(expectations: TurnModel, path: KeyPath) -> Iterator[tuple[KeyPath, MetricSettings]]:
+    for at, metric in enumerate(expectations.evaluations or ()):
+        yield (*path, "evaluations", at), metric
+    for at, metric in enumerate(expectations.scorers or ()):
+        yield (*path, "scorers", at), metric
 
 
 def merge_prices(tables: Iterable[PriceTable | None]) -> PriceTable | None:
@@ -88,7 +88,7 @@ def price_key(model: LLMProvider) -> str:
 
 def agent_price_key(agent: Agent) -> str:
     """Return the name of the agent's model in prices."""
-    return OWN_AGENT if agent.model is None else price_key(agent.model)
+    return UNNAMED_AGENT if agent.model is None else price_key(agent.model)
 
 
 def called_models(agent: Agent) -> Iterator[str]:
@@ -101,7 +101,7 @@ def called_models(agent: Agent) -> Iterator[str]:
     yield from (price_key(model) for _, _, model in conversation_models(agent))
 
 
-def require_prices(agent: Agent, where: str) -> None:
+def require_prices(agent: Agent, location: str) -> None:
     """Raise ConfigError if a model has no price, so that `max_cost` cannot be enforced."""
     table = agent.prices or PriceTable()
     missing = [one for one in dict.fromkeys(called_models(agent)) if table.price_of(one) is None]
@@ -109,7 +109,7 @@ def require_prices(agent: Agent, where: str) -> None:
         names = ", ".join(missing)
         wish = f"prices: {{models: {{{missing[0]}: {{input: …, output: …}}}}}}"
         raise ConfigError(
-            where,
+            location,
             f"max_cost cannot be enforced without a price for {names}; write '{wish}', per"
             " million tokens, in agent.yaml or config.yaml, or limit calls or tokens instead",
         )

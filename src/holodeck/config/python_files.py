@@ -12,21 +12,21 @@ from holodeck.lib.safe_paths import is_file
 from holodeck.lib.suggestions import did_you_mean
 
 
-def find_definition(file: str, name: str, base_dir: Path, where: str) -> ast.AST | None:
+def find_definition(file: str, name: str, base_dir: Path, location: str) -> ast.AST | None:
     """Return the node that defines `name` in a file; None if only a `*` import may define it.
 
     Raises ConfigError if the file is missing, is not Python, or does not define the name.
     """
-    module = _parse(file, base_dir, where)
+    module = _parse(file, base_dir, location)
     bindings = _bindings(module.body)
     if name in bindings:
         return bindings[name]
     if "*" in bindings:
         return None
-    raise ConfigError(where, f"{file} does not define {name!r}{did_you_mean(name, bindings)}")
+    raise ConfigError(location, f"{file} does not define {name!r}{did_you_mean(name, bindings)}")
 
 
-def require_target(target: str, base_dir: Path, where: str) -> None:
+def require_target(target: str, base_dir: Path, location: str) -> None:
     """Raise ConfigError if `module:attribute` is neither beside the agent.yaml nor installed.
 
     For an installed module, only its package is looked up: more would run its code.
@@ -34,11 +34,11 @@ def require_target(target: str, base_dir: Path, where: str) -> None:
     module, _, attribute = target.partition(":")
     file = _file_of(module, base_dir)
     if file is not None:
-        find_definition(file, attribute.partition(".")[0], base_dir, where)
+        find_definition(file, attribute.partition(".")[0], base_dir, location)
     elif (top := module.partition(".")[0]) not in sys.modules and _spec_of(top) is None:
         stem = Path(*module.split("."))
         raise ConfigError(
-            where,
+            location,
             f"module not found: there is no {stem}.py beside the agent.yaml, and no such module is"
             " installed",
         )
@@ -103,13 +103,13 @@ def parameter_names(function: ast.AST | None) -> list[str] | None:
     return [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
 
 
-def _parse(file: str, base_dir: Path, where: str) -> ast.Module:
-    text = read_text(file, base_dir, where)
+def _parse(file: str, base_dir: Path, location: str) -> ast.Module:
+    text = read_text(file, base_dir, location)
     try:
         return ast.parse(text, filename=file)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise ConfigError(where, f"{file}{line} is not Python: {error}") from error
+        raise ConfigError(location, f"{file}{line} is not Python: {error}") from error
 
 
 def _bindings(body: list[ast.stmt]) -> dict[str, ast.AST]:

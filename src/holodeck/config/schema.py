@@ -21,32 +21,32 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 
 
 class _Schema(GenerateJsonSchema):
-    """Without titles that only repeat the key."""
+    """Omits titles that only repeat the key."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """What a mapping of this model may hold."""
+    """Return the JSON Schema of a model."""
     schema = model.model_json_schema(ref_template="#/definitions/{model}", schema_generator=_Schema)
     definitions = schema.pop("$defs", {})
     return {**schema, "definitions": definitions}
 
 
 def agent_schema() -> dict[str, Any]:
-    """What an agent.yaml may hold."""
+    """Return the JSON Schema of agent.yaml."""
     schema = {**schema_of(AgentFile), "title": "holodeck agent.yaml"}
     return {"$schema": DIALECT, **_for_draft_07(_without_null_defaults(schema))}
 
 
 def schema_text() -> str:
-    """The schema as the file that is published."""
+    """Return the schema of agent.yaml as the text of a file."""
     return json.dumps(agent_schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def _without_null_defaults(value: Any) -> Any:
-    """A default of null says nothing to an editor and is left out."""
+    """Return the schema without defaults of null, which do not help in an editor."""
     if isinstance(value, list):
         return [_without_null_defaults(one) for one in value]
     if not isinstance(value, dict):
@@ -59,7 +59,7 @@ def _without_null_defaults(value: Any) -> Any:
 
 
 def _for_draft_07(value: Any) -> Any:
-    """Draft-07 ignores what stands beside `$ref`, so a reference with neighbours is wrapped."""
+    """Wrap each `$ref` that has other keys beside it, which draft-07 would ignore."""
     if isinstance(value, list):
         return [_for_draft_07(one) for one in value]
     if not isinstance(value, dict):
@@ -185,7 +185,7 @@ class _Page:
         return f"{heading}\n\n{description}\n\n{table}{_not_yet(model)}"
 
     def _type(self, value: Schema) -> str:
-        """A JSON schema in words."""
+        """Describe the type of a value."""
         for union in ("anyOf", "oneOf", "allOf"):
             if union in value:
                 names = [self._type(one) for one in value[union] if one != {"type": "null"}]
@@ -232,7 +232,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _class(name: str) -> type[BaseModel]:
-    """The model of ours that a definition was made from."""
+    """Return the model of a definition."""
     return next(one for one in _subclasses(BaseModel) if one.__name__ == name)
 
 
@@ -264,7 +264,7 @@ def _metrics() -> Iterator[str]:
 
 
 def _heading(model: type[MetricSettings]) -> str:
-    """How a metric is written down."""
+    """Return how YAML selects the metric, such as `type: judge`."""
     kinds = [f"`type: {kind}`" for kind, models in BY_TYPE.items() if model in models]
     names = [f"`{name}`" for name, one in BUILT_IN.items() if one is model]
     return " or ".join(kinds or names) or "`module:callable`"

@@ -94,7 +94,9 @@ def resolve_settings(
     for declared in setting_fields().values():
         rival = declared.setting.rival
         if rival is not None and found[rival].rank < found[declared.field].rank:
-            found[declared.field] = _Resolved(len(layers) + 1, declared.setting.default, "default")
+            found[declared.field] = _ResolvedValue(
+                len(layers) + 1, declared.setting.default, "default"
+            )
     try:
         config = ExecutionConfig(**{field: one.value for field, one in found.items()})
     except ValidationError as error:  # two variables conflict
@@ -107,7 +109,7 @@ def conflict_message(error: ValidationError) -> str:
     return error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
 
 
-class _Resolved(NamedTuple):
+class _ResolvedValue(NamedTuple):
     """A value, the rank of its layer (0 is the strongest), and its source."""
 
     rank: int
@@ -120,16 +122,16 @@ def _resolve(
     layers: Sequence[SettingsLayer],
     env: Mapping[str, str],
     defaults: Mapping[str, Any],
-) -> _Resolved:
+) -> _ResolvedValue:
     from_env = value_from_environment(declared, env)
     for rank, layer in enumerate(layers):
         in_layer = layer.value(declared)
         if in_layer is not None:
-            return _Resolved(rank, *in_layer)
+            return _ResolvedValue(rank, *in_layer)
     if from_env is not None:
-        return _Resolved(len(layers), *from_env)
+        return _ResolvedValue(len(layers), *from_env)
     default = defaults.get(declared.field, declared.setting.default)
-    return _Resolved(len(layers) + 1, default, "default")
+    return _ResolvedValue(len(layers) + 1, default, "default")
 
 
 def value_from_environment(
@@ -253,10 +255,10 @@ def _reset(case: TestCaseModel, keys: list[str]) -> TestCaseModel:
     return case.model_copy(update=dict.fromkeys(present)) if present else case
 
 
-def _raise_error(where: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:
-    agent, index, case = where
-    place = agent.place("test_cases", index, key)
-    raise ConfigError(f"{place}: {case.name or f'test_cases[{index}]'}", why)
+def _raise_error(run_of_case: tuple[Agent, int, TestCaseModel], key: str, why: str) -> None:
+    agent, index, case = run_of_case
+    location = agent.location("test_cases", index, key)
+    raise ConfigError(f"{location}: {case.name or f'test_cases[{index}]'}", why)
 
 
 HIDDEN = "(not shown)"
@@ -310,7 +312,7 @@ def effective_model_settings(
         given = None if variable is None else describe_variable(variable, env)
         value = getattr(model, key)
         shown = HIDDEN if isinstance(value, SecretStr) else value
-        own = _place_of(written, ("model", key))
+        own = _key_location(written, ("model", key))
         of_file = None if own else _provider_location(shared, model, key)
         overrules = None
         if of_file is not None and given is not None:
@@ -355,10 +357,10 @@ def _overridden_variable(
     return None
 
 
-def _place_of(source: Source, path: tuple[str, ...]) -> str | None:
+def _key_location(source: Source, path: tuple[str, ...]) -> str | None:
     """Return where a key is written, or None if it has no value."""
     found, node = source.find(path)
-    return source.place(path) if found == path and node.value is not None else None
+    return source.location(path) if found == path and node.value is not None else None
 
 
 def _provider_location(shared: Sequence[ConfigFile], model: LLMProvider, key: str) -> str | None:
@@ -367,7 +369,7 @@ def _provider_location(shared: Sequence[ConfigFile], model: LLMProvider, key: st
         providers = (one.config.providers or {}).items()
         fitting = [name for name, settings in providers if settings.provider == model.provider]
         for name in (model.provider.value, *fitting):
-            place = _place_of(one.source, ("providers", name, key))
-            if place is not None:
-                return place
+            location = _key_location(one.source, ("providers", name, key))
+            if location is not None:
+                return location
     return None

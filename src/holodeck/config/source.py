@@ -96,8 +96,8 @@ class Source:
         try:
             return substitute(value)
         except ValueError as error:
-            place = f"{self.name}:{node.line}:{node.column}"
-            raise ConfigError(place, f"{format_key_path(path)}: {error}") from None
+            location = f"{self.name}:{node.line}:{node.column}"
+            raise ConfigError(location, f"{format_key_path(path)}: {error}") from None
 
     def find(self, path: KeyPath) -> tuple[KeyPath, Node]:
         """Return the node at `path`, and its path without parts that the file does not have.
@@ -116,18 +116,18 @@ class Source:
             found.append(part)
         return tuple(found), node
 
-    def place(self, path: KeyPath) -> str:
+    def location(self, path: KeyPath) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`."""
         _, node = self.find(path)
         return f"{self.name}:{node.line}:{node.column}"
 
-    def key_place(self, path: KeyPath) -> str:
-        """Where the key at `path` stands; of a list's entry, the entry itself."""
+    def key_location(self, path: KeyPath) -> str:
+        """Return the location of the key at `path`; for an item of a list, of the item."""
         _, parent = self.find(path[:-1])
         if path and isinstance(parent.value, dict) and path[-1] in parent.value:
             key = parent.value[str(path[-1])][0]
             return f"{self.name}:{key.line}:{key.column}"
-        return self.place(path)
+        return self.location(path)
 
 
 def format_key_path(path: KeyPath) -> str:
@@ -165,7 +165,7 @@ class Origin:
     path: KeyPath
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Such as `agent.yaml:41:7`."""
         _, node = self.source.find(self.path)
         return f"{self.source.name}:{node.line}:{node.column}"
@@ -199,31 +199,31 @@ class Locations:
         found, node = origin.source.find(origin.path)
         return Origin(origin.source, found), node
 
-    def place(self, path: KeyPath) -> str:
+    def location(self, path: KeyPath) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`."""
-        return self.origin(path).place
+        return self.origin(path).location
 
-    def key_place(self, path: KeyPath) -> str:
+    def key_location(self, path: KeyPath) -> str:
         """Return the location of a key, or of an item of a list."""
         origin = self.origin(path)
         _, parent = origin.source.find(origin.path[:-1])
         if origin.path and isinstance(parent.value, dict) and origin.path[-1] in parent.value:
             key = parent.value[str(origin.path[-1])][0]
             return f"{origin.source.name}:{key.line}:{key.column}"
-        return origin.place
+        return origin.location
 
     def source_path(self, path: KeyPath) -> KeyPath:
         """Return the path of a value in the file where it was written."""
         return self.origin(path).path
 
 
-def location(agent: "Agent", *path: str | int) -> str:
+def location_of(agent: "Agent", *path: str | int) -> str:
     """Return location and path of a value, to begin a message with; without a file, the path."""
-    text = f"{agent.place(*path)}: {format_key_path(agent.source_path(*path))}"
+    text = f"{agent.location(*path)}: {format_key_path(agent.source_path(*path))}"
     return text.removeprefix("agent: ")
 
 
-def find_file(path: str | Path, base_dir: Path, where: str) -> Path:
+def find_file(path: str | Path, base_dir: Path, location: str) -> Path:
     """Return the file at `path`, relative to `base_dir`; messages begin with `where`.
 
     Raises FileNotFoundError, or ConfigError for a path outside of the folder or no regular file.
@@ -231,14 +231,14 @@ def find_file(path: str | Path, base_dir: Path, where: str) -> Path:
     try:
         return file_inside(path, base_dir)
     except errors.FileNotFoundError as error:
-        raise errors.FileNotFoundError(where, f"{quote(str(path))}: {error.message}") from error
+        raise errors.FileNotFoundError(location, f"{quote(str(path))}: {error.message}") from error
     except ConfigError as error:
-        raise ConfigError(where, f"{quote(str(path))} {error.message}") from error
+        raise ConfigError(location, f"{quote(str(path))} {error.message}") from error
 
 
-def read_text(path: str | Path, base_dir: Path, where: str) -> str:
+def read_text(path: str | Path, base_dir: Path, location: str) -> str:
     """Return the text of a file beside the agent.yaml. Raises ConfigError, FileNotFoundError."""
-    return decode_text(read_bytes(find_file(path, base_dir, where), where), str(path))
+    return decode_text(read_bytes(find_file(path, base_dir, location), location), str(path))
 
 
 def suggest_file(path: Path, *patterns: str) -> str:

@@ -58,27 +58,27 @@ MAX_PROBLEMS = 100
 
 
 def config_error(
-    error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath = ()
+    error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath = ()
 ) -> ConfigError:
     """Return one error with a line for each problem, each beginning with its location.
 
     `at` is the path of the value that was validated.
     """
-    details = list(_details(error, places, model, at))
+    details = list(_details(error, locations, model, at))
     problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
-    files = list(dict.fromkeys([places.source.name, *(one.file for one in problems)]))
+    files = list(dict.fromkeys([locations.source.name, *(one.file for one in problems)]))
     lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))
     more = max(0, len(details) - MAX_PROBLEMS)
-    texts = [f"{one.place}: {one.text}" for one in lines]
-    place = lines[0].place
-    return ConfigError(place, "\n".join(limit_lines(texts, more)).removeprefix(f"{place}: "))
+    texts = [f"{one.location}: {one.text}" for one in lines]
+    location = lines[0].location
+    return ConfigError(location, "\n".join(limit_lines(texts, more)).removeprefix(f"{location}: "))
 
 
 def _details(
-    error: ValidationError, places: Locations, model: type[BaseModel], at: KeyPath
+    error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath
 ) -> Iterator[tuple["_Reader", ErrorDetails]]:
     """Yield each relevant error with its reader; one for several keys or parts is split up."""
-    reader = _Reader(places, model, at)
+    reader = _Reader(locations, model, at)
     for one in reader.relevant(error):
         cause = one.get("ctx", {}).get("error")
         if isinstance(cause, InvalidKeys):
@@ -89,7 +89,7 @@ def _details(
         elif isinstance(cause, InvalidParts):
             for path, part in cause.parts.items():
                 below = (*at, *one["loc"], *path)
-                yield from _details(part, places, ArgMatcher, below)
+                yield from _details(part, locations, ArgMatcher, below)
         else:
             yield reader, one
 
@@ -101,7 +101,7 @@ class _Problem(NamedTuple):
     text: str
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return f"{self.file}:{self.line}:{self.column}"
 
 
@@ -136,8 +136,8 @@ def _is_of_another_member(
 class _Reader:
     """Describes the errors of a value, given its files and its model."""
 
-    def __init__(self, places: Locations, model: type[BaseModel], at: KeyPath) -> None:
-        self._places = places
+    def __init__(self, locations: Locations, model: type[BaseModel], at: KeyPath) -> None:
+        self._locations = locations
         self._model = model
         self._at = at
 
@@ -159,7 +159,7 @@ class _Reader:
     def problem(self, detail: ErrorDetails) -> _Problem:
         """Return the location and the message of an error."""
         loc = (*self._at, *detail["loc"])
-        origin, node = self._places.find(loc)
+        origin, node = self._locations.find(loc)
         path, is_duplicate = origin.path, detail["type"] == DUPLICATE_NAME
         text = (
             self._duplicate_name_message(detail["ctx"])
@@ -174,20 +174,20 @@ class _Reader:
             quoted := _quoted_path(detail["msg"].removeprefix("Value error, "))
         ):
             loc = (*loc, *quoted)
-            origin = self._places.origin(loc)
-            node = self._key(loc) or self._places.find(loc)[1]
-        where = format_key_path(path)
-        shown = f"{where}: {text}" if where else text
+            origin = self._locations.origin(loc)
+            node = self._key(loc) or self._locations.find(loc)[1]
+        key_path = format_key_path(path)
+        shown = f"{key_path}: {text}" if key_path else text
         return _Problem(origin.source.name, node.line, node.column, shown)
 
     def _path(self, loc: KeyPath) -> KeyPath:
         """Return the path of a value in its file; cases with the same origin stay distinct."""
         loc = (*self._at, *loc)
-        origin, _ = self._places.find(loc)
+        origin, _ = self._locations.find(loc)
         return (*loc[:2], *origin.path) if loc[:1] == ("test_cases",) else origin.path
 
     def _key(self, loc: KeyPath) -> Node | None:
-        _, parent = self._places.find(loc[:-1])
+        _, parent = self._locations.find(loc[:-1])
         if isinstance(parent.value, dict) and loc[-1] in parent.value:
             return parent.value[str(loc[-1])][0]
         if isinstance(parent.value, list) and loc[-1] in range(len(parent.value)):
@@ -196,7 +196,7 @@ class _Reader:
 
     def _text(self, detail: ErrorDetails, node: Node, path: KeyPath) -> str:
         kind, context = detail["type"], detail.get("ctx", {})
-        found = self._found(node, path)
+        found = self._describe_found(node, path)
         if kind == "extra_forbidden":
             return _unknown_key(str(detail["loc"][-1]), known_keys(self._model, detail["loc"][:-1]))
         if kind in ("union_tag_invalid", "union_tag_not_found"):
@@ -207,22 +207,22 @@ class _Reader:
             return _not_a_choice(found, str(context.get("expected", "")))
         if kind in ("value_error", "assertion_error"):
             return detail["msg"].removeprefix("Value error, ")
-        return f"found {found}; expected {_expected(kind, context, detail['msg'])}"
+        return f"found {found}; expected {_describe_expected(kind, context, detail['msg'])}"
 
     def _duplicate_name_message(self, context: Mapping[str, Any]) -> str:
         """Return a message about two items with the same name, each with its origin."""
-        where, key = context["where"], context["key"]
-        first, second = ((where, context[one]) for one in ("first", "second"))
-        one, other = self._places.origin(first), self._places.origin(second)
+        name, key = context["list_name"], context["key"]
+        first, second = ((name, context[one]) for one in ("first", "second"))
+        one, other = self._locations.origin(first), self._locations.origin(second)
         other_file = (
-            f" ({one.place})" if one.source.name != other.source.name or not one.path else ""
+            f" ({one.location})" if one.source.name != other.source.name or not one.path else ""
         )
         return (
             f"'{format_key_path((*other.path, key))}': {context['name']} is already the {key} of"
             f" {format_key_path(one.path) or 'another case'}{other_file}; use a different one"
         )
 
-    def _found(self, node: Node, path: KeyPath) -> str:
+    def _describe_found(self, node: Node, path: KeyPath) -> str:
         """Describe the value as written in the file, so that values of variables stay hidden."""
         value = node.value
         if isinstance(value, dict):
@@ -362,10 +362,10 @@ _PATTERNS = {
 def expected_value(error: ValidationError) -> str:
     """Return what a single value should be."""
     one = error.errors(include_url=False)[0]
-    return _expected(one["type"], one.get("ctx", {}), one["msg"])
+    return _describe_expected(one["type"], one.get("ctx", {}), one["msg"])
 
 
-def _expected(kind: str, context: dict[str, Any], message: str) -> str:
+def _describe_expected(kind: str, context: dict[str, Any], message: str) -> str:
     if kind in _LIMITS:
         words, key = _LIMITS[kind]
         return f"{words} {context[key]:g}"

@@ -110,9 +110,9 @@ def decode_text(data: bytes, name: str) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        place = _position(data[: error.start].decode(errors="replace"), name)
+        location = _position(data[: error.start].decode(errors="replace"), name)
         raise ConfigError(
-            place, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+            location, f"byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
         ) from error
     control = _FORBIDDEN.search(text)
     if control is not None:

@@ -98,7 +98,7 @@ def _converter(kind: "FileType") -> tuple[Any, Any]:
     return makers[kind](), StreamInfo(extension=SUFFIXES[kind])
 
 
-def decoded(data: bytes) -> str:
+def decode_plain_text(data: bytes) -> str:
     """Decode UTF-8 text, or as its byte order mark says. Raises ValueError with the reason."""
     encoding = bom_encoding(data) or "utf-8"
     try:
@@ -164,7 +164,7 @@ class FileProcessor:
         Blocks; a conversion that takes too long continues in its own thread.
         """
         started = time.perf_counter()
-        reading = _Reading(file_input, self.base_dir or Path.cwd())
+        reading = _FileReaderThread(file_input, self.base_dir or Path.cwd())
         reading.start()
         reading.join(self.processing_timeout_ms / 1000)
         failure = reading.error
@@ -184,7 +184,7 @@ class FileProcessor:
         return await run_in_thread(partial(self.process_file, file_input), name="holodeck-file")
 
 
-class _Reading(threading.Thread):
+class _FileReaderThread(threading.Thread):
     """Reads one file; a daemon thread, so that a hanging parser does not block the exit."""
 
     def __init__(self, file: FileInput, base_dir: Path) -> None:
@@ -218,7 +218,7 @@ class _Reading(threading.Thread):
             )
         data = path.read_bytes()
         kind = self._file.type
-        text = decoded(data) if kind in _NATIVE else as_markdown(data, kind)
+        text = decode_plain_text(data) if kind in _NATIVE else as_markdown(data, kind)
         if not text.strip():
             raise ValueError("no text could be read from it" if data else "is empty")
         return text

@@ -29,7 +29,7 @@ DRAFT_2020_12 = (*_NAMED, *_SINGLE, *_SEVERAL, *_VALUES, *_NOTES)
 _ALTERNATIVES = {
     "dependencies": "write 'dependentRequired' or 'dependentSchemas'",
     "additionalItems": "write 'prefixItems' and 'items'",
-    "nullable": "write 'type: [string, \"null\"]', say",
+    "nullable": "write 'type: [string, \"null\"]'",
     "contentEncoding": "write a 'pattern'",
     "contentMediaType": "write a 'pattern'",
     "contentSchema": "write a 'pattern'",

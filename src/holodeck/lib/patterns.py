@@ -10,7 +10,7 @@ MAX_LENGTH = 1000
 """Maximum length of a pattern; compiling longer ones can take hours, without a time limit."""
 
 
-def compiled(pattern: str, *, ignore_case: bool = False) -> Any:
+def compile_pattern(pattern: str, *, ignore_case: bool = False) -> Any:
     """Compile a pattern for `find` and `replace`. Raises ConfigError."""
     import regex
 

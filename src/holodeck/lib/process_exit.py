@@ -81,12 +81,12 @@ def _replace_functions() -> None:
         for name in _NAMES:
             real = getattr(module, name, None)
             if real is not None and real not in _guard.functions:
-                function = _refusing(name, real)
+                function = _refuse_during_runs(name, real)
                 _guard.functions.add(function)
                 setattr(module, name, function)
 
 
-def _refusing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_during_runs(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         if not _guard.is_active:
             return real(*args, **kwargs)

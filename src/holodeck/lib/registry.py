@@ -35,53 +35,53 @@ class Registry(Generic[T]):
         """Return the names of the table, in its order."""
         return tuple(self._table)
 
-    def load(self, name: str, *, where: str = "", base_dir: Path | None = None) -> T:
+    def load(self, name: str, *, location: str = "", base_dir: Path | None = None) -> T:
         """Return the value of a name of the table, an entry point, or `module:attribute`.
 
         Errors begin with `where`, the location of the name. A module file in `base_dir` takes
         precedence over an installed module. Raises ConfigError.
         """
-        where = where or self.kind
+        location = location or self.kind
         target = self._table.get(name)
         if target is not None:
             return cast(T, _attribute_of_ours(target))
         if ":" in name:
-            return cast(T, load_attribute(name, base_dir, where=where))
-        return cast(T, _from_entry_point(self._entry_point(name, where), where))
+            return cast(T, load_attribute(name, base_dir, location=location))
+        return cast(T, _from_entry_point(self._entry_point(name, location), location))
 
-    def require(self, name: str, *, where: str = "") -> None:
+    def require(self, name: str, *, location: str = "") -> None:
         """Raise ConfigError if no entry has this name; nothing is imported."""
         if name not in self._table:
-            self._entry_point(name, where or self.kind)
+            self._entry_point(name, location or self.kind)
 
-    def _entry_point(self, name: str, where: str) -> "EntryPoint":
+    def _entry_point(self, name: str, location: str) -> "EntryPoint":
         """Return the entry of an installed package. Raises ConfigError without one."""
         # Imported here because names outside the table are rare.
         from importlib.metadata import entry_points  # noqa: PLC0415
 
         for entry in entry_points(group=f"holodeck.{self.kind}", name=name):
             return entry
-        raise ConfigError(where, unknown_name(self.kind, name, self._table))
+        raise ConfigError(location, unknown_name(self.kind, name, self._table))
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     """Return an error message for a name that is not in the table."""
     known = sorted(known)
     hint = did_you_mean(name, known, ";")
-    return f"{kind} {name!r} is not known{hint} known: {', '.join(known)}, or 'module:attribute'"
+    return f"unknown {kind} {name!r}{hint} known: {', '.join(known)}, or 'module:attribute'"
 
 
 def load_callable(
-    target: str, base_dir: Path | None = None, *, where: str = "callable"
+    target: str, base_dir: Path | None = None, *, location: str = "callable"
 ) -> Callable[..., Any]:
     """Return the callable that `module:attribute` names. Raises ConfigError."""
-    value = load_attribute(target, base_dir, where=where)
+    value = load_attribute(target, base_dir, location=location)
     if not callable(value):
-        raise ConfigError(where, f"{target!r} is a {type(value).__name__} and cannot be called")
+        raise ConfigError(location, f"{target!r} is a {type(value).__name__} and cannot be called")
     return cast(Callable[..., Any], value)
 
 
-def load_attribute(target: str, base_dir: Path | None = None, *, where: str = "import") -> Any:
+def load_attribute(target: str, base_dir: Path | None = None, *, location: str = "import") -> Any:
     """Return the object that `module:attribute` names.
 
     `a.b:c` is a/b.py or a/b/__init__.py in `base_dir`, else an installed module. Files of the same
@@ -90,10 +90,11 @@ def load_attribute(target: str, base_dir: Path | None = None, *, where: str = "i
     module_name, _, attribute = target.partition(":")
     if not _is_dotted(module_name) or not _is_dotted(attribute):
         raise ConfigError(
-            where, f"{target!r} is not 'module:attribute', such as 'graders:check' for graders.py"
+            location,
+            f"{target!r} is not 'module:attribute', such as 'graders:check' for graders.py",
         )
-    module = _import(module_name, base_dir, where)
-    return _walk(module, attribute, target, where)
+    module = _import(module_name, base_dir, location)
+    return _walk(module, attribute, target, location)
 
 
 def _is_dotted(text: str) -> bool:
@@ -106,14 +107,14 @@ def _attribute_of_ours(target: str) -> Any:
     return getattr(importlib.import_module(module_name), attribute)
 
 
-def _from_entry_point(entry: "EntryPoint", where: str) -> Any:
-    with _import_errors(f"entry point {entry.value!r}", where):
+def _from_entry_point(entry: "EntryPoint", location: str) -> Any:
+    with _import_errors(f"entry point {entry.value!r}", location):
         return entry.load()
 
 
-def _import(module_name: str, base_dir: Path | None, where: str) -> types.ModuleType:
+def _import(module_name: str, base_dir: Path | None, location: str) -> types.ModuleType:
     file = None if base_dir is None else _file_in(base_dir, module_name)
-    with _import_errors(f"module {module_name!r}", where, looked_in=base_dir):
+    with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
         if base_dir is None or file is None:
             return importlib.import_module(module_name)
         return _import_beside(base_dir, module_name, file)
@@ -137,23 +138,23 @@ def _import_beside(base_dir: Path, module_name: str, file: Path) -> types.Module
 
 
 @contextmanager
-def _import_errors(what: str, where: str, looked_in: Path | None = None) -> Iterator[None]:
+def _import_errors(what: str, location: str, looked_in: Path | None = None) -> Iterator[None]:
     """Turn every exception of importing a user's module into a ConfigError."""
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(where, str(error)) from error
+        raise ConfigError(location, str(error)) from error
     except (Exception, SystemExit) as error:
         beside = f" (looked in {looked_in} first)" if looked_in else ""
         reason = f"{what} cannot be imported: {describe(error)}{beside}"
-        raise ConfigError(where, reason) from error
+        raise ConfigError(location, reason) from error
 
 
-def _walk(module: types.ModuleType, attribute: str, target: str, where: str) -> Any:
+def _walk(module: types.ModuleType, attribute: str, target: str, location: str) -> Any:
     value: Any = module
     for part in attribute.split("."):
         if not hasattr(value, part):
             hint = did_you_mean(part, dir(value))
-            raise ConfigError(where, f"{target!r}: there is no {part!r} in it{hint}")
+            raise ConfigError(location, f"{target!r}: there is no {part!r} in it{hint}")
         value = getattr(value, part)
     return value

@@ -1,4 +1,4 @@
-"""Paths of a configuration, which stay inside the agent's folder."""
+"""Keeps the paths of a configuration inside the agent's folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ _may_leave: ContextVar[bool] = ContextVar("holodeck_paths_may_leave", default=Fa
 
 
 @contextmanager
-def outside_allowed(allowed: bool = True) -> Iterator[None]:
+def allow_outside(allowed: bool = True) -> Iterator[None]:
     """Allow paths outside of the agent's folder within the block.
 
     Only the command line or the caller may allow it, never a file or a variable of the folder.

@@ -34,16 +34,16 @@ def bom_encoding(data: bytes) -> str | None:
 
 
 def printable(text: str, keep_newlines: bool = True) -> str:
-    """`text` with everything unseen or obeyed spelled out, such as `\\x1b` and `\\u202e`.
+    """`text` with invisible and control characters escaped, such as `\\x1b` and `\\u202e`.
 
     Line ends stay (`\\r\\n` as `\\n`) and so do tabs, unless `keep_newlines` is false.
     """
     if keep_newlines:
-        return _INVISIBLE.sub(_spelled, text.replace("\r\n", "\n"))
-    return _INVISIBLE_OR_BREAK.sub(_spelled, text)
+        return _INVISIBLE.sub(_escape, text.replace("\r\n", "\n"))
+    return _INVISIBLE_OR_BREAK.sub(_escape, text)
 
 
-def _spelled(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     char = match[0]
     code = ord(char)
     if char in _SHORT:
@@ -63,7 +63,7 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: max(limit - 1, 0)] + "…"
 
 
-def abridged(text: str, limit: int) -> str:
+def shorten_middle(text: str, limit: int) -> str:
     """Return at most `limit` characters of `text`: its beginning, `…` and its end."""
     if len(text) <= limit:
         return text

@@ -58,9 +58,9 @@ def _import(file: Path, name: str, shown: str) -> ModuleType:
             loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        place = _line_in(file, error)
+        line = _line_in(file, error)
         raise ConfigError(
-            f"{shown}:{place}" if place else shown,
+            f"{shown}:{line}" if line else shown,
             f"cannot be imported: {describe(error)}",
         ) from error
     return module

@@ -22,63 +22,64 @@ KeyPath = tuple[str | int, ...]
 
 
 class Locator(Protocol):
-    """Knows where the values of an agent were written."""
+    """Maps the values of an agent to the places in files where they are written."""
 
-    def place(self, path: KeyPath) -> str:
-        """File, line and column, as `agent.yaml:41:7`."""
+    def location(self, path: KeyPath) -> str:
+        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
         ...
 
     def source_path(self, path: KeyPath) -> KeyPath:
-        """The path of the value in its own file."""
+        """Return the path of a value in the file where it is written."""
         ...
 
 
 @dataclass(frozen=True)
 class SelectionLocator:
-    """Knows it of an agent that has kept only some of its cases."""
+    """The locator of an agent with only some of its test cases."""
 
-    before: Locator
-    indices: Sequence[int]
-    """Where each kept case stood before."""
+    original: Locator
+    """The locator of the agent with all its cases."""
+    indexes: Sequence[int]
+    """The original index of each selected case."""
 
-    def place(self, path: KeyPath) -> str:
-        """File, line and column, as `agent.yaml:41:7`."""
-        return self.before.place(self._as_before(path))
+    def location(self, path: KeyPath) -> str:
+        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
+        return self.original.location(self._original_path(path))
 
     def source_path(self, path: KeyPath) -> KeyPath:
-        """The path of the value in its own file."""
-        return self.before.source_path(self._as_before(path))
+        """Return the path of a value in the file where it is written."""
+        return self.original.source_path(self._original_path(path))
 
-    def _as_before(self, path: KeyPath) -> KeyPath:
+    def _original_path(self, path: KeyPath) -> KeyPath:
         match path:
-            case ("test_cases", int(index), *rest) if index < len(self.indices):
-                return ("test_cases", self.indices[index], *rest)
+            case ("test_cases", int(index), *rest) if index < len(self.indexes):
+                return ("test_cases", self.indexes[index], *rest)
         return path
 
 
 UNLOCATED = "agent"
-"""The location of a value that was never in a file."""
+"""The location of a value that is not in a file."""
 AGENT_KEYS = ("name", "backend", "model", "instructions", "tools", "response_format")
 """The keys that describe the agent itself, not its tests."""
 
 
 @dataclass(frozen=True)
 class ReplacedAgentLocator:
-    """Knows it of an agent some of whose keys were written elsewhere."""
+    """The locator of an agent with keys from another agent."""
 
     keys: Collection[str]
     """The keys that `agent` locates."""
     agent: Locator | None
-    """None for an agent that was never in a file."""
+    """None for an agent that is not in a file."""
     others: Locator | None
 
-    def place(self, path: KeyPath) -> str:
-        """File, line and column, as `agent.yaml:41:7`."""
+    def location(self, path: KeyPath) -> str:
+        """Return file, line and column of a value, such as `agent.yaml:41:7`."""
         locator = self._locator_of(path)
-        return UNLOCATED if locator is None else locator.place(path)
+        return UNLOCATED if locator is None else locator.location(path)
 
     def source_path(self, path: KeyPath) -> KeyPath:
-        """The path of the value in its own file."""
+        """Return the path of a value in the file where it is written."""
         locator = self._locator_of(path)
         return path if locator is None else locator.source_path(path)
 
@@ -90,12 +91,12 @@ CHAT = "chat"
 BUILT_IN_BACKENDS = (None, "semantic_kernel", CHAT)
 """Backends that take model, instructions and tools from the agent.yaml."""
 IN_PYTHON = "(a Python object)"
-"""`backend` of an agent that is no module or URL but a Python object, handed to the executor."""
+"""`backend` of an agent that is a Python object, which the executor gets as an argument."""
 OPENAI_COMPATIBLE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
-DUPLICATE_NAME = "twins"
-"""The type of the error about two items with the same name."""
+DUPLICATE_NAME = "duplicate_name"
+"""The type of the validation error about two items with the same name."""
 
 
 class Instructions(Model):
@@ -107,7 +108,7 @@ class Instructions(Model):
     """The text, sent unchanged."""
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> "Instructions":
+    def _has_exactly_one_key(self) -> "Instructions":
         if (self.file is None) == (self.inline is None):
             raise ValueError("write exactly one of 'file' and 'inline'")
         return self
@@ -169,7 +170,7 @@ class HttpBackendConfig(Model):
         return self
 
     @model_validator(mode="after")
-    def _request_swallows_no_key(self) -> "HttpBackendConfig":
+    def _request_has_no_misplaced_key(self) -> "HttpBackendConfig":
         """Reject a request that contains `answer` or its keys, which are indented too far."""
         for key, value in self.request.items():
             is_answer = key == "answer" and isinstance(value, dict) and value.keys() <= _PARTS
@@ -267,7 +268,7 @@ class Agent(Model):
 
     @property
     def base_dir(self) -> Path:
-        """Where relative paths start: the folder of the agent.yaml, else the working one."""
+        """The folder of the agent.yaml, else the working folder; relative paths start from it."""
         return self._base_dir or Path.cwd()
 
     @property
@@ -280,7 +281,7 @@ class Agent(Model):
 
     @property
     def has_base_dir(self) -> bool:
-        """Whether the folder is set that relative paths start from."""
+        """Whether `base_dir` is set, and not only the working folder."""
         return self._base_dir is not None
 
     def with_base_dir(self, folder: Path) -> "Agent":
@@ -290,7 +291,7 @@ class Agent(Model):
         return copy
 
     def with_locator(self, locator: Locator | None) -> "Agent":
-        """The same agent, its values knowing their places in the file; None: they were in none."""
+        """Return the agent with the locations of its values; None if they are not in a file."""
         copy = self.model_copy()
         copy._locator = locator  # noqa: SLF001 - a copy of its own class
         return copy
@@ -303,22 +304,22 @@ class Agent(Model):
         copy._locator = ReplacedAgentLocator(keys, *locators)  # noqa: SLF001
         return copy
 
-    def place(self, *path: str | int) -> str:
-        """Where a value was written, as `agent.yaml:41:7`; `agent` if it was never in a file."""
-        return UNLOCATED if self._locator is None else self._locator.place(path)
+    def location(self, *path: str | int) -> str:
+        """Return the location of a value, such as `agent.yaml:41:7`; `agent` without a file."""
+        return UNLOCATED if self._locator is None else self._locator.location(path)
 
     def source_path(self, *path: str | int) -> KeyPath:
-        """The path of a value in the file it was written in, which may be a suite's own."""
+        """Return the path of a value in the file where it is written, such as a suite file."""
         return path if self._locator is None else self._locator.source_path(path)
 
-    def with_cases(self, places: Sequence[int]) -> "Agent":
-        """The same agent with these of its cases, in this order; they still know their places."""
+    def with_cases(self, indexes: Sequence[int]) -> "Agent":
+        """Return the agent with the cases at these indexes, in this order; locations are kept."""
         cases = self.test_cases or []
-        copy = self.model_copy(update={"test_cases": [cases[at] for at in places]})
+        copy = self.model_copy(update={"test_cases": [cases[at] for at in indexes]})
         return (
             copy
             if self._locator is None
-            else copy.with_locator(SelectionLocator(self._locator, places))
+            else copy.with_locator(SelectionLocator(self._locator, indexes))
         )
 
     @property
@@ -348,16 +349,20 @@ class Agent(Model):
     def _has_what_its_backend_needs(self) -> "Agent":
         if self.has_own_model:
             if self.tools:
-                raise ValueError("'tools' belong to the built-in agent; a 'backend' brings its own")
+                raise ValueError(
+                    "'tools' are for the built-in agent; remove them, as a 'backend' has its own"
+                )
             return self
         if self.model is None:
-            raise ValueError("'model' is missing: write 'model: {provider: local}', say")
+            raise ValueError("'model' is missing; write 'model: {provider: local}', for example")
         if self.instructions is None:
-            raise ValueError("'instructions' is missing: write 'instructions: {inline: …}', say")
+            raise ValueError(
+                "'instructions' is missing; write 'instructions: {inline: …}', for example"
+            )
         if self.backend == CHAT and self.model.provider not in OPENAI_COMPATIBLE:
             raise ValueError(
-                f"'backend: chat' does not speak to {self.model.provider.value!r}: write"
-                " 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"
+                f"'backend: chat' does not support the provider {self.model.provider.value!r};"
+                " write 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"
                 " or leave 'backend' out"
             )
         return self
@@ -372,7 +377,8 @@ class Agent(Model):
         return self
 
 
-def _require_unique(where: str, key: str, names: Iterable[object]) -> None:
+def _require_unique(list_name: str, key: str, names: Iterable[object]) -> None:
+    """Raise an error of the type DUPLICATE_NAME if two items have the same name."""
     seen: dict[object, int] = {}
     for index, name in enumerate(names):
         if name is None:
@@ -380,10 +386,10 @@ def _require_unique(where: str, key: str, names: Iterable[object]) -> None:
         if name in seen:
             text = name[1] if isinstance(name, tuple) else name
             message = (
-                "'{where}[{second}].{key}': {name} is already the {key} of {where}[{first}];"
-                " give each its own"
+                "'{list_name}[{second}].{key}': {name} is already the {key} of"
+                " {list_name}[{first}]; use a different one"
             )
-            context = {"where": where, "key": key, "name": repr(text)}
+            context = {"list_name": list_name, "key": key, "name": repr(text)}
             raise PydanticCustomError(
                 DUPLICATE_NAME, message, {**context, "first": seen[name], "second": index}
             )

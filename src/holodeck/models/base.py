@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
 
     class OnDemand:
-        """`OnDemand[Part]` is the type `Part`, only that its schema waits for the first value."""
+        """`OnDemand[Part]` is the type `Part`, whose schema is built for the first value."""
 
         def __class_getitem__(cls, part: Any) -> Any:
             return Annotated[part, Deferred(part)]
@@ -167,27 +167,27 @@ def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Deferred:
-    """What stands in the schema of a model for a type that has its own schema."""
+    """Replaces a type in the schema of a model; the type's own schema is built on first use."""
 
     type: Any
 
     @cached_property
     def _adapter(self) -> TypeAdapter[Any]:
         for model in models_in(self.type):
-            model.model_rebuild()  # else only the adapter could write them down again
+            model.model_rebuild()  # otherwise only the adapter could serialize them
         return TypeAdapter(self.type)
 
-    def _validated(self, value: Any) -> Any:
-        """The value as the type has it; pydantic puts its errors among those of the model."""
+    def _validate(self, value: Any) -> Any:
+        """Return the validated value; pydantic adds errors to those of the model."""
         return self._adapter.validate_python(value)
 
     def __get_pydantic_core_schema__(
         self, _source: Any, _handler: "GetCoreSchemaHandler"
     ) -> "CoreSchema":
-        return no_info_plain_validator_function(self._validated)
+        return no_info_plain_validator_function(self._validate)
 
     def __get_pydantic_json_schema__(
         self, _schema: "CoreSchema", handler: "GetJsonSchemaHandler"
     ) -> "JsonSchemaValue":
-        # what is handed over as it is loses its name among the definitions
+        # without this wrapper, the definition would lose its name
         return handler(definitions_schema(self._adapter.core_schema, []))

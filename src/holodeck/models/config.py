@@ -31,27 +31,27 @@ def validate_min_pass(
 LIMITS, REPEATS, RUN = "Limits", "Retries and repeats", "Run"
 OUTPUT, CACHE = "Output", "Cache"
 COMMAND_LINE = "command line"
-"""The source of values that came with the start of a run, but by no flag."""
+"""The source of values that the caller of a run sets without a flag."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How a setting is reached besides its YAML key; its variable is HOLODECK_<NAME>."""
+    """Flags, default and help of a setting; its variable is HOLODECK_<NAME>."""
 
     default: Any
     help: str
-    """One line of at most 48 characters, with the default, so that `--help` shows it on one."""
+    """At most 48 characters together with the default, so that `--help` needs one line."""
     details: str = ""
-    """What the reference adds to it."""
+    """Further text for the reference."""
     flags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
-    """Flags that still work and that no help shows."""
+    """Older flags that work but are not in the help."""
     group: str = "Other"
     """The heading in the help; see `lib.ui.help`."""
     metavar: str = "N"
-    """What stands for the value in the help."""
+    """The placeholder of the value in the help."""
     rival: str | None = None
-    """The field that says the same in another way; whichever is set nearer to the user wins."""
+    """An alternative field; the one from the stronger source wins."""
 
     @property
     def all_flags(self) -> tuple[str, ...]:
@@ -63,13 +63,13 @@ class Setting:
 
     @staticmethod
     def variable(field: str) -> str:
-        """The environment variable of a field."""
+        """Return the environment variable of a field."""
         return f"HOLODECK_{field.upper()}"
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """The field's own schema with the help and default said here."""
+        """Return the schema of the field with description and default."""
         return {**handler(schema), "description": self.description, "default": self.default}
 
 
@@ -371,7 +371,7 @@ class ExecutionConfig(Model):
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")
-    def _says_nothing_twice(self) -> "ExecutionConfig":
+    def _failure_limits_do_not_conflict(self) -> "ExecutionConfig":
         if self.fail_fast and self.maxfail is not None:
             raise ValueError("'fail_fast' and 'maxfail' are both set; remove one of them")
         validate_min_pass(None, self.min_pass, self.min_pass_rate)
@@ -379,16 +379,16 @@ class ExecutionConfig(Model):
 
     @property
     def has_budget(self) -> bool:
-        """Whether the run may not spend what it likes."""
+        """Whether the run has a limit on cost, tokens, calls or time."""
         limits = (self.max_cost, self.max_tokens, self.max_calls, self.max_time)
         return any(one is not None for one in limits)
 
     def source_of(self, field: str) -> str:
-        """Where a resolved value came from, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""
+        """Return the source of a value, such as `agent.yaml:12:5` or `HOLODECK_LLM_TIMEOUT`."""
         return self._sources.get(field, "given")
 
     def is_from_command_line(self, field: str) -> bool:
-        """Whether whoever started the run set the value, so that it overrules the cases."""
+        """Whether the caller of the run set the value, which then overrides the cases."""
         source = self.source_of(field)
         return source == COMMAND_LINE or source.startswith("--")
 
@@ -400,7 +400,7 @@ class ExecutionConfig(Model):
         return not (is_variable or is_code or self.is_from_command_line(field))
 
     def with_sources(self, sources: Mapping[str, str]) -> "ExecutionConfig":
-        """The same settings, each knowing where it came from."""
+        """Return the settings with the source of each."""
         copy = self.model_copy()
         copy._sources = dict(sources)  # noqa: SLF001 - a copy of its own class
         return copy
@@ -428,8 +428,8 @@ class GlobalConfig(Model):
             if name not in list(ProviderEnum) and settings.provider is None:
                 known = ", ".join(ProviderEnum)
                 raise ValueError(
-                    f"'providers' has {name!r}, which is no provider; known: {known};"
-                    " a name of your own needs a 'provider' in it"
+                    f"'providers' contains the unknown provider {name!r}; known: {known};"
+                    " for a name of your own, add the key 'provider'"
                 )
         return self
 

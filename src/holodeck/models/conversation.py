@@ -1,4 +1,4 @@
-"""What of a test case makes a conversation: who plays the user, and what the judge looks at."""
+"""The parts of a test case that define a conversation: user, script and criteria."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
@@ -30,7 +30,7 @@ class Simulation(Model):
 
 
 class CriterionSettings(Model):
-    """A requirement for the whole conversation that the judge decides about."""
+    """A requirement for the whole conversation, which a judge checks."""
 
     text: NonBlank
     """The requirement."""
@@ -39,7 +39,7 @@ class CriterionSettings(Model):
 
 
 BareStep = Literal["user", "agent", "judge", "proceed", "succeed", "fail"]
-"""A step that needs nothing more said."""
+"""A step that is only a word."""
 
 
 class ScriptMessage(Model):
@@ -94,17 +94,17 @@ class StepModel(Model):
 
 
 def step_kind(step: str | StepModel) -> str:
-    """Which step it is."""
+    """Return the kind of the step, which is its key."""
     return step if isinstance(step, str) else next(iter(step.model_fields_set))
 
 
 def step_value(step: str | StepModel) -> Any:
-    """What is written after the colon; None for a bare word."""
+    """Return the value of the step; None for a bare word."""
     return None if isinstance(step, str) else getattr(step, step_kind(step))
 
 
 def user_text(step: str | StepModel) -> str | None:
-    """What the user says in the step; None if that is not written."""
+    """Return the user's message in the step; None if the script does not contain it."""
     value = step_value(step)
     if isinstance(value, ScriptMessage):
         return value.content if value.role == "user" else None
@@ -112,7 +112,7 @@ def user_text(step: str | StepModel) -> str | None:
 
 
 def speaks_for_agent(kind: str, value: Any) -> bool:
-    """Whether the step's words are said without the agent, which has to be told of them."""
+    """Whether the step adds a message for the agent, which the agent must then know about."""
     is_message = kind == "message" and value.role != "user"
     return is_message or (kind == "agent" and value is not None)
 
@@ -125,20 +125,20 @@ def find_script_error(
     max_turns: int,
     has_history: bool,
 ) -> tuple[int, str] | None:
-    """The place of the first step that makes no sense, and why; None if all do."""
-    walk = _ScriptChecker(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
-    walk.last = "stand-in" if has_history else None  # which ends with the assistant's words
+    """Return the index of the first invalid step, and the reason; None if all are valid."""
+    checker = _ScriptChecker(has_user=has_user, has_criteria=has_criteria, max_turns=max_turns)
+    checker.last = "stand-in" if has_history else None  # whose last message is a response
     for index, step in enumerate(steps):
-        wrong = walk.why_wrong(step_kind(step), step_value(step))
+        wrong = checker.check_step(step_kind(step), step_value(step))
         if wrong is not None:
             return index, wrong
-    if not walk.asks:
-        return len(steps) - 1, "the script never asks the agent; write the step 'agent'"
+    if not checker.calls_agent:
+        return len(steps) - 1, "the script never calls the agent; write the step 'agent'"
     return None
 
 
-def find_unanswered(steps: Sequence[BareStep | StepModel]) -> int | None:
-    """The place of a user's written line that the script ends without an answer to, if any."""
+def find_unanswered_step(steps: Sequence[BareStep | StepModel]) -> int | None:
+    """Return the index of a user message that the agent never answers; None without one."""
     last = None
     for index, step in enumerate(steps):
         if user_text(step) is not None:
@@ -149,61 +149,61 @@ def find_unanswered(steps: Sequence[BareStep | StepModel]) -> int | None:
 
 
 class _ScriptChecker:
-    """Goes through a script, step by step, and knows what was before."""
+    """Checks the steps of a script one after the other."""
 
     def __init__(self, *, has_user: bool, has_criteria: bool, max_turns: int) -> None:
         self._has_user = has_user
         self._has_criteria = has_criteria
         self._max_turns = max_turns
-        self.asks = False
-        """Whether the agent was asked."""
+        self.calls_agent = False
+        """Whether a step so far calls the agent."""
         self._ended_by: str | None = None
         self.last: Literal["user", "agent", "stand-in"] | None = None
-        """Who has spoken last, as far as that is written; None if anybody may have."""
+        """The last speaker; `stand-in` if the script speaks for the agent, None if unknown."""
 
-    def why_wrong(self, kind: str, value: Any) -> str | None:
+    def check_step(self, kind: str, value: Any) -> str | None:
         if self._ended_by is not None:
             return f"is never reached: {self._ended_by!r} ends the script"
-        wrong = self._why_wrong(kind, value)
+        wrong = self._find_error(kind, value)
         is_word = value is None
         self._ended_by = kind if kind in {"succeed", "fail"} or (kind, is_word) == _FINAL else None
-        self.asks = self.asks or kind == "proceed" or (kind == "agent" and is_word)
+        self.calls_agent = self.calls_agent or kind == "proceed" or (kind == "agent" and is_word)
         self.last = _last_speaker(kind, value, self.last)
         return wrong
 
-    def _why_wrong(self, kind: str, value: Any) -> str | None:
+    def _find_error(self, kind: str, value: Any) -> str | None:
         if kind in {"user", "proceed"} and not self._has_user and not isinstance(value, str):
-            return f"{kind!r} needs a simulated user; write 'simulate', or what the user says"
+            return f"{kind!r} needs a simulated user; write 'simulate', or the user's message"
         if (kind, value) == ("judge", None) and not self._has_criteria:
-            return "'judge' has nothing to judge by; write 'criteria', or 'judge: [criterion, …]'"
+            return "'judge' has no criteria; write 'criteria', or 'judge: [criterion, …]'"
         if kind == "check":
-            return self._why_wrong_check(value)
+            return self._find_error_in_check(value)
         if (kind, value) == ("agent", None) and self.last in {"agent", "stand-in"}:
-            return "'agent': the user has said nothing new; write a 'user' step before"
+            return "'agent' has no new message of the user; write a 'user' step above it"
         if kind == "proceed" and value is not None and (value.turns or 0) > self._max_turns:
-            return f"'proceed': {value.turns} turns are more than max_turns, {self._max_turns}"
+            return f"'proceed': 'turns' is {value.turns}, but 'max_turns' is {self._max_turns}"
         return None
 
-    def _why_wrong_check(self, check: Expectations) -> str | None:
-        if not self.asks:
-            return "'check' has no answer to look at; ask the agent first"
+    def _find_error_in_check(self, check: Expectations) -> str | None:
+        if not self.calls_agent:
+            return "'check' has no response to check; write 'agent' above it"
         if self.last == "user":
-            return "'check' would look at an answer from before; write 'agent' above it"
+            return "'check' would check an earlier response; write 'agent' above it"
         if self.last == "stand-in":
-            return "'check' looks at what the agent says, not at 'agent: text'; move it up"
-        if not check.looks_at_anything:
-            return "'check' looks at nothing; write 'evaluations', 'expected_tools' or others"
+            return "'check' needs a response of the agent, not 'agent: text'; move it up"
+        if not check.has_checks:
+            return "'check' is empty; write 'evaluations', 'expected_tools' or others"
         return None
 
 
 def _last_speaker(
     kind: str, value: Any, last: Literal["user", "agent", "stand-in"] | None
 ) -> Literal["user", "agent", "stand-in"] | None:
-    """Who has spoken last after a step."""
-    said = value.role if kind == "message" else kind
-    if said == "user":
+    """Return the last speaker after a step."""
+    speaker = value.role if kind == "message" else kind
+    if speaker == "user":
         return "user"
-    if said in {"agent", "assistant"}:
+    if speaker in {"agent", "assistant"}:
         return "agent" if value is None else "stand-in"
     return None if kind in {"proceed", "call"} else last
 

@@ -346,5 +346,5 @@ class EvaluationConfig(Model):
     @model_validator(mode="after")
     def _check_not_empty(self) -> "EvaluationConfig":
         if not self.metrics and self.model is None:
-            raise ValueError("'metrics' is missing: write 'metrics: [{metric: contains, …}]', say")
+            raise ValueError("'metrics' is missing; write 'metrics: [{metric: contains, …}]'")
         return self

@@ -22,7 +22,7 @@ class CalledFunction(Model):
     """The arguments, as a mapping or as JSON text."""
 
     @model_validator(mode="after")
-    def _has_arguments_that_can_be_read(self) -> "CalledFunction":
+    def _arguments_are_json(self) -> "CalledFunction":
         if not isinstance(self.arguments, str) or not self.arguments.strip():
             return self
         try:
@@ -86,7 +86,7 @@ class EarlierMessage(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_no_instruction(cls, data: Any) -> Any:
+    def _role_is_not_an_instruction(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
         if data.get("role") in ("system", "developer"):  # a set would not take a list
@@ -101,7 +101,7 @@ class EarlierMessage(Model):
         return without
 
     @model_validator(mode="after")
-    def _says_what_its_role_says(self) -> "EarlierMessage":
+    def _has_the_keys_of_its_role(self) -> "EarlierMessage":
         if self.tool_calls is not None and self.role != "assistant":
             raise ValueError(
                 f"'tool_calls': only messages of the assistant call tools, not of the {self.role}"
@@ -113,7 +113,7 @@ class EarlierMessage(Model):
                 f"'tool_call_id': only messages of a tool have it, not of the {self.role}"
             )
         if self.role != "tool" and self.tool_calls is None and self.is_silent:
-            raise ValueError("'content' is empty; write what was said, or remove the message")
+            raise ValueError("'content' is empty; write the text, or remove the message")
         return self
 
 
@@ -137,10 +137,10 @@ def _validate_order(messages: list[EarlierMessage]) -> list[EarlierMessage]:
 def _open_calls(message: EarlierMessage, index: int) -> dict[str, int]:
     """Return the calls that need a result, each with the index of its message."""
     calls = message.tool_calls or []
-    opened = {call.id: index for call in calls}
-    if len(opened) < len(calls):
+    keep_open = {call.id: index for call in calls}
+    if len(keep_open) < len(calls):
         raise ValueError(f"'[{index}].tool_calls': two calls have the same id; give each its own")
-    return opened
+    return keep_open
 
 
 def _require_results(open_calls: dict[str, int]) -> None:

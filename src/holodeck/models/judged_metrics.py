@@ -185,7 +185,7 @@ class GEvalMetric(JudgedMetric):
     @model_validator(mode="after")
     def _check_criteria(self) -> "GEvalMetric":
         if self.criteria is None and self.evaluation_steps is None:
-            raise ValueError("'criteria' is missing: say what makes an answer good")
+            raise ValueError("'criteria' is missing; describe what makes a response good")
         return self
 
 
@@ -246,7 +246,7 @@ class DeepEvalMetric(JudgedMetric):
         if required is not None and required not in given:
             raise ValueError(f"'{required}' is missing, which {self.metric} requires")
         if self.metric == "conversational_geval" and not given & {"criteria", "evaluation_steps"}:
-            raise ValueError("'criteria' is missing: say what makes a conversation good")
+            raise ValueError("'criteria' is missing; describe what makes a conversation good")
         for key in sorted(given & self._keys_of_others):
             raise ValueError(f"'{key}' is not a key of {self.metric}; remove it")
         return self

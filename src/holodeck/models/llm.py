@@ -91,7 +91,7 @@ class LLMProvider(ProviderSettings):
     @model_validator(mode="after")
     def _has_what_its_provider_needs(self) -> "LLMProvider":
         if not self.name:
-            raise ValueError("'name' is missing: write the model's name")
+            raise ValueError("'name' is missing; write the name of the model")
         if self.provider is ProviderEnum.AZURE_OPENAI and not self.endpoint:
             raise ValueError("azure_openai needs 'endpoint: https://<resource>.openai.azure.com'")
         if self.provider is ProviderEnum.LOCAL and (self.endpoint or self.api_key):

@@ -1,4 +1,4 @@
-"""What models cost: prices by model, and what came of them."""
+"""Prices of models, and the cost of a case or run."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated
@@ -8,8 +8,8 @@ from pydantic import Field
 from holodeck.models.base import Model, NonBlank
 
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-OWN_AGENT = "agent"
-"""What an agent is called in a table of prices that names no model: Python code, a URL."""
+UNNAMED_AGENT = "agent"
+"""The name in prices of an agent without a `model`: Python code or a URL."""
 
 
 class Price(Model):
@@ -37,7 +37,7 @@ class PriceTable(Model):
         return self.currency or "USD"
 
     def price_of(self, model: str) -> Price | None:
-        """The price of a `provider/model`; None if it is not known."""
+        """Return the price of a `provider/model`; None if it is unknown."""
         provider, _, name = model.partition("/")
         for exact in (model, name):
             if exact in self.models:
@@ -53,7 +53,7 @@ def _matches(pattern: str, *names: str) -> bool:
 
 
 class Cost(Model):
-    """What a case or a run has cost; None where that is not known."""
+    """The cost of a case or a run; None where it is unknown."""
 
     currency: str
     total: Amount | None
@@ -62,4 +62,4 @@ class Cost(Model):
     simulators: Amount | None = 0.0
     """Of simulated users."""
     unknown: list[str] = []
-    """Why something is not known, such as `no price for openai/gpt-x`."""
+    """The reasons for unknown amounts, such as `no price for openai/gpt-x`."""

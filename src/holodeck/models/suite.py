@@ -14,7 +14,7 @@ Parameters = dict[NonBlank, list[Json]] | list[dict[NonBlank, Json]]
 
 
 class WrittenCase(TestCaseModel):
-    """A test case. With `parameters` it stands for several."""
+    """A test case as written; with `parameters`, it becomes several test cases."""
 
     parameters: Parameters | None = None
     """Values for placeholders: a mapping of name to values, every combination of which is a case,
@@ -58,19 +58,19 @@ class SuiteConfig(Model):
     """Scorers of cases that name none."""
 
     @model_validator(mode="after")
-    def _has_one_bar(self) -> "SuiteConfig":
+    def _pass_bar_is_valid(self) -> "SuiteConfig":
         validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
     @model_validator(mode="after")
     def _has_one_timeout(self) -> "SuiteConfig":
         if self.timeout is not None and self.default_timeout is not None:
-            raise ValueError("'default_timeout' is another name of 'timeout'; remove one")
+            raise ValueError("'default_timeout' is an alias of 'timeout'; remove one")
         return self
 
 
 class SuiteHeader(Model):
-    """What the cases of a suite share."""
+    """The settings that all cases of a suite share."""
 
     name: NonBlank | None = None
     """Name of the suite for reports and `--suite`; by default the name of its file."""
@@ -95,18 +95,18 @@ class SuiteEntry(SuiteHeader):
     """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> "SuiteEntry":
+    def _has_name_or_file(self) -> "SuiteEntry":
         given = self.model_fields_set
         if self.file is not None and len(given) > 1:
             other = next(name for name in type(self).model_fields if name in given - {"file"})
-            raise ValueError(f"{other!r} stands beside 'file'; write it in the file")
+            raise ValueError(f"{other!r} cannot be combined with 'file'; write it in the file")
         if self.file is None and self.name is None:
-            raise ValueError("'name' is missing: name the suite, or a 'file' that holds it")
+            raise ValueError("'name' is missing; write the suite's name, or a 'file'")
         return self
 
 
 class WrittenScenario(Model):
-    """A test case in the words of AgenticAssure."""
+    """A test case with the keys of AgenticAssure."""
 
     id: NonBlank | None = None
     """As of a test case."""
@@ -145,9 +145,9 @@ class SuiteFile(Model):
     """A file with further test cases of the suite."""
 
     @model_validator(mode="after")
-    def _is_in_one_language(self) -> "SuiteFile":
+    def _cases_have_one_format(self) -> "SuiteFile":
         if self.scenarios is not None and self.test_cases is not None:
-            raise ValueError("'scenarios' stands beside 'test_cases'; write all in one of them")
+            raise ValueError("'scenarios' and 'test_cases' cannot be combined; use one of them")
         return self
 
 

@@ -476,13 +476,13 @@ class TestReport(Model):
 
     def to_markdown(self) -> str:
         """Return the report as Markdown, as `holodeck test --output report.md` writes it."""
-        return self._rendered("markdown")
+        return self._render("markdown")
 
     def to_json(self) -> str:
         """Return the report as JSON, as `holodeck test --output report.json` writes it."""
-        return self._rendered("json")
+        return self._render("json")
 
-    def _rendered(self, report_format: str) -> str:
+    def _render(self, report_format: str) -> str:
         render = resolve_name(_RENDERERS[report_format])
         return str(render(self))
 

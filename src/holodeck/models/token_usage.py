@@ -24,12 +24,12 @@ class TokenUsage(Model):
 
     @classmethod
     def zero(cls) -> "TokenUsage":
-        """Usage of no tokens."""
+        """Return the usage of no tokens."""
         return _zero()
 
     @classmethod
     def of(cls, prompt_tokens: int, completion_tokens: int) -> "TokenUsage":
-        """Usage whose total is the sum of both."""
+        """Return the usage with the sum of both as total."""
         return cls(
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,

@@ -34,7 +34,7 @@ class FunctionTool(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_of_a_type_that_works(cls, data: Any) -> Any:
+    def _type_is_supported(cls, data: Any) -> Any:
         found = data.get("type") if isinstance(data, dict) else None
         if found in TOOL_TYPES_TO_COME:
             raise ValueError(f"tool type {found!r} is not supported yet; use 'function'")

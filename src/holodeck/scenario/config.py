@@ -75,7 +75,7 @@ class ScenarioConfig(BaseModel):
         if default_model:
             [settings["default_model"]] = default_model
         base = cls.default_config or cls()
-        ScenarioConfig.default_config = base.merge(_read("scenario.configure", settings))
+        ScenarioConfig.default_config = base.merge(_parse_settings("scenario.configure", settings))
 
     @classmethod
     def current(cls, **settings: Any) -> ScenarioConfig:
@@ -84,7 +84,7 @@ class ScenarioConfig(BaseModel):
         Raises ConfigError.
         """
         given = {key: value for key, value in settings.items() if value is not None}
-        return (cls.default_config or cls()).merge(_read("scenario", given))
+        return (cls.default_config or cls()).merge(_parse_settings("scenario", given))
 
     @property
     def is_shown(self) -> bool:
@@ -100,7 +100,7 @@ class ScenarioConfig(BaseModel):
         return self.model_copy(update=given)
 
 
-def _read(location: str, settings: Mapping[str, Any]) -> ScenarioConfig:
+def _parse_settings(location: str, settings: Mapping[str, Any]) -> ScenarioConfig:
     try:
         return ScenarioConfig(**settings)
     except ValidationError as error:
@@ -146,7 +146,7 @@ def model_for(owner: str, model: str | None, **given: str | float | None) -> LLM
 
 def _with_environment(config: ModelConfig, owner: str) -> LLMProvider:
     """Return the model with its provider's settings from the environment. Raises ConfigError."""
-    provider, name = _split(config, owner)
+    provider, name = _provider_and_name(config, owner)
     settings = {
         "provider": provider.value,
         "name": name,
@@ -165,7 +165,7 @@ def _with_environment(config: ModelConfig, owner: str) -> LLMProvider:
         raise ConfigError(owner, message) from error
 
 
-def _split(config: ModelConfig, owner: str) -> tuple[ProviderEnum, str]:
+def _provider_and_name(config: ModelConfig, owner: str) -> tuple[ProviderEnum, str]:
     head, _, rest = config.model.partition("/")
     if rest and head in PROVIDERS:
         return PROVIDERS[head], rest
@@ -214,7 +214,7 @@ class ModelClient(Generic[T]):
         return self._client
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[None]:
+    async def keep_open(self) -> AsyncIterator[None]:
         """Keep the client open during one run."""
         loop = asyncio.get_running_loop()
         self._runs[loop] = self._runs.get(loop, 0) + 1

@@ -68,9 +68,9 @@ class JudgeAgent(AgentAdapter):
         )
         self._client = ModelClient("JudgeAgent", llm, Judges().of, lambda judge: judge.close())
 
-    def opened(self) -> AbstractAsyncContextManager[None]:
+    def keep_open(self) -> AbstractAsyncContextManager[None]:
         """Keep the connections open during a run."""
-        return self._client.opened()
+        return self._client.keep_open()
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return the verdict; an empty list while the conversation has to go on."""

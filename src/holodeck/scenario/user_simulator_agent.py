@@ -73,9 +73,9 @@ class UserSimulatorAgent(AgentAdapter):
             "UserSimulatorAgent", llm, Judges().model, lambda client: client.close()
         )
 
-    def opened(self) -> AbstractAsyncContextManager[None]:
+    def keep_open(self) -> AbstractAsyncContextManager[None]:
         """Keep the connections open during a run."""
-        return self._client.opened()
+        return self._client.keep_open()
 
     @cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API

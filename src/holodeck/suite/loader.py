@@ -121,8 +121,8 @@ def _read_source(path: Path) -> Source:
         raise InvalidScenarioFile(error.field, error.message) from error
     if not isinstance(root.value, dict):
         found = "an empty file" if root.value is None else "no mapping"
-        place = f"{name}:{root.line}:{root.column}"
-        raise InvalidScenarioFile(place, f"found {found}; write 'scenarios:' and a list of them")
+        location = f"{name}:{root.line}:{root.column}"
+        raise InvalidScenarioFile(location, f"found {found}; write 'scenarios:' and a list of them")
     return Source(name, root)
 
 
@@ -139,8 +139,8 @@ def _to_suite(path: Path, source: Source) -> Suite:
     ids = Counter(one.id for one in written.scenarios)
     for index, one in enumerate(written.scenarios):
         if ids[one.id] > 1:
-            place = source.place(("scenarios", index, "id"))
-            raise InvalidScenarioFile(place, f"more than one scenario has the id {one.id!r}")
+            location = source.location(("scenarios", index, "id"))
+            raise InvalidScenarioFile(location, f"more than one scenario has the id {one.id!r}")
     header = written.suite or SuiteHeader(name=path.stem)
     return Suite.from_folder(path.parent, **dict(header), scenarios=written.scenarios)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from holodeck.errors import ConfigError, EvaluationError, MissingExtra
-from holodeck.lib.patterns import compiled, find, passes_every_text
+from holodeck.lib.patterns import compile_pattern, find, passes_every_text
 from holodeck.lib.registry import Registry, unknown_name
 from holodeck.lib.test_runner.tool_matchers import matches
 from holodeck.models.test_case import ArgMatcher
@@ -113,10 +113,10 @@ class RegexScorer:
         pattern = scenario.metadata.get("regex_pattern")
         if not isinstance(pattern, str) or not pattern:
             raise ConfigError("metadata.regex_pattern", f"found {pattern!r}; expected a pattern")
-        if passes_every_text(compiled(pattern)) == "every":
+        if passes_every_text(compile_pattern(pattern)) == "every":
             raise ConfigError("metadata.regex_pattern", f"{pattern!r} matches every text")
         try:
-            match = find(compiled(pattern), result.output, REGEX_TIMEOUT)
+            match = find(compile_pattern(pattern), result.output, REGEX_TIMEOUT)
         except TimeoutError as error:
             raise EvaluationError(
                 f"pattern {pattern!r} took longer than {REGEX_TIMEOUT:g} s on an answer of"
@@ -152,7 +152,7 @@ class SimilarityScorer:
         if scenario.expected_output is None or not scenario.expected_output.strip():
             raise ConfigError("expected_output", "'similarity' compares with it; write it")
         threshold = _similarity_threshold(scenario)
-        similarity = self._model.likeness(scenario.expected_output, result.output)
+        similarity = self._model.similarity(scenario.expected_output, result.output)
         return _score_result(
             self,
             scenario,

@@ -140,7 +140,7 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_read(tmp_path, args,
 class Joined:
     """Tells of every place only its path."""
 
-    def place(self, path):
+    def location(self, path):
         return ".".join(map(str, path))
 
     def written(self, path):
@@ -154,10 +154,10 @@ def test_chosen_cases_still_know_where_they_stand():
     chosen = placed.with_cases([2, 0])
 
     assert [one.name for one in chosen.test_cases] == ["weather", "refund"]
-    assert chosen.place("test_cases", 0, "input") == "test_cases.2.input"
-    assert chosen.with_cases([1]).place("test_cases", 0) == "test_cases.0"
-    assert chosen.place("evaluations", "model") == "evaluations.model"
-    assert agent.with_cases([1]).place("test_cases", 0) == "agent"
+    assert chosen.location("test_cases", 0, "input") == "test_cases.2.input"
+    assert chosen.with_cases([1]).location("test_cases", 0) == "test_cases.0"
+    assert chosen.location("evaluations", "model") == "evaluations.model"
+    assert agent.with_cases([1]).location("test_cases", 0) == "agent"
 
 
 def test_what_did_not_pass_can_be_run_alone_or_first(folder):

@@ -126,7 +126,7 @@ def test_several_reports_are_written_in_the_format_of_their_names(folder):
     ("args", "said"),
     [
         (["-o", "r.txt"], "'r.txt' has an unknown suffix"),
-        (["-o", "r.txt", "--format", "xml"], "report 'xml' is not known"),
+        (["-o", "r.txt", "--format", "xml"], "unknown report 'xml'"),
         (["--format", "json"], "add --output FILE"),
         (["-o", "mine.py/r.md"], "is not a folder"),
         (["--limit", "0"], "Invalid value for '--limit'"),

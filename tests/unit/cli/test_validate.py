@@ -124,8 +124,8 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("google_adk", "backend 'google_adk' is not known; known: chat, http, semantic_kernel, or"),
-        ("chta", "backend 'chta' is not known; did you mean 'chat'?"),
+        ("google_adk", "unknown backend 'google_adk'; known: chat, http, semantic_kernel, or"),
+        ("chta", "unknown backend 'chta'; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
         (
             "nomodule:x",

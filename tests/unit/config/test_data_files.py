@@ -191,14 +191,14 @@ def test_a_mistake_about_the_file_is_told_in_the_agent_file(folder, written, mes
 def test_a_case_knows_its_place_in_the_data(folder):
     agent = agent_of(folder, "data/c.csv", 'input,name\n"a\nb",x\nc,y\n')
 
-    assert agent.place("test_cases", 1, "input") == "data/c.csv:4:1"
+    assert agent.location("test_cases", 1, "input") == "data/c.csv:4:1"
     assert agent.source_path("test_cases", 1, "input") == ("input",)
 
 
 def test_a_case_knows_its_place_in_a_json_document(folder):
     agent = agent_of(folder, "c.json", '[\n  {"input": "a"},\n  {"input": "b"}\n]\n')
 
-    assert agent.place("test_cases", 1, "input") == "c.json:3:13"
+    assert agent.location("test_cases", 1, "input") == "c.json:3:13"
 
 
 @pytest.mark.parametrize("written", ["FALSE", "no", "0", "TRUE"])
@@ -210,7 +210,7 @@ def test_a_column_of_yes_and_no_is_no_reason_to_skip(folder, written):
         ConfigLoader().load_agent_yaml("agent.yaml")
 
     assert "rows.csv:3:1: skip: " in str(caught.value)
-    assert f"'{written}' is no reason" in str(caught.value)
+    assert f"'{written}' is not a reason" in str(caught.value)
 
 
 def test_a_cell_that_is_too_long_for_csv_is_told_where_it_fits(folder):

@@ -226,7 +226,10 @@ def test_a_configuration_is_read_once_per_loader(folder):
     [
         ("exection: {}", "config.yaml:1:1: exection: unknown key; did you mean 'execution'?"),
         ("vectorstores: {a: 1}", "config.yaml:1:1: 'vectorstores' is not supported yet"),
-        ("providers: {opnai: {name: x}}", "config.yaml:1:1: 'providers' has 'opnai'"),
+        (
+            "providers: {opnai: {name: x}}",
+            "config.yaml:1:1: 'providers' contains the unknown provider 'opnai'",
+        ),
         (
             "execution: {llm_timeout: soon}",
             "config.yaml:1:26: execution.llm_timeout: found 'soon'; expected a number",
@@ -349,4 +352,4 @@ def test_an_agent_knows_the_places_of_its_values(folder):
 
     agent = ConfigLoader().load_agent_yaml("agent.yaml")
 
-    assert agent.place("test_cases", 1, "input") == "agent.yaml:6:12"
+    assert agent.location("test_cases", 1, "input") == "agent.yaml:6:12"

@@ -140,7 +140,7 @@ def test_any_text_loads_or_is_refused_with_a_config_error(text):
 def test_places_count_lines_and_columns_from_one():
     source = Source.of("name: x\ntest_cases:\n  - input: a\n    name: b\n", "agent.yaml")
 
-    assert source.place(("test_cases", 0, "name")) == "agent.yaml:4:11"
-    assert source.key_place(("test_cases", 0, "name")) == "agent.yaml:4:5"
-    assert source.place(("test_cases", 0)) == "agent.yaml:3:5"
-    assert source.place(("test_cases", 7, "nothing")) == "agent.yaml:3:3"
+    assert source.location(("test_cases", 0, "name")) == "agent.yaml:4:11"
+    assert source.key_location(("test_cases", 0, "name")) == "agent.yaml:4:5"
+    assert source.location(("test_cases", 0)) == "agent.yaml:3:5"
+    assert source.location(("test_cases", 7, "nothing")) == "agent.yaml:3:3"

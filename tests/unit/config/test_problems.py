@@ -238,7 +238,10 @@ def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name: x\n", "agent.yaml:1:1: 'model' is missing: write 'model: {provider: local}', say"),
+        (
+            "name: x\n",
+            "agent.yaml:1:1: 'model' is missing; write 'model: {provider: local}', for example",
+        ),
         ("name: x\nmodel: {provider: local}\n", "'instructions' is missing"),
         ("model: {provider: local}\n", "agent.yaml:1:1: name: this key is missing"),
         (
@@ -247,7 +250,7 @@ def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message)
         ),
         (
             "name: x\nmodel: {provider: openai}\ninstructions: {inline: hi}\n",
-            "agent.yaml:2:8: model: 'name' is missing: write the model's name",
+            "agent.yaml:2:8: model: 'name' is missing; write the name of the model",
         ),
         (
             "name: x\nmodel: {provider: azure_openai, name: d}\ninstructions: {inline: hi}\n",

@@ -56,8 +56,8 @@ def test_a_scorer_is_a_metric_by_a_short_name(scorer, metric):
 @pytest.mark.parametrize(
     ("scorers", "message"),
     [
-        ("[exat]", "scorers[0]: the scorer 'exat' is not known; did you mean 'exact'?"),
-        ("[zzz]", "scorers[0]: the scorer 'zzz' is not known; known: passfail, exact, regex,"),
+        ("[exat]", "scorers[0]: unknown scorer 'exat'; did you mean 'exact'?"),
+        ("[zzz]", "scorers[0]: unknown scorer 'zzz'; known: passfail, exact, regex,"),
         ("[{regex: {patern: a}}]", "'regex' has no option 'patern'; it has: pattern, required"),
         ("[{exact: {required: 3}}]", "test_cases[0].scorers[0]"),
         (
@@ -71,7 +71,7 @@ def test_a_scorer_is_a_metric_by_a_short_name(scorer, metric):
         ),
         ("[{exact: {normalize: 3}}]", "test_cases[0].scorers[0]"),
         ("[{exact: {}, regex: {}}]", "a scorer is a name, or one name with its options"),
-        ("[{exact: no}]", "the options of 'exact' are a mapping"),
+        ("[{exact: no}]", "the options of 'exact' must be a mapping"),
         ("passfail", "test_cases[0].scorers: found 'passfail'; expected a list"),
     ],
 )
@@ -133,8 +133,8 @@ def test_a_suite_says_how_its_cases_are_run_unless_they_do(folder):
         ),
         ("{timeout: 0}", "suites[0].config.timeout: found 0; expected more than 0"),
         ("{retrys: 1}", "suites[0].config.retrys: unknown key; did you mean 'retries'?"),
-        ("{default_scorers: [exat]}", "default_scorers[0]: the scorer 'exat' is not known; did"),
-        ("{timeout: 1, default_timeout: 1}", "'default_timeout' is another name of 'timeout'"),
+        ("{default_scorers: [exat]}", "default_scorers[0]: unknown scorer 'exat'; did"),
+        ("{timeout: 1, default_timeout: 1}", "'default_timeout' is an alias of 'timeout'"),
     ],
 )
 def test_a_mistake_in_the_settings_of_a_suite_is_told_with_its_place(folder, config, message):
@@ -202,7 +202,7 @@ def test_scenarios_without_scorers_are_scored_by_passfail(folder):
             "scenarios[0].expected_output: found 4; expected",
         ),
         ("{name: a, input: x, expected_tool_args: {t: [1]}}", "expected_tool_args.t: found a list"),
-        ("{name: a, input: x, scorers: [exat]}", "the scorer 'exat' is not known; did you mean"),
+        ("{name: a, input: x, scorers: [exat]}", "unknown scorer 'exat'; did you mean"),
         (
             "{name: a, input: x, scorers: [passfail, exact]}",
             "a.yaml:1:53: scenarios[0].scorers[1]: 'exact' needs 'expected_output'; write",

@@ -156,4 +156,4 @@ def test_separators_of_unicode_end_neither_comments_nor_values(tmp_path):
 
     wanted = {"a": "x", "c": "one\u2029two", "d": "e\u2028f", "g": "h\u2028i\n", "j\u2028": "k"}
     assert source.data() == wanted
-    assert source.place(("g",)) == "good.yaml:4:4"
+    assert source.location(("g",)) == "good.yaml:4:4"

@@ -7,7 +7,7 @@ import pytest
 from holodeck.config.check import check
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
-from holodeck.lib.safe_paths import outside_allowed
+from holodeck.lib.safe_paths import allow_outside
 
 
 def load(folder, more):
@@ -76,7 +76,7 @@ def test_a_suite_takes_more_cases_from_a_data_file_beside_it(folder):
     agent = load(folder, "suites: [{file: deep/a.yaml}]")
 
     assert [(case.suite, case.input) for case in agent.test_cases] == [("a", "x")]
-    assert agent.place("test_cases", 0) == "deep/a.csv:2:1"
+    assert agent.location("test_cases", 0) == "deep/a.csv:2:1"
 
 
 def test_files_of_a_case_are_looked_for_beside_its_suite(folder):
@@ -119,7 +119,10 @@ def test_the_agent_file_is_no_suite_of_its_own(folder):
         ("suites: [{name: a, test_cases: []}]", "suites[0]: the suite has no test cases"),
         ("suites: [{name: a, test_cases: 3}]", "4:32: suites[0].test_cases: found 3; expected a"),
         ("suites: [{nme: a}]", "agent.yaml:4:11: suites[0].nme: unknown key; did you mean 'name'?"),
-        ("suites: [{file: a.yaml, name: b}]", "4:25: suites[0]: 'name' stands beside 'file'"),
+        (
+            "suites: [{file: a.yaml, name: b}]",
+            "4:25: suites[0]: 'name' cannot be combined with 'file'",
+        ),
         ("suites: [{file: gone.yaml}]", "agent.yaml:4:17: suites[0].file: 'gone.yaml': file"),
         ("suites: [{file: 'x*.yaml'}]", "agent.yaml:4:17: suites[0].file: no file matches"),
         ("suites: [{file: '/x/*.yaml'}]", "suites[0].file: invalid pattern '/x/*.yaml'"),
@@ -258,7 +261,7 @@ def test_a_finding_about_a_case_is_told_in_its_file(folder):
 def test_suites_may_lie_outside_if_the_command_line_says_so(folder):
     folder.write("../outside/a.yaml", BILLING)
 
-    with outside_allowed():
+    with allow_outside():
         agent = load(folder, "suites: [{file: ../outside/a.yaml}]")
 
     assert len(agent.test_cases) == 2

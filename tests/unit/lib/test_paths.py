@@ -3,7 +3,7 @@ import os
 import pytest
 
 from holodeck import errors
-from holodeck.lib.safe_paths import file_inside, outside_allowed
+from holodeck.lib.safe_paths import allow_outside, file_inside
 
 
 def test_a_relative_path_starts_from_the_folder(tmp_path):
@@ -61,7 +61,7 @@ def test_a_file_outside_is_found_where_that_is_allowed(tmp_path, path):
     inside.mkdir()
     (inside / "link.txt").symlink_to(secret)
 
-    with outside_allowed():
+    with allow_outside():
         assert file_inside(path.format(absolute=secret), inside) == secret.resolve()
     with pytest.raises(errors.ConfigError, match="--allow-outside"):
         file_inside(path.format(absolute=secret), inside)
@@ -71,5 +71,5 @@ def test_a_pipe_is_refused_even_where_leaving_is_allowed(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "agent").mkdir()
 
-    with outside_allowed(), pytest.raises(errors.ConfigError, match="is not a regular file"):
+    with allow_outside(), pytest.raises(errors.ConfigError, match="is not a regular file"):
         file_inside("../pipe", tmp_path / "agent")

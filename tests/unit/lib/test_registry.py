@@ -31,10 +31,10 @@ def test_a_module_and_attribute_may_stand_for_a_name(codecs):
 
 def test_an_unknown_name_is_answered_with_the_nearest_and_all_known_ones(codecs):
     with pytest.raises(ConfigError) as caught:
-        codecs.load("jsn", where="codecs[2]")
+        codecs.load("jsn", location="codecs[2]")
 
     assert caught.value.field == "codecs[2]"
-    assert "'jsn' is not known; did you mean 'json'? known: csv, json" in caught.value.message
+    assert "'jsn'; did you mean 'json'? known: csv, json" in caught.value.message
 
 
 def test_an_entry_point_of_an_installed_package_adds_a_name(tmp_path, codecs):
@@ -190,7 +190,7 @@ def test_a_module_that_cannot_be_imported_says_why(tmp_path, text, reason):
     write(tmp_path, graders=text)
 
     with pytest.raises(ConfigError, match=reason) as caught:
-        load_callable("graders:check", tmp_path, where="metrics[0]")
+        load_callable("graders:check", tmp_path, location="metrics[0]")
 
     assert caught.value.field == "metrics[0]"
 

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holodeck.lib.text import abridged, clip, columns_of, one_line, percent, printable, shorten
+from holodeck.lib.text import (
+    clip,
+    columns_of,
+    one_line,
+    percent,
+    printable,
+    shorten,
+    shorten_middle,
+)
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -84,6 +92,6 @@ def test_clipped_text_fits(text, columns):
 
 
 def test_what_is_abridged_keeps_its_beginning_and_its_end():
-    assert abridged("0123456789" * 100, 20) == "01234567890123…56789"
-    assert abridged("short", 5) == "short"
-    assert [len(abridged("x" * 50, limit)) for limit in range(1, 9)] == list(range(1, 9))
+    assert shorten_middle("0123456789" * 100, 20) == "01234567890123…56789"
+    assert shorten_middle("short", 5) == "short"
+    assert [len(shorten_middle("x" * 50, limit)) for limit in range(1, 9)] == list(range(1, 9))

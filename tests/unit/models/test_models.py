@@ -108,7 +108,7 @@ def test_a_matcher_that_is_none_is_refused_with_its_argument(written):
 
 
 def test_a_provider_of_ones_own_name_says_which_it_is():
-    with pytest.raises(ValidationError, match="a name of your own needs a 'provider' in it"):
+    with pytest.raises(ValidationError, match="for a name of your own, add the key 'provider'"):
         GlobalConfig.model_validate({"providers": {"work": {"name": "m"}}})
 
 

@@ -79,21 +79,21 @@ def _records(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
 
 def _header(record: list[str], name: str) -> list[str]:
     header = [one.strip() for one in record]
-    place = f"{name}:1:1"
+    location = f"{name}:1:1"
     if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-        raise ConfigError(place, "found only one column; separate columns with commas")
+        raise ConfigError(location, "found only one column; separate columns with commas")
     for number, column in enumerate(header, 1):
         if not column:
-            raise ConfigError(place, f"column {number} has no name")
+            raise ConfigError(location, f"column {number} has no name")
         if header.index(column) < number - 1:
-            raise ConfigError(place, f"duplicate column {quote(column)}; rename one")
+            raise ConfigError(location, f"duplicate column {quote(column)}; rename one")
     return header
 
 
-def _check_length(record: list[str], header: list[str], place: str) -> list[str]:
+def _check_length(record: list[str], header: list[str], location: str) -> list[str]:
     if len(record) != len(header):
         raise ConfigError(
-            place,
+            location,
             f"found {len(record)} cells under {len(header)} columns;"
             " put text with commas or line breaks in quotes",
         )
@@ -115,15 +115,15 @@ def _check_quotes(records: list[tuple[int, list[str]]], columns: int, text: str,
             last = line + cell.count("\n")
             rows = [row for row in written[line - 1 : last] if row.strip()]
             if len(rows) > 1 and all(_is_like_a_row(row, columns) for row in rows):
-                place = f"{name}:{line}:{_column_of_quote(rows[0], cell)}"
+                location = f"{name}:{line}:{_column_of_quote(rows[0], cell)}"
                 found = (
                     f"the quotation mark that opens here is closed on line {last}, and the text"
                     f" between looks like {len(rows)} rows"
                 )
                 if columns > 2 or len(rows) > 2:
                     hint = "close it; write text that looks like rows as JSON Lines"
-                    raise ConfigError(place, f"{found}; {hint}")
-                logger.warning("%s: %s", place, found)
+                    raise ConfigError(location, f"{found}; {hint}")
+                logger.warning("%s: %s", location, found)
             line = last
 
 
@@ -177,7 +177,7 @@ def _is_json(cell: str) -> bool:
     return cell[0] in "[{" and not PLACEHOLDER.match(cell)
 
 
-def _value(cell: str, kind: Kind, place: str, column: str) -> Any:
+def _value(cell: str, kind: Kind, location: str, column: str) -> Any:
     if kind == "text":
         return cell
     if kind == "scalar":
@@ -186,7 +186,7 @@ def _value(cell: str, kind: Kind, place: str, column: str) -> Any:
         try:
             return parse_json(cell, column)
         except ConfigError as error:
-            raise ConfigError(f"{place}:1", f"column {column!r}: {error.message}") from None
+            raise ConfigError(f"{location}:1", f"column {column!r}: {error.message}") from None
     if kind == "list":
         return [part for one in cell.split(",") if (part := one.strip())]
     return parse_scalar(cell.strip())
@@ -245,8 +245,8 @@ class CaseFiles:
         self.read.add(path.resolve())
         source, rows = self._rows(path, data, origin)
         if not isinstance(rows, list) or not rows:
-            place = Origin(source, ()).place
-            raise ConfigError(place, "expected a list with at least one test case")
+            location = Origin(source, ()).location
+            raise ConfigError(location, "expected a list with at least one test case")
         is_renamed = bool(data.columns) and path.suffix.lower() != ".csv"
         for index, row in enumerate(rows):
             origin = Origin(source, (index,))
@@ -277,7 +277,7 @@ class CaseFiles:
 
 def describe_origin(origin: Origin) -> str:
     """Return location and path of a value, to begin a message with."""
-    return f"{origin.place}: {format_key_path(origin.path)}" if origin.path else origin.place
+    return f"{origin.location}: {format_key_path(origin.path)}" if origin.path else origin.location
 
 
 def _check_keys(data: DataFile, origin: Origin) -> None:
@@ -304,7 +304,7 @@ def _check_keys(data: DataFile, origin: Origin) -> None:
 
 
 def _column_keys(
-    columns: list[str], data: DataFile, origin: Origin, place: str
+    columns: list[str], data: DataFile, origin: Origin, location: str
 ) -> Mapping[str, str | None]:
     """Return the key of each column, or None for columns that are ignored."""
     _check_columns(columns, data, origin)
@@ -316,7 +316,7 @@ def _column_keys(
         key = keys[column]
         if key is not None and key.partition(".")[0] not in known:
             raise ConfigError(
-                place,
+                location,
                 f"unknown column {quote(column)}"
                 f"{did_you_mean_or_list(column, known)}; or rename it with 'columns', or name it in"
                 " 'ignore'",

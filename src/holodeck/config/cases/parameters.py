@@ -141,9 +141,9 @@ def _check_values(values: Any, origin: Origin) -> dict[str, Value]:
 
 def _check_use(case: Any, values: Mapping[str, Value], origin: Origin) -> None:
     used = dict(_uses(case, origin))
-    for name, where in used.items():
+    for name, use in used.items():
         if name not in values:
-            raise _error(where, f"unknown parameter {{{{{name}}}}}; known: {', '.join(values)}")
+            raise _error(use, f"unknown parameter {{{{{name}}}}}; known: {', '.join(values)}")
     for name in values:
         if name not in used:
             at = origin.below("parameters", name)
@@ -229,4 +229,4 @@ def _case_label(values: Mapping[str, Value]) -> str:
 
 
 def _error(origin: Origin, message: str) -> ConfigError:
-    return ConfigError(origin.place, f"{format_key_path(origin.path)}: {message}")
+    return ConfigError(origin.location, f"{format_key_path(origin.path)}: {message}")

@@ -105,16 +105,16 @@ def to_node(value: Any, line: int) -> Node:
     return Node(value, line, 1)
 
 
-def set_key(case: dict[str, Any], key: str, value: Any, place: str) -> None:
+def set_key(case: dict[str, Any], key: str, value: Any, location: str) -> None:
     """Set a key of a case, also inside a mapping (`context.user`). Raises ConfigError."""
     inner: Any = case
     *above, last = key.split(".")
     for part in above:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
-            raise ConfigError(place, f"{key!r} needs a mapping, but {part!r} is not one")
+            raise ConfigError(location, f"{key!r} needs a mapping, but {part!r} is not one")
     if last in inner:
-        raise ConfigError(place, f"duplicate key {key!r}; remove one")
+        raise ConfigError(location, f"duplicate key {key!r}; remove one")
     inner[last] = value
 
 
@@ -135,8 +135,8 @@ def parse_json(text: str, name: str, line: int = 1) -> Any:
     try:
         return _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        place = f"{name}:{line + error.lineno - 1}:{error.colno}"
-        raise ConfigError(place, f"cannot be read as JSON: {error.msg}") from None
+        location = f"{name}:{line + error.lineno - 1}:{error.colno}"
+        raise ConfigError(location, f"cannot be read as JSON: {error.msg}") from None
     except RecursionError:
         raise ConfigError(f"{name}:{line}:1", "nested too deeply") from None
     except ValueError as error:
@@ -174,7 +174,7 @@ def _add_key(key: str, keys: set[str]) -> None:
     keys.add(key)
 
 
-def _mapping(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         keys: set[str] = set()
@@ -196,5 +196,5 @@ def _number(text: str) -> float:
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_mapping, parse_constant=_constant, parse_float=_number
+    object_pairs_hook=_object_of, parse_constant=_constant, parse_float=_number
 )

@@ -63,9 +63,9 @@ def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict
         return changed
     between = os.path.relpath(start, folder)
     if isinstance(case.get("files"), list):
-        changed["files"] = [_file_moved(file, between, "path") for file in case["files"]]
+        changed["files"] = [_move_file(file, between, "path") for file in case["files"]]
     if isinstance(case.get("history"), dict):
-        changed["history"] = _file_moved(case["history"], between, "file")
+        changed["history"] = _move_file(case["history"], between, "file")
     if isinstance(case.get("turns"), list):
         changed["turns"] = [
             with_moved_files(turn, start, folder) if isinstance(turn, dict) else turn
@@ -74,7 +74,7 @@ def with_moved_files(case: Mapping[str, Any], start: Path, folder: Path) -> dict
     return changed
 
 
-def _file_moved(file: Any, between: str, key: str) -> Any:
+def _move_file(file: Any, between: str, key: str) -> Any:
     if not isinstance(file, dict) or not isinstance(file.get(key), str):
         return file
     return {**file, key: os.path.join(between, file[key])}  # noqa: PTH118 - not yet checked

@@ -98,13 +98,13 @@ def validate_suite(model: type[M], written: Any, origin: Origin) -> M:
     data = written
     if isinstance(written, dict) and isinstance(written.get("test_cases"), list):
         data = {**written, "test_cases": []}
-    places = Locations(origin.source)
+    locations = Locations(origin.source)
     try:
         found = model.model_validate(data)
     except ValidationError as error:
-        raise config_error(error, places, model, origin.path) from None
+        raise config_error(error, locations, model, origin.path) from None
     lost = chain(keys_without_value(found, ()), _misplaced_in(found))
-    raise_on_lost_checks((((*origin.path, *path), message) for path, message in lost), places)
+    raise_on_lost_checks((((*origin.path, *path), message) for path, message in lost), locations)
     return found
 
 
@@ -136,7 +136,7 @@ def _inline_suite(
 def _load_matching(pattern: str, origin: Origin, files: CaseFiles) -> Iterator[Suite]:
     """Yield the suites of the files that match a path or pattern, sorted by path."""
     is_pattern = any(sign in pattern for sign in "*?[")
-    paths = _matching(pattern, origin, files) if is_pattern else [pattern]
+    paths = _matching_paths(pattern, origin, files) if is_pattern else [pattern]
     found = 0
     for name in paths:
         path = files.find(name, files.folder, origin)
@@ -166,7 +166,7 @@ def _is_known_invalid(path: Path) -> bool:
     return display_path(path) in invalid_suites.errors
 
 
-def _matching(pattern: str, origin: Origin, files: CaseFiles) -> list[str]:
+def _matching_paths(pattern: str, origin: Origin, files: CaseFiles) -> list[str]:
     try:
         paths = sorted(files.folder.glob(pattern))
     except (ValueError, NotImplementedError) as error:
@@ -231,10 +231,10 @@ def _read_if_suite(path: Path, files: CaseFiles) -> Source | None:
         raise ConfigError(f"{source.name}:1:1", "the file is empty; write a suite, or remove it")
     if _is_suite(source):
         return source
-    place = _cases_in(source)
-    if place is not None:
+    location = _cases_in(source)
+    if location is not None:
         files.doubtful[path.resolve()] = ConfigError(
-            place, "found test cases outside of a suite; write 'test_cases:' above them"
+            location, "found test cases outside of a suite; write 'test_cases:' above them"
         )
     return None
 
@@ -265,7 +265,7 @@ def _load_suite(source: Source, path: Path, files: CaseFiles) -> Suite:
     origin = Origin(source, ())
     written = source.value(files.substitute)
     if not isinstance(written, dict):
-        raise ConfigError(origin.place, "expected a mapping with 'suite' and 'test_cases'")
+        raise ConfigError(origin.location, "expected a mapping with 'suite' and 'test_cases'")
     held = validate_suite(SuiteFile, written, origin)
     header = held.suite or SuiteHeader()
     name = header.name or _stem(path)
@@ -312,7 +312,7 @@ def load_external_cases(
     written = {key: data.pop(key) for key in _KEYS if key in data}
     for key, value in written.items():
         if value is None:  # tests would be left out unnoticed
-            raise ConfigError(source.place((key,)), f"{key}: {NO_FILE}")
+            raise ConfigError(source.location((key,)), f"{key}: {NO_FILE}")
     return _cases(written, source, files, extra_suites)
 
 
@@ -350,12 +350,12 @@ def _with_unique_names(suites: Iterator[Suite]) -> Iterator[Suite]:
     seen: dict[str, Suite] = {}
     for suite in suites:
         first = seen.setdefault(suite.name, suite)
-        if first is not suite and first.origin.place == suite.origin.place:
+        if first is not suite and first.origin.location == suite.origin.location:
             raise ConfigError(describe_origin(suite.origin), "'suites' names this file twice")
         if first is not suite:
             raise ConfigError(
                 describe_origin(suite.origin),
-                f"duplicate suite name {quote(suite.name)} ({first.origin.place}); rename one",
+                f"duplicate suite name {quote(suite.name)} ({first.origin.location}); rename one",
             )
         yield suite
 

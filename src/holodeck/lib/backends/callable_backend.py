@@ -136,8 +136,8 @@ class CallableBackend:
         await self.initialize()
         if self._backend is not None:
             backend = backend_in_context(self._backend, case_context, LOCATION)
-            opened = partial(open_session, backend, context)
-            session = await call_with_limit(opened, self._timeout)
+            keep_open = partial(open_session, backend, context)
+            session = await call_with_limit(keep_open, self._timeout)
             accepts_history = isinstance(session, AcceptsHistory)
             kind = LimitedSessionWithHistory if accepts_history else LimitedSession
             return kind(session, self._timeout)
@@ -203,7 +203,7 @@ class CallableBackend:
     async def _load(self) -> None:
         value = self._target
         if isinstance(value, str):
-            value = load_attribute(value, self._base_dir, where=LOCATION)
+            value = load_attribute(value, self._base_dir, location=LOCATION)
         if is_factory(value):
             value = await call_user_function(value, value)  # type: ignore[arg-type]
         agent = await call_user_function(value, value) if inspect.isclass(value) else value

@@ -78,7 +78,7 @@ def check_name(name: str) -> None:
             "backend", "'process' needs more; write '{type: process, target: module:object}'"
         )
     if ":" not in name:
-        BACKENDS.require(name, where="backend")
+        BACKENDS.require(name, location="backend")
 
 
 def _build(
@@ -98,7 +98,7 @@ def _build(
     check_name(backend)
     if ":" in backend:
         return CallableBackend(backend, base_dir, execution)
-    return CallableBackend(BACKENDS.load(backend, where="backend"), base_dir, execution)
+    return CallableBackend(BACKENDS.load(backend, location="backend"), base_dir, execution)
 
 
 def _tapped(backend: AgentBackend) -> AgentBackend:

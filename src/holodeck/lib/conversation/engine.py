@@ -222,7 +222,7 @@ class Conversation:
                 if turns is not None and self.turns.current >= first + turns:
                     return None
                 if self._has_too_many_turns(is_counted=is_counted):
-                    return await self._max_turns_reached()
+                    return await self._max_turns_result()
 
     async def _step(
         self,
@@ -251,7 +251,7 @@ class Conversation:
             self._own_turns += 1
             await self._notify(on_turn)
             if self._has_too_many_turns(is_counted=is_counted):
-                return await self._max_turns_reached()
+                return await self._max_turns_result()
 
     async def _notify(self, callback: Callable[[ScenarioState], Any] | None) -> object:
         returned = None if callback is None else callback(self.state)
@@ -273,9 +273,9 @@ class Conversation:
         """Whether it is an agent's turn after the user left without a message."""
         if self._silent_since is None or self.agents[index].role is not AgentRole.AGENT:
             return False
-        return not any(one.get("role") == "user" for one in self.history.unread(index))
+        return not any(one.get("role") == "user" for one in self.history.unread_messages(index))
 
-    async def _max_turns_reached(self) -> ScenarioResult:
+    async def _max_turns_result(self) -> ScenarioResult:
         verdict = await self._final_verdict()
         if verdict is not None:
             return verdict
@@ -287,19 +287,19 @@ class Conversation:
         if not isinstance(message, Mapping):
             raise self.usage_error(f"message({message!r}): write {{'role': …, 'content': …}}")
         if (role := message.get("role")) == "user":
-            await self._scripted(AgentRole.USER, message)
+            await self._run_role_step(AgentRole.USER, message)
         elif role == "assistant":
-            await self._scripted(AgentRole.AGENT, message)
+            await self._run_role_step(AgentRole.AGENT, message)
         else:
             self.add_message(message)
 
     async def user(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
         """Add `content` as the user's message, or call the user; a result if that ends it."""
-        return await self._scripted(AgentRole.USER, content)
+        return await self._run_role_step(AgentRole.USER, content)
 
     async def agent(self, content: str | Mapping[str, Any] | None = None) -> ScenarioResult | None:
         """Add `content` as the agent's message, or call the agent; a result if that ends it."""
-        return await self._scripted(AgentRole.AGENT, content)
+        return await self._run_role_step(AgentRole.AGENT, content)
 
     async def judge(
         self,
@@ -315,7 +315,7 @@ class Conversation:
         if content is not None and criteria is not None:
             raise self.usage_error("judge(…) has both criteria and content; write one of them")
         if criteria is None:
-            result = await self._scripted(AgentRole.JUDGE, content, judgment=True)
+            result = await self._run_role_step(AgentRole.JUDGE, content, judgment=True)
             if content is None:
                 self._is_undecided = result is None
             return result
@@ -329,12 +329,12 @@ class Conversation:
             raise self.usage_error(
                 f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
-        result = await self._scripted(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
+        result = await self._run_role_step(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
         if result is None:
             result = self.complete(undecided_checkpoint(criteria))
         if not result.success:
             return result
-        self.usage.checkpoint_passed(result)
+        self.usage.add_passed_checkpoint(result)
         return None
 
     async def succeed(self, reasoning: str | None = None) -> ScenarioResult:
@@ -345,7 +345,7 @@ class Conversation:
         """Return the result of a case that failed."""
         return self._result(False, reasoning or "Scenario marked as failed")
 
-    async def _scripted(
+    async def _run_role_step(
         self,
         role: AgentRole,
         content: str | Mapping[str, Any] | None = None,
@@ -385,7 +385,7 @@ class Conversation:
     async def _call(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
-        participant, unread = self.agents[index], self.history.unread(index)
+        participant, unread = self.agents[index], self.history.unread_messages(index)
         given = AgentInput(
             thread_id=self.usage.thread_id,
             messages=self.history.messages,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from holodeck.lib.text import abridged, one_line, printable
+from holodeck.lib.text import one_line, printable, shorten_middle
 
 Message: TypeAlias = dict[str, Any]
 """A message with `role`, `content`, and perhaps `tool_calls`."""
@@ -215,7 +215,7 @@ def shorten_lines(
         weights.append(min(len(line), (1 + 4 * is_edge + 2 * shared) * _MIN_LINE * 5))
     room, total = budget - len(lines), sum(weights)
     shares = [max(_MIN_LINE, int(room * weight / total)) for weight in weights]
-    text = "\n".join(abridged(line, share) for line, share in zip(lines, shares, strict=True))
+    text = "\n".join(shorten_middle(line, share) for line, share in zip(lines, shares, strict=True))
     if len(text) <= budget:
         return text
     # Thousands of messages: only the beginning and the end are left.

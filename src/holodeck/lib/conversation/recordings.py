@@ -80,7 +80,7 @@ class Recordings:
             draft.unlink(missing_ok=True)
             raise ConfigError(str(path), f"the response cannot be written: {error}") from error
 
-    def not_recorded(self, key: Mapping[str, Any]) -> NotRecorded:
+    def not_recorded_error(self, key: Mapping[str, Any]) -> NotRecorded:
         """Return the error for a missing response; it shows where the nearest call differs."""
         function = key["function"]
         now = dict(_leaves(self._clean(dict(key))))

@@ -70,14 +70,16 @@ class CacheKey:
 
     def of_values(self, values: Mapping[str, Any], location: str = "") -> dict[str, Json]:
         """Return the JSON of values by name, without secrets and what is ignored."""
-        return {name: self.of(value, at) for name, at, value in self._included(values, location)}
+        return {
+            name: self.of(value, at) for name, at, value in self._cacheable_items(values, location)
+        }
 
     def of_owner(self, owner: Any, location: str) -> Json:
         """Return the JSON of the object that a method belongs to: class and plain attributes."""
         known = {"class": _name(type(owner))}
         if isinstance(owner, HasCacheFacts):
             return {**known, **self.of_values(owner.cache_facts(), location)}
-        for name, at, value in self._included(getattr(owner, "__dict__", {}), location):
+        for name, at, value in self._cacheable_items(getattr(owner, "__dict__", {}), location):
             try:
                 known[name] = self.of(value, at)
             except UncacheableValue:
@@ -145,7 +147,9 @@ class CacheKey:
     def _number(self, call_id: str) -> str:
         return self._tool_calls.setdefault(call_id, f"call {len(self._tool_calls) + 1}")
 
-    def _included(self, values: Mapping[str, Any], location: str) -> Iterator[tuple[str, str, Any]]:
+    def _cacheable_items(
+        self, values: Mapping[str, Any], location: str
+    ) -> Iterator[tuple[str, str, Any]]:
         for name, value in values.items():
             at = f"{location}.{name}" if location else name
             if at not in self._ignored and not (location and _SECRET.search(name)):
@@ -228,7 +232,7 @@ class ResponseCache:
     def _find(self, key: Mapping[str, Any]) -> list[Any]:
         recorded = [] if self.mode == "record" else self.recordings.find(key)
         if not recorded and self.mode == "replay":
-            raise self.recordings.not_recorded(key)
+            raise self.recordings.not_recorded_error(key)
         return recorded
 
 

@@ -54,7 +54,7 @@ _ERROR_CODES = {
 class HoldsResources(Protocol):
     """A participant that holds something, such as connections, during a run."""
 
-    def opened(self) -> AbstractAsyncContextManager[None]: ...
+    def keep_open(self) -> AbstractAsyncContextManager[None]: ...
 
 
 running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversation", default=None)
@@ -137,7 +137,7 @@ class ScriptRun(Conversation):
         async with AsyncExitStack() as stack:
             for participant in {id(one): one for one in self.agents}.values():
                 if isinstance(participant, HoldsResources):
-                    await stack.enter_async_context(participant.opened())
+                    await stack.enter_async_context(participant.keep_open())
             async with self.limits.limit(self.config.timeout, f"case {self.name!r}"):
                 return self._require_agent_turn(await self._run_steps())
 
@@ -188,7 +188,7 @@ class ScriptRun(Conversation):
         self._reject_generator(result)
         for one in unused:
             made = f"scenario.{one.name}(…)"
-            self._warn(f"{made} was made but not used; write `return {made}` in a step")
+            self._warn(f"{made} was created but not used; write `return {made}` in a step")
         if self.failure is not None and not isinstance(result, ScenarioResult):
             self._warn(dropped_result_message(self.failure))
         if isinstance(result, bool):

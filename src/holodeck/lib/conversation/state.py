@@ -65,7 +65,7 @@ class History:
         self._copies.append(copy)
         return copy
 
-    def unread(self, index: int) -> list[Message]:
+    def unread_messages(self, index: int) -> list[Message]:
         """A copy of the messages that a participant has not been given yet."""
         return [copy() for copy in self._unread[index]]
 

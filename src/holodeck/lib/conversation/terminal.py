@@ -54,7 +54,7 @@ STATUSES = {
     "CANCELLED": ("CANCELLED", ANSIColors.YELLOW),
 }
 _shown_runs: dict[str, bool] = {}
-"""The runs that are shown now, and whether each needs its name to be told from the others."""
+"""The runs on display, and whether each must show its name."""
 _lock = threading.Lock()
 
 
@@ -96,7 +96,7 @@ class ConversationPrinter:
 
 
 def _is_one_of_several(event: Event) -> bool:
-    """Whether another run was shown while this one was; if so, it stays named to its end."""
+    """Whether another run was on display at the same time; if so, the name stays."""
     run = event.scenario_run_id
     with _lock:
         if isinstance(event, RunStarted):
@@ -280,7 +280,7 @@ def debugger_for(case: str) -> Debugger:
     if missing is not None:
         raise ScenarioUsageError(
             f"case {case!r}",
-            f"debug needs a person at a terminal, and {missing} is none; run it in a terminal"
+            f"debug needs a person at a terminal, and {missing} is not one; run it in a terminal"
             " (pytest: with --holodeck-debug, or -s), or leave debug out",
         )
     return Debugger()

@@ -61,7 +61,7 @@ class RunUsage:
         """Whether a participant was called, even without success."""
         return index in self._seconds
 
-    def checkpoint_passed(self, result: ScenarioResult) -> None:
+    def add_passed_checkpoint(self, result: ScenarioResult) -> None:
         """Remember the criteria of a checkpoint that passed."""
         self.checkpoints = rows_of(result)  # including those of earlier checkpoints
 

@@ -127,10 +127,10 @@ class JudgedPrompt:
                 "role": part["role"],
                 "content": _MARKER.sub(lambda found: texts[found[1]], part["content"]),
             }
-            for part in self._marked(frozenset(inputs))
+            for part in self._prompt_with_markers(frozenset(inputs))
         ]
 
-    def _marked(self, names: frozenset[str]) -> Messages:
+    def _prompt_with_markers(self, names: frozenset[str]) -> Messages:
         """Return the prompt with markers in place of the inputs; cached."""
         if names not in self._parts:
             markers = {name: f"<<holodeck:{name}>>" for name in names}

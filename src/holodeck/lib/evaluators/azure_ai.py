@@ -199,7 +199,7 @@ class TaskAdherenceEvaluator(AzureEvaluator):
 
     def _inputs(self, kwargs: Mapping[str, Any]) -> JsonObject:
         observation: Observation = kwargs["observation"]
-        calls, rules = _known(observation.tool_calls), observation.instructions
+        calls, rules = _none_if_unknown(observation.tool_calls), observation.instructions
         if calls is None:  # otherwise the judge would assume that no tool was called
             rules = "\n\n".join(filter(None, [rules, UNSEEN_CALLS]))
         return {
@@ -230,18 +230,18 @@ class ToolCallAccuracyEvaluator(AzureEvaluator):
             "query": azure_adapter.user_message(kwargs[_QUERY]),
             "tool_calls": azure_adapter.tool_call_list(calls),
             "tool_definitions": azure_adapter.tool_definitions(
-                _known(observation.tools) or (), calls
+                _none_if_unknown(observation.tools) or (), calls
             ),
         }
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         result = await super()._evaluate_impl(**kwargs)
-        if _known(kwargs["observation"].tools) is None:
+        if _none_if_unknown(kwargs["observation"].tools) is None:
             result["reasoning"] += f" ({unknown_reason('tools')}; judged by the calls alone)"
         return result
 
 
-def _known(values: Sequence[T] | Unknown) -> Sequence[T] | None:
+def _none_if_unknown(values: Sequence[T] | Unknown) -> Sequence[T] | None:
     """Return the observed values; None if they are unknown."""
     return None if isinstance(values, Unknown) else values
 

@@ -122,7 +122,7 @@ class BaseEvaluator(ABC):
                 raise EvaluationError(f"{self.name} timed out after {self.timeout:g} s") from error
             attempts = f" after {run.retries + 1} attempts" if run.retries else ""
             raise EvaluationError(f"{self.name} failed{attempts}: {describe(error)}") from error
-        return {"retry_count": run.retries, **self._checked(result)}
+        return {"retry_count": run.retries, **self._validate_result(result)}
 
     async def evaluate_observation(self, observation: Observation, name: str = "") -> Score:
         """Return the score of an observation. Raises EvaluationError.
@@ -170,7 +170,7 @@ class BaseEvaluator(ABC):
         if missing:
             raise EvaluationError(f"{self.name} needs {' and '.join(missing)}, which is missing")
 
-    def _checked(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _validate_result(self, found: Mapping[str, Any]) -> Mapping[str, Any]:
         result = {key: to_python(value) for key, value in found.items()}
         passed = result.get("passed")
         if passed is not None and not isinstance(passed, bool):

@@ -47,7 +47,7 @@ def build_evaluator(
         "retry_config": _retry_config(metric),
     }
     if metric.user_code is not None:
-        target = load_callable(metric.user_code, base_dir, where=location)
+        target = load_callable(metric.user_code, base_dir, location=location)
         if isinstance(target, type) and issubclass(target, BaseEvaluator):
             return target(**options)
         return CustomEvaluator(target, metric.threshold, **options)
@@ -166,15 +166,15 @@ class RequiredInputs:
         """Whether a registered metric cannot be computed without an input."""
         return param in self._required.get(id(metric), ())
 
-    def missing(self, metric: MetricSettings, case: TurnModel) -> str | None:
+    def describe_missing(self, metric: MetricSettings, case: TurnModel) -> str | None:
         """Return a message about inputs that a registered metric requires and the case lacks."""
         required = self._required.get(id(metric), frozenset()) & _INPUT_NAMES.keys()
         missing = required - self._available(case) if required else required
         if not missing:
             return None
-        place = "case" if isinstance(case, TestCaseModel) else "turn"
+        case_or_turn = "case" if isinstance(case, TestCaseModel) else "turn"
         if isinstance(metric, ComparingMetric):
-            advice = f"write 'value' here or 'ground_truth' in the {place}"
+            advice = f"write 'value' here or 'ground_truth' in the {case_or_turn}"
             if case.evaluations is None:
                 advice = "write 'ground_truth' here or 'value' in the metric"
             return f"the metric {metric.metric!r} has nothing to compare with; {advice}"
@@ -184,7 +184,7 @@ class RequiredInputs:
                 " 'simulate' or 'history', or give the case 'evaluations' of its own"
             )
         names = " and ".join(dict.fromkeys(_INPUT_NAMES[one] for one in sorted(missing)))
-        return f"the metric {metric.label!r} needs {names} in the {place}"
+        return f"the metric {metric.label!r} needs {names} in the {case_or_turn}"
 
     def _available(self, case: TurnModel) -> frozenset[EvalParam]:
         turns = (case.turns or ()) if isinstance(case, TestCaseModel) else ()

@@ -121,8 +121,8 @@ class EvalKwargsBuilder:
             _QUERY[deepeval]: self._input_query if _takes(spec, *_QUERY) else None,
             _GROUND_TRUTH[deepeval]: self._ground_truth if _takes(spec, *_GROUND_TRUTH) else None,
             EvalParam.CONTEXT: self._context(spec),
-            EvalParam.RETRIEVAL_CONTEXT: self._retrieved(spec),
-            **self._observed(spec),
+            EvalParam.RETRIEVAL_CONTEXT: self._retrieved_passages(spec),
+            **self._observation_inputs(spec),
         }
         kwargs: dict[str, Any] = {_RESPONSE[deepeval].value: self._agent_response}
         kwargs |= {name.value: value for name, value in available.items() if value is not None}
@@ -139,7 +139,7 @@ class EvalKwargsBuilder:
             return None
         return texts if spec.uses_deepeval_params() else "\n\n".join(texts)
 
-    def _observed(self, spec: ParamSpec) -> dict[EvalParam, Any]:
+    def _observation_inputs(self, spec: ParamSpec) -> dict[EvalParam, Any]:
         """Return the inputs that only the observation has."""
         observation = self._observation
         if observation is None:
@@ -154,7 +154,7 @@ class EvalKwargsBuilder:
         }
         return {param: value for param, value in found.items() if _takes(spec, param)}
 
-    def _retrieved(self, spec: ParamSpec) -> list[str] | None:
+    def _retrieved_passages(self, spec: ParamSpec) -> list[str] | None:
         takes = spec.uses_retrieval_context or _takes(spec, EvalParam.RETRIEVAL_CONTEXT)
         return self._retrieval_context if takes else None
 

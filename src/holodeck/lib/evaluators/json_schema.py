@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Unpack
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import EvaluatorOptions, Score, ScoredEvaluator, quote
 from holodeck.lib.json_schemas import check_keywords
-from holodeck.lib.patterns import compiled, find
+from holodeck.lib.patterns import compile_pattern, find
 from holodeck.lib.threads import run_in_thread
 
 _PATTERN_SECONDS = 1.0
@@ -83,10 +83,10 @@ def _errors(validator: Any, document: Any) -> list[str]:
     except RecursionError as error:
         raise EvaluationError("json_schema: the answer is nested too deep to check") from error
     causes = (best_match([error]) for error in errors)
-    return [f"{cause.json_path}: {_cut(cause.message)}" for cause in causes]
+    return [f"{cause.json_path}: {_shorten(cause.message)}" for cause in causes]
 
 
-def _cut(message: str, limit: int = 200) -> str:
+def _shorten(message: str, limit: int = 200) -> str:
     return message if len(message) <= limit else f"{message[:limit]}…"
 
 
@@ -98,7 +98,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise ConfigError("schema", f"{error.json_path}: {_cut(error.message)}") from error
+        raise ConfigError("schema", f"{error.json_path}: {_shorten(error.message)}") from error
     check_keywords(schema, "schema", formats=Draft202012Validator.FORMAT_CHECKER.checkers)
     if {"patternProperties", "unevaluatedProperties"} <= set(_keys(schema)):
         # the library matches the patterns of these two together itself, without a time limit
@@ -128,7 +128,7 @@ def _keys(value: Any) -> Iterator[str]:
 
 def _matches(pattern: str, text: str) -> bool:
     """Whether the pattern matches somewhere in the text; the library has no time limit for this."""
-    return find(compiled(pattern), text, _PATTERN_SECONDS) is not None
+    return find(compile_pattern(pattern), text, _PATTERN_SECONDS) is not None
 
 
 def _pattern(_: Any, pattern: str, instance: Any, __: Any) -> Iterator[Exception]:

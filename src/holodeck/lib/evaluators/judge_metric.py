@@ -74,7 +74,7 @@ class QuestionAsker:
         """Return None if the probabilities do not show an opinion."""
         messages = word_prompt(question, wording)
         try:
-            response = await judge.say(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
+            response = await judge.ask_for_text(messages, max_tokens=1, top_logprobs=ALTERNATIVES)
         except EvaluationError as error:
             fault = error.__cause__
             if not isinstance(fault, RequestError) or fault.status not in _REFUSED:
@@ -135,8 +135,8 @@ def probability_of_marks(
         rest = max(0.0, 1 - share) / len(marks)
         weights = {mark: weight + rest for mark, weight in weights.items()}
         share = sum(weights.values())
-    places = enumerate(weights.values())
-    mean = sum(place * weight for place, weight in places) / share
+    positions = enumerate(weights.values())
+    mean = sum(position * weight for position, weight in positions) / share
     likeliest = max(weights, key=lambda mark: weights[mark])
     return Opinion(min(1.0, mean / (len(marks) - 1)), likeliest)
 
@@ -176,11 +176,11 @@ class CriterionScore:
         return self.score >= self.threshold
 
     @property
-    def needs_confirming(self) -> bool:
+    def needs_confirmation(self) -> bool:
         """Whether the score is below the threshold or close to it."""
         return self.is_close or not self.passed
 
-    def rescaled(self, threshold: float) -> float:
+    def rescale(self, threshold: float) -> float:
         """Return the score on a scale on which `threshold` is the score to reach.
 
         This makes criteria with different thresholds comparable.
@@ -286,7 +286,7 @@ class JudgeEvaluator(JudgedEvaluator):
         threshold = self.threshold if criterion.threshold is None else criterion.threshold
         opinions = await ask(range(self._votes))
         score = CriterionScore(criterion, opinions, threshold, self._margin)
-        if self._confirmations and score.needs_confirming:
+        if self._confirmations and score.needs_confirmation:
             opinions += await ask(range(self._votes, self._votes + self._confirmations))
             score = CriterionScore(criterion, opinions, threshold, self._margin)
         return replace(score, reason=await self._reason(score, question))
@@ -306,7 +306,7 @@ class JudgeEvaluator(JudgedEvaluator):
         }
 
     def _result(self, scores: Sequence[CriterionScore]) -> dict[str, Any]:
-        score = min(one.rescaled(self.threshold) for one in scores)
+        score = min(one.rescale(self.threshold) for one in scores)
         fails = any(not one.passed and not one.is_close for one in scores)
         result: dict[str, Any] = {
             "score": score,

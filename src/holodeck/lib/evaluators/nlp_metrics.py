@@ -239,7 +239,7 @@ SIMILARITY_THRESHOLD = 0.7
 class TextSimilarity(Protocol):
     """Compares texts by meaning."""
 
-    def likeness(self, one: str, other: str) -> float:
+    def similarity(self, one: str, other: str) -> float:
         """Return the similarity of two texts from 0 to 1."""
         ...
 
@@ -278,5 +278,5 @@ class SemanticSimilarityEvaluator(OverlapEvaluator):
         await run_in_thread(lambda: self._model)
 
     def _compare(self, response: str, reference: str) -> Overlap:
-        score = self._model.likeness(response, reference)
+        score = self._model.similarity(response, reference)
         return Overlap(score, f"cosine similarity {score:.2f}")

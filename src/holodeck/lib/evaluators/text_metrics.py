@@ -17,7 +17,7 @@ from holodeck.lib.evaluators.base import (
     ScoredEvaluator,
     quote,
 )
-from holodeck.lib.patterns import compiled, find
+from holodeck.lib.patterns import compile_pattern, find
 from holodeck.lib.threads import run_in_thread
 
 _SPACE = re.compile(r"\s+")
@@ -191,7 +191,7 @@ class RegexEvaluator(ScoredEvaluator):
         super().__init__(threshold, **options)
         if not pattern:
             raise ConfigError("pattern", "is empty and would match every response")
-        self._pattern = compiled(pattern, ignore_case=ignore_case)
+        self._pattern = compile_pattern(pattern, ignore_case=ignore_case)
         self._shown = quote(pattern)
         self._fullmatch = fullmatch
         self._seconds = time_limit_ms / 1000
@@ -240,13 +240,13 @@ class NumberReader:
     accept_thousands_separators: bool = False
 
     def numbers(self, text: str) -> list[float]:
-        return [number for _, number in self._read(text) if number is not None]
+        return [number for _, number in self._tokens(text) if number is not None]
 
     def unreadable(self, text: str) -> list[str]:
         """Return the groups of digits that are not read as numbers."""
-        return [token for token, number in self._read(text) if number is None]
+        return [token for token, number in self._tokens(text) if number is None]
 
-    def _read(self, text: str) -> Iterator[tuple[str, float | None]]:
+    def _tokens(self, text: str) -> Iterator[tuple[str, float | None]]:
         for match in _TOKEN.finditer(text):
             yield match.group(), self._number(match.group())
 
@@ -300,7 +300,7 @@ class NumericEvaluator(ComparingEvaluator):
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response = self._response(kwargs)
-        expected = [self._expected(text) for text in self._references(kwargs)]
+        expected = [self._expected_number(text) for text in self._references(kwargs)]
         found = self._reader.numbers(response)
         picked = _select(found, self._pick)
         passed = any(self._close(one, other) for one in picked for other in expected)
@@ -308,7 +308,7 @@ class NumericEvaluator(ComparingEvaluator):
         reason = f"expected {_list_numbers(expected, ' or ')}, {result}"
         return self._result(Score(float(passed), passed, reason))
 
-    def _expected(self, text: str) -> float:
+    def _expected_number(self, text: str) -> float:
         numbers = self._reader.numbers(text)
         if len(numbers) != 1:
             raise EvaluationError(f"{self.name}: ground_truth {_not_one_number(text)}")

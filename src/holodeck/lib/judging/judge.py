@@ -104,7 +104,7 @@ class Judge:
                 f" it answered {quoted}"
             ) from error
 
-    async def say(
+    async def ask_for_text(
         self, messages: Messages, *, max_tokens: int | None = None, top_logprobs: int | None = None
     ) -> ChatResponse:
         """Return the judge's answer as unchecked text. Raises EvaluationError."""

@@ -118,7 +118,7 @@ class RequestSender:
                     raise
                 stats.attempts.append(Attempt(number=number, error=str(failure)))
                 if failure.is_overload:
-                    limiter.overloaded(slot, failure.retry_after)
+                    limiter.note_overload(slot, failure.retry_after)
                 if failure is error:
                     raise
                 raise failure from error

@@ -223,7 +223,7 @@ def strict_format(schema: Mapping[str, Any]) -> JsonObject:
     open object is sent unchanged.
     """
     try:
-        closed = _closed(schema)
+        closed = _close_objects(schema)
     except _OpenObjectError:
         closed = None
     is_strict = isinstance(closed, dict) and closed.get("type") == "object"
@@ -241,18 +241,20 @@ class _OpenObjectError(Exception):
 _UNSUPPORTED_KEYWORDS = frozenset({"title", "default", "examples", "$schema"})
 
 
-def _closed(value: Any) -> Any:
+def _close_objects(value: Any) -> Any:
     """Return the schema with every object closed. Raises _OpenObjectError."""
     if isinstance(value, list):
-        return [_closed(one) for one in value]
+        return [_close_objects(one) for one in value]
     if not isinstance(value, Mapping):
         return value
     found: JsonObject = {}
     for key, part in value.items():
         if key in {"properties", "$defs", "definitions"} and isinstance(part, Mapping):
-            found[key] = {name: _closed(one) for name, one in part.items()}  # names, not keywords
+            found[key] = {
+                name: _close_objects(one) for name, one in part.items()
+            }  # names, not keywords
         elif key not in _UNSUPPORTED_KEYWORDS:
-            found[key] = part if key in {"enum", "const", "required"} else _closed(part)
+            found[key] = part if key in {"enum", "const", "required"} else _close_objects(part)
     if value.get("type") != "object":
         return found
     if "properties" not in found or value.get("additionalProperties") not in (None, False):

@@ -37,7 +37,7 @@ class Endpoint:
         if llm.provider not in _PROVIDERS:
             raise ConfigError("model.provider", f"{llm.provider.value} has no endpoint")
         url, headers = _PROVIDERS[llm.provider](llm)
-        server = Server(_checked(url), proxy_for(url) if proxy_for else None)
+        server = Server(_validate_url(url), proxy_for(url) if proxy_for else None)
         return cls(server, headers, endpoint_key(llm))
 
 
@@ -94,7 +94,7 @@ def missing_api_key(llm: LLMProvider) -> ConfigError:
     return ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
 
 
-def _checked(url: str) -> str:
+def _validate_url(url: str) -> str:
     server = Server(url)
     try:
         is_usable = server.parts.scheme in {"http", "https"} and server.host and server.port

@@ -63,9 +63,9 @@ def _object_in(text: str, wrong: str) -> dict[str, Any]:
     elif (before and before.rstrip(" \t")[-1:] != "\n") or (
         after and after.lstrip(" \t")[:1] != "\n"
     ):
-        raise ValueError(f"the JSON stands inside a line of text; {_ONLY_JSON}")
+        raise ValueError(f"the JSON is inside a line of text; {_ONLY_JSON}")
     if before.strip() and after.strip():
-        raise ValueError(f"text stands before and after the JSON; {_ONLY_JSON}")
+        raise ValueError(f"there is text before and after the JSON; {_ONLY_JSON}")
     return value
 
 
@@ -101,7 +101,7 @@ def _object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(read) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands there twice")
+        raise ValueError(f"duplicate key {twice!r}")
     return read
 
 

@@ -109,7 +109,7 @@ class Limiter:
         """Give a slot back."""
         self._free_slot(is_clean=not failed and not slot.overloaded and slot.era == self._era)
 
-    def overloaded(self, slot: Slot, pause_s: float | None = None) -> None:
+    def note_overload(self, slot: Slot, pause_s: float | None = None) -> None:
         """Halve the slots, and start no request for as long as the endpoint asks.
 
         Only the first overload of a wave of requests halves; the others tell how many requests of

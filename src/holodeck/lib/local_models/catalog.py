@@ -171,6 +171,6 @@ def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:
     hint = did_you_mean(longer[0] if longer else name.lower(), catalog, ";", cutoff=0.4)
     raise ConfigError(
         "model.name",
-        f"{name!r} is not a known local model{hint} "
+        f"unknown local model {name!r}{hint} "
         f"known: {', '.join(catalog)}; or write the path of a GGUF file, such as ./{name}.gguf",
     )

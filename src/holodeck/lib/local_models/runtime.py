@@ -305,7 +305,7 @@ class EmbeddingModel:
         # No thread may be inside llama.cpp when the interpreter shuts down.
         atexit.register(self.close)
 
-    def likeness(self, one: str, other: str) -> float:
+    def similarity(self, one: str, other: str) -> float:
         """Return how similar two texts are in meaning, from 0 to 1; 0 if one of them is blank.
 
         It is the cosine of their vectors, and 0 where that is negative.

@@ -112,7 +112,7 @@ class ModelStore:
         with _explain_disk_errors(self._root), lock:
             if path.is_file() and is_verified(path, model.sha256):
                 return path
-            with self._staging(model) as staging:
+            with self._staging_folder(model) as staging:
                 install(self._fetch(model, source, staging, progress), path, model.sha256)
         return path
 
@@ -145,7 +145,7 @@ class ModelStore:
         return self._root / ".locks" / f"{model.name}.lock"
 
     @contextmanager
-    def _staging(self, model: KnownModel) -> Iterator[Path]:
+    def _staging_folder(self, model: KnownModel) -> Iterator[Path]:
         """Make an empty folder beside the final file; delete what a killed process left there."""
         path = self._file(model)
         staging = path.parent / ".staging"

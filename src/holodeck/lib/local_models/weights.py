@@ -34,7 +34,7 @@ def is_gguf(path: Path) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-class Writer:
+class WeightsWriter:
     """Writes weights to a new file, and computes their sha256 meanwhile.
 
     Args:
@@ -50,7 +50,7 @@ class Writer:
         self._hash = hashlib.sha256()
         self.written = 0
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> "WeightsWriter":
         self._file = self._path.open("xb")
         return self
 
@@ -257,7 +257,7 @@ def _tokens(pieces: Sequence[str]) -> dict[str, Value]:
     return {
         "tokenizer.ggml.model": "bert",
         "tokenizer.ggml.tokens": [
-            piece if n in control else _spaced(piece) for n, piece in enumerate(pieces)
+            piece if n in control else _to_gguf_piece(piece) for n, piece in enumerate(pieces)
         ],
         "tokenizer.ggml.token_type": kinds,
         "tokenizer.ggml.token_type_count": 2,
@@ -271,7 +271,7 @@ def _tokens(pieces: Sequence[str]) -> dict[str, Value]:
     }
 
 
-def _spaced(piece: str) -> str:
+def _to_gguf_piece(piece: str) -> str:
     return piece[2:] if piece.startswith("##") else _SPACE + piece
 
 

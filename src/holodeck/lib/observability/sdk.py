@@ -41,7 +41,7 @@ def start_pipeline(config: ObservabilityConfig, resource: dict[str, str]) -> Pip
 
     Raises ConfigError.
     """
-    exporters = [_exporter(one) for one in _chosen(config.exporters)]
+    exporters = [_exporter(one) for one in _enabled_exporters(config.exporters)]
     provider = _provider(config.traces, resource)
     for exporter in exporters:
         provider.add_span_processor(_batches(config.traces, exporter))
@@ -54,7 +54,7 @@ def start_pipeline(config: ObservabilityConfig, resource: dict[str, str]) -> Pip
     return Pipeline(tracer, provider.shutdown, give_up)
 
 
-def _chosen(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
+def _enabled_exporters(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
     named = [exporter for exporter in (config.console, config.otlp) if exporter is not None]
     if not named:
         return [ConsoleExporterConfig()]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
-from holodeck.lib.patterns import compiled, replace
+from holodeck.lib.patterns import compile_pattern, replace
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
@@ -43,12 +43,12 @@ class Content:
         self._clean = clean
         self._patterns = [_compile_pattern(i, text) for i, text in enumerate(redaction_patterns)]
 
-    def shown(self, value: Any) -> str:
+    def to_text(self, value: Any) -> str:
         """Return the value as text, masked; a value that is not text as JSON."""
         text = value if isinstance(value, str) else json.dumps(value, default=repr)
-        return self.masked(text)
+        return self.mask(text)
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         """Return the text as a span may hold it."""
         # Cut before masking, to bound the time of the patterns; the margin keeps a secret at the
         # cut whole, so that it is masked.
@@ -65,7 +65,7 @@ class Content:
 
 def _compile_pattern(index: int, pattern: str) -> Any:
     try:
-        return compiled(pattern)
+        return compile_pattern(pattern)
     except ConfigError as error:
         field = f"observability.traces.redaction_patterns[{index}]"
         raise ConfigError(field, error.message) from error
@@ -107,19 +107,19 @@ class Span:
     def set(self, attributes: Attributes) -> None:
         """Add attributes; those that are None are left out."""
         if self._otel is not None:
-            self._otel.set_attributes(_prepared(attributes))
+            self._otel.set_attributes(_clean_attributes(attributes))
 
     def event(self, name: str, attributes: Attributes) -> None:
         """Add an event."""
         if self._otel is not None:
-            self._otel.add_event(name, _prepared(attributes))
+            self._otel.add_event(name, _clean_attributes(attributes))
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark as failed; the message is kept only where content is captured."""
         if self._otel is None:
             return
         content = captured_content()
-        shown = None if content is None else _clean(content.masked(message))
+        shown = None if content is None else _clean(content.mask(message))
         self._otel.set_attribute(names.ERROR_TYPE, error_type)
         self._otel.set_status(_api().Status(_api().StatusCode.ERROR, shown))
 
@@ -143,7 +143,7 @@ def _recorded_span(
     with tracer.start_as_current_span(
         _clean(name),
         kind=_kind(kind),
-        attributes=_prepared(attributes),
+        attributes=_clean_attributes(attributes),
         record_exception=False,
         set_status_on_exception=False,
     ) as otel:
@@ -194,7 +194,7 @@ def set_content(current: Span, key: str, value: Any) -> None:
     """Add an attribute with content, if content is captured."""
     content = captured_content()
     if content is not None and current.is_recorded:
-        current.set({key: content.shown(value)})
+        current.set({key: content.to_text(value)})
 
 
 def activate(tracing: Tracing) -> None:
@@ -208,7 +208,7 @@ def deactivate(tracing: Tracing) -> None:
         _active.remove(tracing)
 
 
-def _prepared(attributes: Attributes) -> dict[str, Any]:
+def _clean_attributes(attributes: Attributes) -> dict[str, Any]:
     return {key: _clean_value(value) for key, value in attributes.items() if value is not None}
 
 

@@ -81,7 +81,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> PlannedCase:
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
-    parts = [case, *(one for _, one in case.parts)]
+    parts = [case, *(one for _, one in case.checked_turns)]
     files = [_hash_file(file.path, folder) for one in parts for file in one.files or []]
     if isinstance(case.history, TranscriptFile):
         files.append(_hash_file(case.history.file, folder))

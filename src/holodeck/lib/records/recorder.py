@@ -112,7 +112,10 @@ class Recorder:
         )
         events: list[Event] = [
             _without_secrets(head, redactor),
-            *(self._finished(index, result) for index, result in (carried_over or {}).items()),
+            *(
+                self._finished_event(index, result)
+                for index, result in (carried_over or {}).items()
+            ),
         ]
         self._file.append(b"".join(map(json_line, events)))
 
@@ -122,7 +125,7 @@ class Recorder:
         if result.skip_reason is not None or is_interrupted:
             self._file.append(json_line(CaseSkipped(index=index, result=result)))
         else:
-            self._file.append(json_line(self._finished(index, result)))
+            self._file.append(json_line(self._finished_event(index, result)))
 
     def end(self, report: "TestReport", exit_code: int) -> None:
         """Write how the run ended, and close the file."""
@@ -143,7 +146,7 @@ class Recorder:
         self._file.append(json_line(end))
         self._file.close()
 
-    def _finished(self, index: int, result: "TestResult") -> CaseFinished:
+    def _finished_event(self, index: int, result: "TestResult") -> CaseFinished:
         return CaseFinished(index=index, hash=self._fingerprint.hashes[index], result=result)
 
 

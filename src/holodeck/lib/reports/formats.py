@@ -100,7 +100,7 @@ def write_report(
 
     Raises ReportError with the path, or with `shown` in its place.
     """
-    write_report_text(FORMATS.load(report_format, where="--format")(report), path, shown)
+    write_report_text(FORMATS.load(report_format, location="--format")(report), path, shown)
 
 
 def write_report_text(text: str, path: Path, shown: Path | None = None) -> None:

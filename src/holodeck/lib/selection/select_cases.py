@@ -127,7 +127,9 @@ def _by_keyword(request: SelectionRequest, cases: Sequence[TestCaseModel]) -> Fi
     texts = []
     for case in cases:
         names = [one for one in (case.name, case.id, case.suite) if one]
-        texts.append("\n".join(names if case.name or case.id else [*names, case.said]).casefold())
+        texts.append(
+            "\n".join(names if case.name or case.id else [*names, case.user_input]).casefold()
+        )
     words = [one for one in request.keyword.words if not any(one in text for text in texts)]
     titles = [repr(one_line(case_title(one), _MAX_NAME)) for one in cases[:3]]
     examples = f"; known: {', '.join(titles)}{', …' if len(cases) > 3 else ''}" if titles else ""
@@ -145,7 +147,7 @@ def _by_last_failure(history: Sequence[CaseHistory]) -> Filter:
 
 def case_title(case: TestCaseModel) -> str:
     """Return the name of a case, else its id, else its input."""
-    return case.name or case.id or case.said
+    return case.name or case.id or case.user_input
 
 
 def _unknown_names(

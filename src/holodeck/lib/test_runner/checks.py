@@ -12,7 +12,7 @@ from holodeck.config.check_cases import NO_JUDGE
 from holodeck.config.environment import cache_dir
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.secrets import collect
-from holodeck.config.source import location
+from holodeck.config.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.build import (
@@ -74,22 +74,22 @@ class JudgeProvider:
         self.notes: list[str] = []
         """What readers of the report must know."""
 
-    def judge_of(self, metric: MetricSettings, place: str) -> Judge:
+    def judge_of(self, metric: MetricSettings, location: str) -> Judge:
         """Return the judge of the metric. Raises ConfigError if no model is configured."""
         llm = judge_model_of(self._agent, metric)
         if llm is None:
             raise ConfigError(
-                place,
+                location,
                 f"{metric.label!r} needs a model that judges;"
                 " write 'model' here or in 'evaluations'",
             )
         return self._judge(llm)
 
-    def judge_of_criteria(self, place: str) -> Judge:
+    def judge_of_criteria(self, location: str) -> Judge:
         """Return the judge of criteria. Raises ConfigError if no model is configured."""
         llm = self._agent.judge_model
         if llm is None:
-            raise ConfigError(place, NO_JUDGE)
+            raise ConfigError(location, NO_JUDGE)
         return self._judge(llm)
 
     def _judge(self, llm: LLMProvider) -> Judge:
@@ -141,7 +141,9 @@ class CaseCaches:
         self._mode = "off" if settings is None else settings.cache_mode or "auto"
         self._folder = Path() if settings is None else _folder(agent, settings)
 
-    def cache_of(self, case: TestCaseModel, llm: LLMProvider, place: str) -> "ResponseCache | None":
+    def cache_of(
+        self, case: TestCaseModel, llm: LLMProvider, location: str
+    ) -> "ResponseCache | None":
         """Return the cache for a model's responses in the case; None if it has none.
 
         Raises ConfigError if responses are to be replayed and the case has no `cache_key`.
@@ -151,7 +153,8 @@ class CaseCaches:
         if case.cache_key is None:
             if self._mode == "replay":
                 raise ConfigError(
-                    place, "to replay, the case needs a 'cache_key'; write one, or use --cache-key"
+                    location,
+                    "to replay, the case needs a 'cache_key'; write one, or use --cache-key",
                 )
             return None
         # Imported here because most cases have no cache.
@@ -246,7 +249,7 @@ class EvaluatorSet:
         if case.evaluations is not None:
             metrics = self._build(case.evaluations, *path, "evaluations")
         checks = CaseChecks([*metrics, *self._build_scorers(case, metrics, *path)])
-        for at, part in case.parts:
+        for at, part in case.checked_turns:
             own = self._build(part.evaluations or [], *path, *at, "evaluations")
             own += self._build_scorers(part, own, *path, *at)
             if at[0] == "turns":
@@ -262,10 +265,10 @@ class EvaluatorSet:
         from holodeck.lib.test_runner.criteria import CaseCriteria  # noqa: PLC0415
 
         key = "script" if case.criteria is None else "criteria"
-        place = self._agent.place("test_cases", index, key)
-        judge, llm = self.judge_provider.judge_of_criteria(place), self._agent.judge_model
-        response_cache = None if llm is None else self.case_caches.cache_of(case, llm, place)
-        return CaseCriteria(judge, case.judged, case.about, response_cache)
+        location = self._agent.location("test_cases", index, key)
+        judge, llm = self.judge_provider.judge_of_criteria(location), self._agent.judge_model
+        response_cache = None if llm is None else self.case_caches.cache_of(case, llm, location)
+        return CaseCriteria(judge, case.criterion_settings, case.about, response_cache)
 
     def _build_scorers(
         self, case: TurnModel, metrics: Sequence[Check], *path: str | int
@@ -280,19 +283,19 @@ class EvaluatorSet:
         taken = set() if taken is None else taken
         return [
             self._build_check(
-                metric, _free_name(metric.label, taken), location(self._agent, *path, index)
+                metric, _free_name(metric.label, taken), location_of(self._agent, *path, index)
             )
             for index, metric in enumerate(metrics)
             if metric.enabled
         ]
 
-    def _build_check(self, metric: MetricSettings, name: str, place: str) -> Check:
+    def _build_check(self, metric: MetricSettings, name: str, location: str) -> Check:
         evaluator = self._injected.get(name)
         if evaluator is None:
-            judge = self.judge_provider.judge_of(metric, place) if needs_judge(metric) else None
+            judge = self.judge_provider.judge_of(metric, location) if needs_judge(metric) else None
             embeddings = self.judge_provider.judges.embeddings
             evaluator = build_evaluator(
-                metric, self._agent.base_dir, location=place, judge=judge, embeddings=embeddings
+                metric, self._agent.base_dir, location=location, judge=judge, embeddings=embeddings
             )
             self._inputs.register(metric, evaluator)
         return Check(
@@ -308,16 +311,16 @@ class EvaluatorSet:
         """Raise ConfigError for a metric whose case or turn lacks an input that it needs."""
         for index, case in enumerate(self._agent.test_cases or []):
             self._require_inputs_of(metrics_of(self._agent, case), case, index)
-            for at, part in case.parts:
+            for at, part in case.checked_turns:
                 self._require_inputs_of(metrics_of_turn(part), part, index, *at)
 
     def _require_inputs_of(
         self, metrics: Sequence[MetricSettings], case: TurnModel, *path: str | int
     ) -> None:
         for metric in metrics:
-            missing = self._inputs.missing(metric, case) if metric.enabled else None
+            missing = self._inputs.describe_missing(metric, case) if metric.enabled else None
             if missing is not None:
-                raise ConfigError(location(self._agent, "test_cases", *path), missing)
+                raise ConfigError(location_of(self._agent, "test_cases", *path), missing)
 
 
 def _free_name(label: str, taken: set[str]) -> str:

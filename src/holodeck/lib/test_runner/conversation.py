@@ -22,7 +22,7 @@ from holodeck.lib.llm.model import ChatModel
 from holodeck.lib.registry import load_callable
 from holodeck.lib.test_runner.case_state import CaseState, TakeTurn
 from holodeck.lib.test_runner.checks import Check, EvaluatorSet
-from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, judge_failed
+from holodeck.lib.test_runner.criteria import UNJUDGED, CaseCriteria, ending_without_verdict
 from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages
 from holodeck.lib.test_runner.script_steps import (
@@ -216,7 +216,7 @@ def _broken_ending(result: ScenarioResult, error: Exception) -> ConversationEnd:
             code=code, reasoning=result.reasoning, passed=False, raised=raised_error(error)
         )
     if code == "judge_error":
-        return judge_failed(error)
+        return ending_without_verdict(error)
     prefix = "the simulated user failed: " if code == "simulator_error" else ""
     message = str(error) if isinstance(error, AgentFailedError) else describe(error)
     return ConversationEnd(
@@ -258,12 +258,12 @@ class ConversationSetup:
     def _runner(self, case: TestCaseModel, index: int) -> ConversationRunner:
         simulator, cache = None, None
         if case.simulate is not None:
-            place = self._agent.place("test_cases", index, "simulate")
+            location = self._agent.location("test_cases", index, "simulate")
             llm = self._agent.simulator_model(case)
             if llm is None:
-                raise ConfigError(place, NO_SIMULATOR)
+                raise ConfigError(location, NO_SIMULATOR)
             simulator = self._simulator(llm)
-            cache = self._evaluator_set.case_caches.cache_of(case, llm, place)
+            cache = self._evaluator_set.case_caches.cache_of(case, llm, location)
         checks = self._evaluator_set.checks_of(index)
         return ConversationRunner(
             simulator=simulator,
@@ -280,7 +280,7 @@ class ConversationSetup:
             at: load_callable(
                 step_value(step),
                 self._agent.base_dir,
-                where=self._agent.place("test_cases", index, "script", at, "call"),
+                location=self._agent.location("test_cases", index, "script", at, "call"),
             )
             for at, step in enumerate(case.script or ())
             if step_kind(step) == "call"

@@ -35,7 +35,7 @@ class CheckpointJudge:
         return [] if input.judgment_criteria is None else await self._judge.call(input)
 
 
-def judge_failed(error: Exception) -> ConversationEnd:
+def ending_without_verdict(error: Exception) -> ConversationEnd:
     """Return how a case ends whose judge could not be asked, or gave no verdict."""
     return ConversationEnd(
         code="judge_error",
@@ -90,7 +90,7 @@ class CaseCriteria:
                 state.criteria = [*state.criteria, *self.rows_of(found or [])]
             except Exception as error:  # noqa: BLE001 - the border: a judge that breaks is a row
                 logger.debug("criteria: %s", traceback.format_exc())
-                state.ending = judge_failed(error)
+                state.ending = ending_without_verdict(error)
             finally:
                 state.judge_cost = add_costs(state.judge_cost, self._cost(usage))
         state.late_ending = None

@@ -122,12 +122,12 @@ class CaseEvents:
 
     async def publish_run(self, run: Callable[[], Awaitable[TestResult]]) -> TestResult:
         """Run the case, and publish its start and its end."""
-        facts = {"name": self._ids["scenario_id"], "description": self._case.said}
+        facts = {"name": self._ids["scenario_id"], "description": self._case.user_input}
         self._dispatcher.put(RunStarted(thread_id=new_id("thread"), **facts, **self._ids))
         try:
             result = await run()
         except BaseException as error:
-            self._publish_end(_status_of(error), _broken(error))
+            self._publish_end(_status_of(error), _result_of_error(error))
             raise
         for row in result.criteria[self._judged :]:  # not published by a conversation
             self._dispatcher.put(CriterionJudged(verdict=_verdict(row), **self._ids))
@@ -203,7 +203,7 @@ def _status_of(error: BaseException) -> str:
     return "CANCELLED" if isinstance(error, CancelledError | KeyboardInterrupt) else "ERROR"
 
 
-def _broken(error: BaseException) -> CaseResult:
+def _result_of_error(error: BaseException) -> CaseResult:
     """Return a result for a case that raised an error."""
     return CaseResult(success=False, messages=[], error=describe(error))
 
@@ -245,7 +245,7 @@ class StaticConversation:
         }
 
     @asynccontextmanager
-    async def under_way(self) -> AsyncIterator[None]:
+    async def publish_start_and_end(self) -> AsyncIterator[None]:
         """Publish the start and the end; at the end, listeners have received everything."""
         self._dispatcher = self.events.dispatcher()
         if self._dispatcher.is_idle:
@@ -253,7 +253,7 @@ class StaticConversation:
             return
         name = self._ids["scenario_id"]
         started = RunStarted(
-            name=name, description=self._case.said, thread_id=new_id("thread"), **self._ids
+            name=name, description=self._case.user_input, thread_id=new_id("thread"), **self._ids
         )
         self._dispatcher.put(started)
         try:
@@ -298,9 +298,11 @@ def show_conversations(
     """
     debugger = Debugger() if debug else None
 
-    def attend(talk: ScriptRun | StaticConversation) -> None:
-        talk.events.subscribe(ConversationPrinter(has_end=False, clean=clean, before=talk.before))
-        if isinstance(talk, ScriptRun):
-            talk.debugger = debugger
+    def listen(conversation: ScriptRun | StaticConversation) -> None:
+        conversation.events.subscribe(
+            ConversationPrinter(has_end=False, clean=clean, before=conversation.before)
+        )
+        if isinstance(conversation, ScriptRun):
+            conversation.debugger = debugger
 
-    return attend
+    return listen

@@ -201,7 +201,7 @@ def build_result(
         suite=case.suite,
         tags=case.tags,
         history=list(state.history),
-        test_input=case.said,
+        test_input=case.user_input,
         processed_files=[file for turn in state.turns for file in turn.processed_files],
         agent_response=state.turns[-1].agent_response if is_answered else None,
         tool_calls=[call.name for call in calls],

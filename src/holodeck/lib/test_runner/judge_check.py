@@ -118,7 +118,7 @@ class JudgeChecker:
         evaluated = evaluator.evaluate(
             query=label.input, response=label.response + padding, ground_truth=label.ground_truth
         )
-        result = await self._limited(evaluated)
+        result = await self._run_in_slot(evaluated)
         if isinstance(result, EvaluationError):
             return Judgement(label, error=str(result))
         passed = None if result["inconclusive"] else result["passed"]
@@ -132,10 +132,12 @@ class JudgeChecker:
         )
 
     async def _choose(self, first: Label, second: Label) -> str | None:
-        found = await self._limited(self._judge.ask(_choice_prompt(first, second), _CHOICE_SCHEMA))
+        found = await self._run_in_slot(
+            self._judge.ask(_choice_prompt(first, second), _CHOICE_SCHEMA)
+        )
         return None if isinstance(found, EvaluationError) else str(found["answer"])
 
-    async def _limited(self, coroutine: Coroutine[Any, Any, T]) -> T | EvaluationError:
+    async def _run_in_slot(self, coroutine: Coroutine[Any, Any, T]) -> T | EvaluationError:
         """Await the coroutine when a slot is free; return and record its error, if any."""
         try:
             async with self._slots:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice, takewhile
 
-from holodeck.config.source import location
+from holodeck.config.source import location_of
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend, Message, Method, history_problem
 from holodeck.lib.backends.parsing import parse_arguments
@@ -21,13 +21,13 @@ History = Sequence[EarlierMessage]
 
 def histories_of(agent: Agent) -> dict[int, History]:
     """Return the earlier messages of each case that has some, by its index. Raises ConfigError."""
-    places = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
-    if not places:
+    indexes = [at for at, case in enumerate(agent.test_cases or []) if case.history is not None]
+    if not indexes:
         return {}
     # Imported here because most cases have no history.
     from holodeck.config.history import load_history  # noqa: PLC0415
 
-    return {at: load_history(agent, at) for at in places}
+    return {at: load_history(agent, at) for at in indexes}
 
 
 def require_history_support(agent: Agent, backend: AgentBackend) -> None:
@@ -35,7 +35,7 @@ def require_history_support(agent: Agent, backend: AgentBackend) -> None:
     for index, case in enumerate(agent.test_cases or []):
         why = None if case.history is None else history_problem(backend, method_for(case))
         if why is not None:
-            raise ConfigError(location(agent, "test_cases", index, "history"), why)
+            raise ConfigError(location_of(agent, "test_cases", index, "history"), why)
 
 
 def method_for(case: TestCaseModel) -> Method:

@@ -66,7 +66,7 @@ async def _take_turns(
     written: "StaticConversation | None",
 ) -> None:
     """Take one turn after the other; the first that fails ends the conversation."""
-    async with nullcontext() if written is None else written.under_way():
+    async with nullcontext() if written is None else written.publish_start_and_end():
         for turn in turns:
             if written is not None:
                 written.add_user_message(turn)

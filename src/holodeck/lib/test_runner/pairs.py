@@ -40,7 +40,7 @@ def build_pair(
         name=case.name,
         id=case.id,
         suite=case.suite,
-        input=case.said,
+        input=case.user_input,
         verdict=_verdict(first, second),
         first=None if first is None else first.outcome,
         second=None if second is None else second.outcome,

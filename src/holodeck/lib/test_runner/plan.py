@@ -144,7 +144,7 @@ def _add_bounds(bounds: Sequence[Bounds]) -> Bounds:
 
 def _judged_checks(agent: Agent, case: TestCaseModel) -> int:
     """Return how many checks of a case call a judge."""
-    of_turns = [metric for _, part in case.parts for metric in part.evaluations or ()]
+    of_turns = [metric for _, part in case.checked_turns for metric in part.evaluations or ()]
     metrics = [*metrics_of(agent, case), *of_turns]
     count = sum(metric.enabled and needs_judge(metric) for metric in metrics)
     return count + (case.criteria is not None)

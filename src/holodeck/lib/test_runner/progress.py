@@ -144,7 +144,7 @@ class ProgressIndicator(SpinnerMixin):
         if self.quiet:
             return ""
         done = f"{self.current_test} of {self.total_tests} done"
-        line = f"still running: {done}, {self._elapsed():.0f} s"
+        line = f"still running: {done}, {self._elapsed_seconds():.0f} s"
         return f"{line}; {wait}" if (wait := self._current_wait()) else line
 
     def _current_wait(self) -> str:
@@ -162,10 +162,10 @@ class ProgressIndicator(SpinnerMixin):
         result = self._last_to_show()
         if result is None:
             return ""
-        place = f"Test {self.current_test}/{self.total_tests}"
-        place = f"{place}:" if is_tty() else f"[{place}]"
+        counter = f"Test {self.current_test}/{self.total_tests}"
+        counter = f"{counter}:" if is_tty() else f"[{counter}]"
         name, mark = _name(result), _mark(_MARKS[result.outcome])
-        parts = (place, mark, name, _repetitions(result), self._duration(result))
+        parts = (counter, mark, name, _repetitions(result), self._duration(result))
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
@@ -231,8 +231,8 @@ class ProgressIndicator(SpinnerMixin):
             yield f"  Not run: {not_run}"
         if self.selection is not None:
             yield f"  Selected: {one_line(str(self.selection), _MAX_REASON)}"
-        yield f"  Duration: {self._elapsed():.2f}s"
-        if self.is_one_at_a_time and ran > 1 and self._elapsed() >= SLOW_S:
+        yield f"  Duration: {self._elapsed_seconds():.2f}s"
+        if self.is_one_at_a_time and ran > 1 and self._elapsed_seconds() >= SLOW_S:
             yield "  One test at a time (not async, or a shared object); try -j N"
         yield from self._usage_lines()
         if self.verbose and self.test_results:
@@ -268,7 +268,7 @@ class ProgressIndicator(SpinnerMixin):
             return f"({elapsed_ms / 1000:.2f}s)"
         return f"({elapsed_ms}ms)" if self.verbose else ""
 
-    def _elapsed(self) -> float:
+    def _elapsed_seconds(self) -> float:
         return (datetime.now(UTC) - self.start_time).total_seconds()
 
 
@@ -304,16 +304,16 @@ def _details(number: int, result: TestResult) -> Iterator[str]:
     yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
         yield f"      Cost: {describe_cost(result.cost)}"
-    for place, turn in enumerate(result.turns, 1):
-        yield from _row_lines(turn.metric_results, f"turn {place}: ")
+    for turn_number, turn in enumerate(result.turns, 1):
+        yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
     yield from _row_lines(result.metric_results)
     for one in result.criteria:
         mark = _PASS if one.status == "passed" else _FAIL
         yield f"      {_mark(mark)} {_short_name(one.criterion)}: {one.status}{_note(one.required)}"
         if one.reasoning:
             yield f"        Reasoning: {one_line(one.reasoning, _MAX_REASON)}"
-    for place, run in enumerate(result.repeats.runs if result.repeats else (), 1):
-        yield from _row_lines(run.metric_results, f"repetition {place}: ")
+    for repetition, run in enumerate(result.repeats.runs if result.repeats else (), 1):
+        yield from _row_lines(run.metric_results, f"repetition {repetition}: ")
 
 
 def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
@@ -352,8 +352,8 @@ def _short(reason: Reason, limit: int = _MAX_REASON) -> str:
     """Return the reason on one line; shortening keeps the location of an error."""
     if reason.raised is None:
         return one_line(reason.text, limit)
-    place = one_line(reason.raised.place, limit // 2)
-    return f"{one_line(reason.text, limit - len(place) - 3)} ({place})"
+    location = one_line(reason.raised.location, limit // 2)
+    return f"{one_line(reason.text, limit - len(location) - 3)} ({location})"
 
 
 def _name(result: TestResult) -> str:

@@ -33,14 +33,14 @@ def report_of(run: Run) -> TestReport:
         holodeck_version=started.versions.get("holodeck", "") if started else __version__,
         environment=ended.environment if ended else {},
         interrupted=ended is None or ended.interrupted,
-        stopped=_stopped(run),
+        stopped=_stop_reason(run),
         stopped_by=run.ended.stopped_by if run.ended else None,
         planned_tests=run.planned,
         selection=started.selection if started else None,
     )
 
 
-def _stopped(run: Run) -> str | None:
+def _stop_reason(run: Run) -> str | None:
     """Return why results are missing: what the run said, or that the record is damaged."""
     if run.ended is None:
         return None
@@ -116,7 +116,7 @@ def keyed_cases(agent: Agent, run: Run, redact: Redact) -> list[KeyedCase]:
         key = AnswerKey(
             None if case.suite is None else redact(case.suite),
             None if case.name is None else redact(case.name),
-            redact(case.said),
+            redact(case.user_input),
             tuple(map(redact, history_key(histories.get(at, ())))),
             script,
             _canonical_json(contexts[at], redact) if contexts and at in contexts else "",
@@ -153,16 +153,16 @@ def recorded_answers(run: Run) -> dict[AnswerKey, list[RecordedAnswer]]:
     config = run.started.config if run.started else {}
     scripts, contexts = _case_values(config, "script") or {}, _case_values(config, "context") or {}
     found: dict[AnswerKey, list[RecordedAnswer]] = {}
-    for place, one in run.finished.items():
+    for index, one in run.finished.items():
         key = AnswerKey(
             one.result.suite,
             one.result.test_name,
             one.result.test_input,
             tuple(history_key(one.result.history)),
-            json.dumps(scripts[place]) if place in scripts else "",
-            _canonical_json(contexts[place], str) if place in contexts else "",
+            json.dumps(scripts[index]) if index in scripts else "",
+            _canonical_json(contexts[index], str) if index in contexts else "",
         )
-        planned = cases[place].hash if place < len(cases) else None
+        planned = cases[index].hash if index < len(cases) else None
         found.setdefault(key, []).append(RecordedAnswer(one.result, planned))
     return found
 
@@ -177,11 +177,11 @@ def match_answers(
     """
     found: dict[int, TestResult] = {}
     for belongs in (_is_of_unchanged_case, _has_same_id, _may_belong):
-        for place, one in enumerate(cases):
-            answers = [] if place in found else left.get(one.key, [])
+        for index, one in enumerate(cases):
+            answers = [] if index in found else left.get(one.key, [])
             at = next((at for at, answer in enumerate(answers) if belongs(answer, one)), None)
             if at is not None:
-                found[place] = answers.pop(at).result
+                found[index] = answers.pop(at).result
     return found
 
 

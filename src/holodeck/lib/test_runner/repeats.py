@@ -99,7 +99,7 @@ class RepeatedCase:
         """Return how many may run: with fewer passes than these there is no verdict yet."""
         if self._is_over():
             return 0
-        return self.bar.needed - self._passed if self.stops_early else self.bar.planned
+        return self.bar.needed - self._pass_count if self.stops_early else self.bar.planned
 
     async def _repetition(self, group: asyncio.TaskGroup, number: int) -> None:
         finished = await self.run(lambda: not self._is_over())
@@ -109,7 +109,7 @@ class RepeatedCase:
         self._start(group)
 
     @property
-    def _passed(self) -> int:
+    def _pass_count(self) -> int:
         return sum(one.result.passed for one in self.finished.values())
 
     @property
@@ -118,7 +118,7 @@ class RepeatedCase:
         return any(one.is_permanent for one in self.finished.values())
 
     def _is_over(self) -> bool:
-        is_decided = self.bar.is_decided(self._passed, len(self.finished))
+        is_decided = self.bar.is_decided(self._pass_count, len(self.finished))
         return self.is_permanent or (self.stops_early and is_decided)
 
 
@@ -149,7 +149,7 @@ def combine_repetitions(
         suite=case.suite,
         tags=case.tags,
         history=runs[0].history if runs else [],
-        test_input=runs[0].test_input if runs else case.said,
+        test_input=runs[0].test_input if runs else case.user_input,
         expected_tools=case.expected_tools,
         ground_truth=case.ground_truth,
         passed=outcome.is_pass,
@@ -168,13 +168,13 @@ def combine_repetitions(
             needed=bar.needed,
             passed=passed,
             interval=Proportion(passed, len(runs)).interval,
-            spread=_spread([row for one in runs for row in one.rows]),
+            spread=_spreads([row for one in runs for row in one.rows]),
             runs=list(runs),
         ),
     )
 
 
-def _spread(rows: Sequence[MetricResult]) -> list[Spread]:
+def _spreads(rows: Sequence[MetricResult]) -> list[Spread]:
     names = dict.fromkeys(row.metric_name for row in rows)
     return [_spread_of(name, [row for row in rows if row.metric_name == name]) for name in names]
 

@@ -65,16 +65,18 @@ def _head(report: TestReport) -> Iterator[str]:
 
 
 def _highlights(report: TestReport) -> Iterator[str]:
-    yield from _listed("Not Passed", report, _has_failed)
-    yield from _listed("Flaky", report, lambda one: one.outcome is Outcome.FLAKY)
-    yield from _listed("Skipped", report, lambda one: one.outcome is Outcome.SKIPPED)
+    yield from _list_tests("Not Passed", report, _has_failed)
+    yield from _list_tests("Flaky", report, lambda one: one.outcome is Outcome.FLAKY)
+    yield from _list_tests("Skipped", report, lambda one: one.outcome is Outcome.SKIPPED)
 
 
 def _has_failed(result: TestResult) -> bool:
     return not result.passed and result.outcome is not Outcome.SKIPPED
 
 
-def _listed(title: str, report: TestReport, belongs: Callable[[TestResult], bool]) -> Iterator[str]:
+def _list_tests(
+    title: str, report: TestReport, belongs: Callable[[TestResult], bool]
+) -> Iterator[str]:
     """Yield the tests of one kind with their reasons, each with a link to its section."""
     found = [(number, one) for number, one in enumerate(report.results, 1) if belongs(one)]
     if not found:
@@ -100,8 +102,8 @@ _KINDS = (
 def _summary_table(summary: ReportSummary) -> list[str]:
     rows = [
         ("Total Tests", str(summary.total_tests)),
-        ("Passed", _passed(summary)),
-        ("Failed", _failed(summary)),
+        ("Passed", _format_passed(summary)),
+        ("Failed", _format_failed(summary)),
         *([("Skipped", str(summary.skipped))] if summary.skipped else []),
         ("Pass Rate", percent(summary.pass_rate, 2)),
         ("Total Duration", _duration(summary.total_duration_ms)),
@@ -132,7 +134,7 @@ def _estimates(estimates: dict[int, float]) -> str:
     return ", ".join(f"k={k}: {100 * estimates[k]:.1f} %" for k in shown)
 
 
-def _passed(summary: ReportSummary) -> str:
+def _format_passed(summary: ReportSummary) -> str:
     return (
         f"{summary.passed} (of these Flaky: {summary.flaky})"
         if summary.flaky
@@ -140,7 +142,7 @@ def _passed(summary: ReportSummary) -> str:
     )
 
 
-def _failed(summary: ReportSummary) -> str:
+def _format_failed(summary: ReportSummary) -> str:
     counts = ((title, summary.outcomes.get(kind, 0)) for title, kind in _KINDS)
     kinds = ", ".join(f"{title}: {count}" for title, count in counts if count)
     return f"{summary.failed} (of these {kinds})" if kinds else str(summary.failed)

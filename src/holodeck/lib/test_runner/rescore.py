@@ -26,7 +26,7 @@ from holodeck.lib.test_runner.recorded import (
     report_of,
 )
 from holodeck.lib.test_runner.repeats import PassBar, combine_repetitions, pass_bar
-from holodeck.lib.test_runner.stop_policy import skip_by_case
+from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.selection import Selection
@@ -60,7 +60,7 @@ async def rescore(agent: Agent, run: Run, redact: Redact = str) -> RescoredRepor
     answers = match_answers(keyed_cases(agent, run, redact), left)
     results, ungraded = [], []
     for index, case in enumerate(agent.test_cases or []):
-        skipped = skip_by_case(case)
+        skipped = result_if_skipped(case)
         if skipped is not None:
             results.append(skipped)
             continue
@@ -100,8 +100,8 @@ def _with_selection(agent: Agent, run: Run, redact: Redact) -> tuple[Agent, Sele
     cases = keyed_cases(agent, run, redact)
     planned = set(find_cases(run.started.cases, fingerprint_of(agent).cases))
     answered = recorded_answers(run)
-    places = [at for at, one in enumerate(cases) if at in planned or one.key in answered]
-    return agent.with_cases(places), selection.now(len(cases), len(places))
+    indexes = [at for at, one in enumerate(cases) if at in planned or one.key in answered]
+    return agent.with_cases(indexes), selection.now(len(cases), len(indexes))
 
 
 async def _regrade(

@@ -53,7 +53,7 @@ class RunState:
         return [self._results[index] for index in sorted(self._results)]
 
     @property
-    def left(self) -> list[IndexedCase]:
+    def remaining(self) -> list[IndexedCase]:
         """The cases without a result."""
         return [one for one in enumerate(self._cases) if one[0] not in self._results]
 
@@ -68,14 +68,14 @@ class RunState:
 
     def skip(self, row: Callable[[TestCaseModel], TestResult | None]) -> None:
         """Add `row(case)` for each case left where that is not None."""
-        for index, case in self.left:
+        for index, case in self.remaining:
             result = row(case)
             if result is not None:
                 self.add(index, result)
 
-    def stop_run(self, stop: StopReason) -> None:
+    def skip_remaining(self, stop: StopReason) -> None:
         """Add the cases that are left as skipped."""
-        left = len(self.left)
+        left = len(self.remaining)
         if left == 0:
             return
         self.stop, self.stopped = stop, stop.message(left)
@@ -154,13 +154,13 @@ class Schedule:
         left = [
             (number, index, case)
             for number, lane in enumerate(self._lanes)
-            for index, case in lane.run_state.left
+            for index, case in lane.run_state.remaining
         ]
         return sorted(left, key=itemgetter(1)) if self._lanes[1:] else left
 
     def _stop_run(self, stop: StopReason) -> None:
         for lane in self._lanes:
-            lane.run_state.stop_run(stop)
+            lane.run_state.skip_remaining(stop)
 
     @asynccontextmanager
     async def _time_limit(self) -> AsyncIterator[None]:
@@ -178,7 +178,7 @@ class Schedule:
     async def _work(self, waiting: Iterator[tuple[int, int, TestCaseModel]]) -> None:
         for number, index, case in waiting:
             lane = self._lanes[number]
-            stopped = self._stop_policies[-1].stopped_for(case)
+            stopped = self._stop_policies[-1].reason_to_stop(case)
             if stopped is not None:
                 lane.run_state.add(index, stopped.row(case))
                 continue
@@ -192,7 +192,7 @@ class Schedule:
                 result, finished.refusal, is_permanent=finished.is_permanent
             )
             self._count_failure(index, case)
-            await self._budget.pay(result)
+            await self._budget.add_result(result)
 
     def _count_failure(self, index: int, case: TestCaseModel) -> None:
         """Count the last agent's result, if the case has passed on all others by now."""
@@ -232,13 +232,15 @@ def _stop_policy(lane: Lane, config: ExecutionConfig) -> StopPolicy:
 
 def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the first error of a group, configuration errors before all others."""
-    flat = [error for error in _flattened(errors) if not isinstance(error, asyncio.CancelledError)]
+    flat = [
+        error for error in _leaf_errors(errors) if not isinstance(error, asyncio.CancelledError)
+    ]
     return next((error for error in flat if isinstance(error, ConfigError)), flat[0])
 
 
-def _flattened(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+def _leaf_errors(errors: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
     for error in errors.exceptions:
         if isinstance(error, BaseExceptionGroup):
-            yield from _flattened(error)
+            yield from _leaf_errors(error)
         else:
             yield error

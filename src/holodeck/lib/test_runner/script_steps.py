@@ -76,7 +76,7 @@ class AgentParticipant:
 
     async def _answer(self, new_messages: Sequence[Message]) -> list[Message]:
         state = self._state
-        earlier, user_text = _split(new_messages)
+        earlier, user_text = _split_new_messages(new_messages)
         if earlier:
             self._remember(earlier)
         has_begun = any(one["role"] != "system" for one in earlier)
@@ -99,7 +99,7 @@ class AgentParticipant:
         self._session.remember(messages)
 
 
-def _split(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
+def _split_new_messages(new_messages: Sequence[Message]) -> tuple[list[backend.Message], str]:
     """Return the messages that the agent must remember, and what the user says to it now."""
     plain = [one for one in new_messages if text_of(one).strip()]
     answered = [at for at, one in enumerate(plain) if one.get("role") == "assistant"]
@@ -124,12 +124,12 @@ def script_steps(
     def engine_step(at: int, written: str | StepModel) -> ScriptStep:
         kind, value = step_kind(written), step_value(written)
         if kind == "call":
-            return _named(kind, partial(_call, value, code[at]))
+            return _name_step(kind, partial(_call, value, code[at]))
         if kind == "check":
             step_checks = checks.get(at, ())
-            return _named(kind, lambda _: _check(state, at, value, step_checks, observations))
+            return _name_step(kind, lambda _: _check(state, at, value, step_checks, observations))
         if kind in _ENDING:
-            return _named(kind, lambda _: _end(kind, value))
+            return _name_step(kind, lambda _: _end(kind, value))
         step = _plain_step(kind, value)
         return _going_on(kind, step) if _is_checked_later(state.case, at) else step
 
@@ -166,10 +166,10 @@ def _going_on(kind: str, step: Step) -> ScriptStep:
         is_content = result is not None and result.success and result.reason_code is None
         return None if is_content else result
 
-    return _named(kind, run)
+    return _name_step(kind, run)
 
 
-def _named(kind: str, run: Callable[[ScenarioState], Any]) -> ScriptStep:
+def _name_step(kind: str, run: Callable[[ScenarioState], Any]) -> ScriptStep:
     """Return a step that messages call by its kind."""
 
     def step(state: ScenarioState) -> Any:

@@ -90,7 +90,7 @@ class StopPolicy:
         self._stopped: dict[str | None, StopReason] = {}
         self._refusals = 0
 
-    def stopped_for(self, case: TestCaseModel) -> StopReason | None:
+    def reason_to_stop(self, case: TestCaseModel) -> StopReason | None:
         """Return why no further case of the case's suite starts; None if it does."""
         return self._stopped.get(case.suite)
 
@@ -102,7 +102,7 @@ class StopPolicy:
             raise RunStopped(StopReason("fail_fast", self._too_many(result)))
         if case.fail_fast and not result.passed:
             owner = f"suite {case.suite!r} has" if case.suite else "the cases without a suite have"
-            why = f"{_named(result)} did not pass, and {owner} fail_fast"
+            why = f"{_quoted_name(result)} did not pass, and {owner} fail_fast"
             self._stopped.setdefault(case.suite, StopReason("fail_fast", why))
 
     def count_refusal(
@@ -131,16 +131,16 @@ class StopPolicy:
             reason = result.errors[0]
             if refusal != "unreachable" or tries < MAX_REFUSALS:
                 reason += f"; {MAX_REFUSALS} calls in a row were refused"
-            hint = what_to_check(self._agent, refusal)
+            hint = hint_for_refusal(self._agent, refusal)
             raise RunStopped(StopReason("refused", f"{reason}; {hint}" if hint else reason))
 
     def _too_many(self, result: TestResult) -> str:
         if self._failures > 1:
             return f"{self._failures} cases did not pass (maxfail)"
-        return f"{_named(result)} did not pass (fail_fast)"
+        return f"{_quoted_name(result)} did not pass (fail_fast)"
 
 
-def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
+def hint_for_refusal(agent: Agent, refusal: Refusal | None) -> str:
     """Return what to check after a refusal, with its location; "" if nothing is known."""
     if refusal is None:
         return ""
@@ -150,22 +150,22 @@ def what_to_check(agent: Agent, refusal: Refusal | None) -> str:
         path = _MODEL_PATHS[refusal]
     else:
         return ""
-    hint = f"{_HINTS[refusal]} {_located(agent, *path)}"
+    hint = f"{_HINTS[refusal]} {_path_with_location(agent, *path)}"
     if path == ("model", "api_key") and agent.model is not None:
         variables = PROVIDER_VARIABLES[agent.model.provider].api_key
         return f"{hint} or {variables[0]}" if variables else hint
     if path == ("model", "name") and agent.model is not None and agent.model.endpoint:
-        return f"{hint} and {_located(agent, 'model', 'endpoint')}"
+        return f"{hint} and {_path_with_location(agent, 'model', 'endpoint')}"
     return hint
 
 
-def _located(agent: Agent, *path: str) -> str:
+def _path_with_location(agent: Agent, *path: str) -> str:
     """Return a path with its location, such as `model.name (agent.yaml:4:9)`."""
-    place = agent.place(*path)
-    return ".".join(path) if place == "agent" else f"{'.'.join(path)} ({place})"
+    location = agent.location(*path)
+    return ".".join(path) if location == "agent" else f"{'.'.join(path)} ({location})"
 
 
-def _named(result: TestResult) -> str:
+def _quoted_name(result: TestResult) -> str:
     return repr(result.test_name or result.test_input)
 
 
@@ -174,7 +174,7 @@ def failure_limit(settings: ExecutionConfig) -> int | None:
     return 1 if settings.fail_fast else settings.maxfail
 
 
-def skip_by_case(case: TestCaseModel) -> TestResult | None:
+def result_if_skipped(case: TestCaseModel) -> TestResult | None:
     """Return the result of a case with `skip`; None for any other."""
     return None if case.skip is None else skipped_result(case, "skip", case.skip)
 
@@ -186,7 +186,7 @@ def skipped_result(case: TestCaseModel, by: SkipKind, reason: str) -> TestResult
         test_id=case.id,
         suite=case.suite,
         tags=case.tags,
-        test_input=case.said,
+        test_input=case.user_input,
         expected_tools=case.expected_tools,
         ground_truth=case.ground_truth,
         passed=False,
@@ -209,12 +209,12 @@ class _BudgetLimit:
     spent: float = 0.0
     is_known: bool = True
 
-    def pay(self, result: TestResult) -> None:
+    def add_result(self, result: TestResult) -> None:
         amount = self.measure(result)
         self.is_known = self.is_known and amount is not None
         self.spent += amount or 0.0
 
-    def why_empty(self) -> str | None:
+    def reason_used_up(self) -> str | None:
         """Return why no further case may start; None if one may."""
         if not self.is_known:
             return f"{self._name} cannot be enforced, because not every response reports its usage"
@@ -258,24 +258,24 @@ class Budget:
     async def admit(self) -> bool:
         """Wait until a case may start; False if none may anymore, and `refused` says why."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._why_empty() or self._has_room())
-            self.refused = self.refused or self._why_empty()
+            await self._changed.wait_for(lambda: self._reason_used_up() or self._has_room())
+            self.refused = self.refused or self._reason_used_up()
             self._running += self.refused is None
             return self.refused is None
 
-    async def pay(self, result: TestResult) -> None:
+    async def add_result(self, result: TestResult) -> None:
         """Count what an admitted case has spent."""
         async with self._changed:
             self._running -= 1
             self._paid += 1
             for limit in self._limits:
-                limit.pay(result)
+                limit.add_result(result)
             self._changed.notify_all()
 
-    def _why_empty(self) -> str | None:
+    def _reason_used_up(self) -> str | None:
         if self._max_time is not None and self._clock() - self._started >= self._max_time:
             return f"the budget of {self._max_time:g} s is used up"
-        return next((why for one in self._limits if (why := one.why_empty())), None)
+        return next((why for one in self._limits if (why := one.reason_used_up())), None)
 
     def _has_room(self) -> bool:
         if not self._running:

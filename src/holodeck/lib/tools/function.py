@@ -91,13 +91,13 @@ def _given_schema(
             location,
             f"the function has no parameter {unknown[0]!r}; it has {', '.join(signature.names)}",
         )
-    missing = [name for name in signature.required if name not in parameters]
+    missing = [name for name in signature.required_names if name not in parameters]
     if missing:
         raise ConfigError(location, f"{missing[0]!r} is missing, and the function needs it")
     return {
         "type": "object",
         "properties": parameters,
-        "required": signature.required,
+        "required": signature.required_names,
         "additionalProperties": signature.takes_any,
     }
 
@@ -120,7 +120,7 @@ class Signature:
         return [parameter.name for parameter in self.parameters]
 
     @property
-    def required(self) -> list[str]:
+    def required_names(self) -> list[str]:
         return [p.name for p in self.parameters if p.default is Parameter.empty]
 
     def schema(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ def docstring_parameters(docstring: str | None) -> dict[str, str]:
     found = _sphinx_entries(lines)
     for index, line in enumerate(lines):
         if _GOOGLE_HEADING.fullmatch(line):
-            found |= _entries(_indented(lines[index + 1 :]), _GOOGLE_ENTRY)
+            found |= _entries(_indented_block(lines[index + 1 :]), _GOOGLE_ENTRY)
         elif line.strip() == "Parameters" and _NUMPY_RULE.fullmatch(
             "".join(lines[index + 1 : index + 2])
         ):
@@ -275,7 +275,7 @@ def _lines(docstring: str | None) -> list[str]:
     return inspect.cleandoc(docstring).splitlines() if docstring else []
 
 
-def _indented(lines: Iterable[str]) -> list[str]:
+def _indented_block(lines: Iterable[str]) -> list[str]:
     """Return the lines up to the first without indentation, without their common indentation."""
     block: list[str] = []
     for line in lines:

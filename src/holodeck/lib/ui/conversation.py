@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from holodeck.lib.text import abridged, clip, columns_of, one_line, printable
+from holodeck.lib.text import clip, columns_of, one_line, printable, shorten_middle
 from holodeck.lib.threads import run_in_thread
 from holodeck.lib.ui.live import active_live_line, write_text
 from holodeck.lib.ui.terminal import ANSIColors, can_redraw, color_enabled, colorize, is_tty, width
@@ -44,7 +44,7 @@ class DisplayedMessage:
 def hold_terminal() -> Iterator[None]:
     """Let no other message and no live line write to the terminal meanwhile."""
     live = active_live_line()
-    with _terminal, live.paused() if live is not None else nullcontext():
+    with _terminal, live.pause() if live is not None else nullcontext():
         yield
 
 
@@ -77,7 +77,7 @@ def render_lines(message: DisplayedMessage, columns: int | None) -> list[str]:
     """Return the lines of a message without colours; `columns` None does not break them."""
     head, data = message.head, _data_lines(message)
     if data is None:
-        rows = f"{head} {printable(abridged(message.text, _MAX_TEXT))}".split("\n")
+        rows = f"{head} {printable(shorten_middle(message.text, _MAX_TEXT))}".split("\n")
         return [line for at, row in enumerate(rows) for line in _wrap(row, columns, at > 0)]
     if len(data) == 1 and (columns is None or columns_of(f"{head} {data[0]}") <= columns):
         return [f"{head} {data[0]}"]

@@ -95,7 +95,7 @@ class LiveLine:
 
     def write(self, text: str) -> None:
         """Write a line that stays."""
-        with self.paused():
+        with self.pause():
             write_text(self._out, text + "\n")
 
     def note(self, text: str) -> None:
@@ -103,7 +103,7 @@ class LiveLine:
         self._note = (text, time.monotonic())
 
     @contextmanager
-    def paused(self) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Hide the live line, so that others can write to the terminal."""
         with self._lock:
             self._clear()

@@ -77,7 +77,7 @@ class ANSIColors:
 
 
 def colorize(text: str, color: str, force_tty: bool | None = None) -> str:
-    """`text` in `color`, one of ANSIColors; plain where stdout shows no colours.
+    """Return `text` in `color`, one of ANSIColors; plain if stdout shows no colours.
 
     `force_tty` decides instead of looking at stdout.
     """

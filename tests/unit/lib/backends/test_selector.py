@@ -60,7 +60,7 @@ async def test_the_settings_reach_the_backend(tmp_path):
 @pytest.mark.parametrize(
     ("backend", "said"),
     [
-        ("semantic_kernl", "backend 'semantic_kernl' is not known; did you mean 'semantic_kernel'"),
+        ("semantic_kernl", "unknown backend 'semantic_kernl'; did you mean 'semantic_kernel'"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
         ("agents:agnt", "did you mean 'agent'"),
         ({"type": "http", "url": "nowhere"}, r"backend\.url: 'nowhere' is not a URL"),

@@ -151,7 +151,7 @@ async def test_a_step_made_and_dropped_warns():
         scenario.fail("lost")
 
     with pytest.warns(
-        DroppedStep, match=r"step 1 \(check\): scenario.fail\(…\) was made but not used"
+        DroppedStep, match=r"step 1 \(check\): scenario.fail\(…\) was created but not used"
     ):
         result = await play(check, scenario.succeed())
 

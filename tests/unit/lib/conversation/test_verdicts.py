@@ -117,7 +117,7 @@ async def test_a_step_that_returns_an_awaitable_of_a_result_ends_the_case():
     ("value", "message"),
     [
         (lambda: LEAKS, "a callback returned a result, which ends nothing"),
-        (lambda: scenario.fail("x"), r"scenario.fail\(…\) was made but not used"),
+        (lambda: scenario.fail("x"), r"scenario.fail\(…\) was created but not used"),
     ],
     ids=["result", "step"],
 )
@@ -155,7 +155,7 @@ async def test_a_result_against_the_agent_that_a_step_looks_at_is_its_own_affair
 
 @pytest.mark.filterwarnings("ignore:coroutine:RuntimeWarning")
 async def test_a_step_that_is_called_but_not_awaited_warns():
-    with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was made but not used"):
+    with pytest.warns(DroppedStep, match=r"scenario.fail\(…\) was created but not used"):
         await play(lambda state: [scenario.fail("x")(state)], scenario.succeed())
 
 

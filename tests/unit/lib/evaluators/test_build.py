@@ -104,7 +104,7 @@ def test_a_metric_that_compares_needs_something_to_compare_with(keys, ground_tru
     if ":" not in keys["metric"]:
         inputs.register(one, build_evaluator(one))
 
-    assert (inputs.missing(one, case) is not None) is lacks
+    assert (inputs.describe_missing(one, case) is not None) is lacks
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_what_a_case_cannot_give_is_known_before_it_runs(name, keys, message):
     inputs, one = RequiredInputs(AGENT), metric(name)
     inputs.register(one, build_evaluator(one))
 
-    missing = inputs.missing(one, TestCaseModel(input="Hello?", **keys))
+    missing = inputs.describe_missing(one, TestCaseModel(input="Hello?", **keys))
 
     assert missing is None if message is None else message in missing
 
@@ -64,7 +64,7 @@ def test_a_case_of_every_form_but_one_input_is_a_conversation(case):
     inputs, one = RequiredInputs(AGENT), metric("turn_relevancy")
     inputs.register(one, build_evaluator(one))
 
-    assert inputs.missing(one, TestCaseModel.model_validate(case)) is None
+    assert inputs.describe_missing(one, TestCaseModel.model_validate(case)) is None
 
 
 def test_a_metric_about_tools_is_given_the_calls_and_the_expectation():

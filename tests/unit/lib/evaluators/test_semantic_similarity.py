@@ -8,7 +8,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.build import build_evaluator, can_fail
 from holodeck.lib.evaluators.nlp_metrics import SemanticSimilarityEvaluator
 from holodeck.models.evaluation import Metric
-from support.likeness import SharedWords
+from support.similarity import SharedWords
 
 REFERENCE = "dogs are allowed in here"
 AGENT = """\

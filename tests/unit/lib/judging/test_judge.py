@@ -56,7 +56,7 @@ BAD = [
     (f'{{"verdicts": [\n{GOOD}\n], and more', "is not JSON"),
     (f"<think>I would say {GOOD}", "holds reasoning and nothing else"),
     (f"<think>hm</think>\n<think>{GOOD}", "holds reasoning and nothing else"),
-    ('{"reason": "fine", "score": 1, "score": 4}', "'score' stands there twice"),
+    ('{"reason": "fine", "score": 1, "score": 4}', "duplicate key 'score'"),
     ('{"mark": 4}', "is a required property"),
     ('{"reason": "fine", "score": 9}', "score: 9 is greater than the maximum of 5"),
     ('{"reason": "fine", "score": "4"}', "is not of type"),
@@ -202,7 +202,7 @@ async def test_calls_tokens_and_seconds_are_counted_where_they_are_spent(judge, 
 
     async def saying():
         with count_judge_usage() as meter:
-            await judge.say(ASKED)
+            await judge.ask_for_text(ASKED)
         return meter
 
     spent, other = await asyncio.gather(asking(), saying())
@@ -223,7 +223,7 @@ async def test_chances_of_the_first_token_are_told(judge, server):
     }
     server.reply(Reply(json={"choices": [choice]}))
 
-    said = await judge.say(ASKED, max_tokens=1, top_logprobs=5)
+    said = await judge.ask_for_text(ASKED, max_tokens=1, top_logprobs=5)
 
     assert said.token_probabilities == pytest.approx({"Yes": 0.905, "No": 0.091}, abs=1e-3)
     [request] = server.requests

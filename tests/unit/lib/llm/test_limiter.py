@@ -72,7 +72,7 @@ async def test_silence_is_enough_to_grow_where_so_many_were_asked_for(quiet_s, c
     tasks = [asyncio.create_task(hold(limiter, released, begun=begun)) for _ in range(30)]
     await settle()
     if complaints:
-        limiter.overloaded(begun[0])
+        limiter.note_overload(begun[0])
 
     async with asyncio.timeout(60):
         while limiter.peak < peak:  # noqa: ASYNC110 - only time makes it grow
@@ -90,7 +90,7 @@ async def test_a_wave_of_complaints_halves_once_and_growth_is_slow_from_there():
     await settle()
 
     for slot in begun[:]:
-        limiter.overloaded(slot)
+        limiter.note_overload(slot)
     released.set()
     await asyncio.gather(*tasks)
 
@@ -104,7 +104,7 @@ async def test_as_many_are_kept_as_got_through_a_wave():
     await settle()
 
     for slot in begun[10:]:
-        limiter.overloaded(slot)
+        limiter.note_overload(slot)
     released.set()
     await asyncio.gather(*tasks)
 
@@ -121,7 +121,7 @@ async def test_what_was_too_much_is_tried_again_less_and_less_often():
             await asyncio.sleep(0)
             if is_too_much and slot.era == len(tries):
                 tries.append(number)
-                limiter.overloaded(slot)
+                limiter.note_overload(slot)
 
     await asyncio.gather(*[use(number) for number in range(1000)])
 
@@ -135,7 +135,7 @@ async def test_a_pause_that_the_endpoint_asks_for_is_kept():
     loop = asyncio.get_running_loop()
     async with limiter.slot() as slot:
         started = loop.time()
-        limiter.overloaded(slot, 0.1)
+        limiter.note_overload(slot, 0.1)
     asked = loop.time()
 
     async with limiter.slot() as after:

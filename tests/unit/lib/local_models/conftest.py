@@ -12,7 +12,7 @@ import pytest
 
 from holodeck.lib.local_models.catalog import Bert, HubFile, KnownModel, Wheel
 from holodeck.lib.local_models.weights import convert_to_gguf
-from support.likeness import HEADS, tiny_safetensors, vocabulary
+from support.similarity import HEADS, tiny_safetensors, vocabulary
 
 WEIGHTS = b"GGUF" + bytes(range(256)) * 4096
 """About a megabyte that begins as a GGUF file does."""

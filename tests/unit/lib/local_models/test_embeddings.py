@@ -19,7 +19,7 @@ from holodeck.lib.local_models.runtime import (
 )
 from holodeck.lib.local_models.weights import convert_to_gguf
 from holodeck.models.config import ExecutionConfig
-from support.likeness import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
+from support.similarity import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
 
 
 def write_tiny(path):
@@ -42,9 +42,9 @@ def comparing(request):
 
 
 def test_a_text_is_like_itself_and_a_blank_one_is_like_none(comparing):
-    assert comparing.likeness("abba cafe", "abba cafe") == 1
-    assert comparing.likeness("abba cafe", " \n") == 0
-    assert comparing.likeness("", "") == 0
+    assert comparing.similarity("abba cafe", "abba cafe") == 1
+    assert comparing.similarity("abba cafe", " \n") == 0
+    assert comparing.similarity("", "") == 0
 
 
 def test_likeness_is_from_0_to_1_and_the_same_both_ways(comparing):
@@ -52,9 +52,9 @@ def test_likeness_is_from_0_to_1_and_the_same_both_ways(comparing):
 
     for one in texts:
         for other in texts:
-            found = comparing.likeness(one, other)
+            found = comparing.similarity(one, other)
             assert 0 <= found <= 1
-            assert found == pytest.approx(comparing.likeness(other, one))
+            assert found == pytest.approx(comparing.similarity(other, one))
 
 
 def test_vectors_have_length_1_and_are_the_same_each_time(tiny):
@@ -201,8 +201,8 @@ def test_the_numbers_are_those_of_the_published_model():
 def test_paraphrases_are_alike_and_other_texts_are_not():
     model = embedding_model()
 
-    alike = [model.likeness(*pair) for pair in SAME]
-    others = [model.likeness(one, other) for one, _ in SAME for _, other in SAME]
+    alike = [model.similarity(*pair) for pair in SAME]
+    others = [model.similarity(one, other) for one, _ in SAME for _, other in SAME]
 
     assert min(alike) > 0.7
     assert sum(found < 0.3 for found in others) == len(others) - len(SAME)

@@ -74,7 +74,7 @@ def test_a_model_of_embeddings_is_made_from_its_wheel_and_works(cache, bert_mode
 
     model = EmbeddingModel.load(store.ensure("tiny"))
 
-    assert model.likeness("abba", "abba") == 1
+    assert model.similarity("abba", "abba") == 1
     model.close()
 
 

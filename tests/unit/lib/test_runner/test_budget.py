@@ -44,7 +44,7 @@ async def test_the_first_case_starts_alone_as_nobody_knows_what_cases_spend():
 async def test_as_many_start_as_are_likely_to_fit(limit, more):
     budget = Budget(ExecutionConfig(max_tokens=limit))
     await budget.admit()
-    await budget.pay(spent(10))
+    await budget.add_result(spent(10))
 
     assert await admitted(budget) == more
 
@@ -52,7 +52,7 @@ async def test_as_many_start_as_are_likely_to_fit(limit, more):
 async def left_of(limits, result):
     budget = Budget(ExecutionConfig(**limits), "EUR")
     await budget.admit()
-    await budget.pay(result)
+    await budget.add_result(result)
     await budget.admit()
     return budget.refused
 
@@ -115,11 +115,11 @@ async def test_time_is_up_when_it_is_up():
 async def test_the_reason_of_the_first_case_that_was_refused_stays():
     budget = Budget(ExecutionConfig(max_tokens=10))
     await budget.admit()
-    await budget.pay(spent(10))
+    await budget.add_result(spent(10))
     assert not await budget.admit()
     first = budget.refused
 
-    await budget.pay(spent(10))
+    await budget.add_result(spent(10))
 
     assert not await budget.admit()
     assert budget.refused == first == "the budget of 10 tokens is used up (10 tokens spent)"

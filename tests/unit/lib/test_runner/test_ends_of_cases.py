@@ -142,7 +142,7 @@ async def test_an_agent_that_breaks_when_it_is_told_of_lines_is_an_error(run):
     assert result.outcome is Outcome.AGENT_ERROR
     [raised] = result.raised
     assert raised.code == 'raise RuntimeError("no memory")'
-    assert result.reasons() == [f"RuntimeError: no memory ({raised.place})"]
+    assert result.reasons() == [f"RuntimeError: no memory ({raised.location})"]
 
 
 @pytest.mark.parametrize(
@@ -208,17 +208,17 @@ async def test_a_check_after_a_user_who_says_nothing_leaves_the_case_undecided(r
 NOTE = {"message": {"role": "system", "content": "note"}}
 CHECK = {"check": {"forbidden_tools": ["pay"]}}
 REFUSED = {
-    "unanswered line": ([{"user": "b"}, CHECK], "would look at an answer from before"),
+    "unanswered line": ([{"user": "b"}, CHECK], "would check an earlier response"),
     "unanswered message": (
         [{"message": {"role": "user", "content": "b"}}, NOTE, CHECK],
-        "would look at an answer from before",
+        "would check an earlier response",
     ),
-    "stand-in": ([{"user": "b"}, {"agent": "OK"}, CHECK], "not at 'agent: text'; move it up"),
-    "empty check": ([{"check": {"ground_truth": "OK"}}], "'check' looks at nothing; write"),
-    "agent after a note": ([NOTE, "agent"], "the user has said nothing new"),
+    "stand-in": ([{"user": "b"}, {"agent": "OK"}, CHECK], "not 'agent: text'; move it up"),
+    "empty check": ([{"check": {"ground_truth": "OK"}}], "'check' is empty; write"),
+    "agent after a note": ([NOTE, "agent"], "'agent' has no new message of the user"),
     "agent after its stand-in": (
         [{"user": "b"}, {"message": {"role": "assistant", "content": "OK"}}, "agent"],
-        "the user has said nothing new",
+        "'agent' has no new message of the user",
     ),
 }
 
@@ -333,7 +333,7 @@ async def test_a_line_of_the_user_is_told_as_what_was_said_however_it_is_written
 def test_a_situation_that_nobody_reads_is_refused_in_scripts_too(fake_openai):
     script = [{"user": "a"}, "agent", "succeed"]
 
-    with pytest.raises(ValidationError, match="'situation' is read by nobody"):
+    with pytest.raises(ValidationError, match="'situation' is not used"):
         an_agent(fake_openai, {"script": script, "situation": "x"})
 
     an_agent(fake_openai, {"script": [*script[:2], {"judge": ["Greets"]}], "situation": "x"})
@@ -345,7 +345,7 @@ FAILED_TOO = json.dumps({name: {"reasoning": "", "status": "passed"} for name in
 
 @pytest.mark.parametrize(
     ("answer", "wish"),
-    [(TWICE, "'c1' stands there twice"), (FAILED_TOO, "c2: there is no such criterion")],
+    [(TWICE, "duplicate key 'c1'"), (FAILED_TOO, "c2: there is no such criterion")],
     ids=["twice", "unknown"],
 )
 async def test_a_judge_who_contradicts_itself_is_asked_once_more(run, fake_openai, answer, wish):
@@ -384,5 +384,5 @@ def test_a_line_that_the_agent_never_answers_is_warned_of(fake_openai, steps, wa
 def test_an_agent_who_has_spoken_last_before_the_script_waits_for_the_user(fake_openai):
     history = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
 
-    with pytest.raises(ValidationError, match="the user has said nothing new"):
+    with pytest.raises(ValidationError, match="'agent' has no new message of the user"):
         an_agent(fake_openai, {"script": ["agent", "succeed"], "history": history})

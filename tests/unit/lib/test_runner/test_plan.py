@@ -81,6 +81,5 @@ def test_a_simulated_user_speaks_as_often_as_allowed_and_has_tokens_of_its_own()
     assert plan.simulator_tokens.unknown_cases == 1
     assert "  Tokens of simulated users: about 70" in describe_plan(seen)
     assert "simulated users" not in describe_plan(planned([UNKNOWN_HISTORY] * 3))
-    assert [one.form for one in Agent.model_validate(AGENT | {"test_cases": cases}).test_cases] == [
-        "input", "simulate",
-    ]  # fmt: skip
+    agent = Agent.model_validate(AGENT | {"test_cases": cases})
+    assert [one.input_kind for one in agent.test_cases] == ["input", "simulate"]

@@ -41,7 +41,7 @@ def test_the_suffix_tells_the_format_or_the_option_does(name, explicit, wanted):
     [
         ("r.txt", None, r"--output: 'r.txt' has an unknown suffix; use one of .md"),
         ("r.md", "json", "--format: 'json' contradicts 'r.md', which is markdown by its name"),
-        ("r.txt", "jsn", "--format: report 'jsn' is not known; did you mean 'json'"),
+        ("r.txt", "jsn", "--format: unknown report 'jsn'; did you mean 'json'"),
     ],
 )
 def test_a_format_that_cannot_be_told_is_refused(name, explicit, said):

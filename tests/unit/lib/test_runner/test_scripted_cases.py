@@ -364,30 +364,32 @@ REFUSED = {
     "user without a model": (["user", "agent"], {}, "'script[0]': 'user' needs a simulated user"),
     "proceed alone": (["proceed"], {}, "'script[0]': 'proceed' needs a simulated user"),
     "judge without criteria": (
-        [{"user": "a"}, "agent", "judge"], {}, "'script[2]': 'judge' has nothing to judge by",
+        [{"user": "a"}, "agent", "judge"], {}, "'script[2]': 'judge' has no criteria",
     ),
     "after the end": (
         [{"user": "a"}, "agent", "succeed", "agent"], {}, "'script[3]': is never reached",
     ),
-    "no agent": ([{"user": "a"}], {}, "the script never asks the agent"),
+    "no agent": ([{"user": "a"}], {}, "the script never calls the agent"),
     "check too early": (
-        [{"user": "a"}, {"check": {"expected_tools": []}}, "agent"], {}, "'check' has no answer",
+        [{"user": "a"}, {"check": {"expected_tools": []}}, "agent"], {}, "'check' has no response",
     ),
-    "agent twice": ([{"user": "a"}, "agent", "agent"], {}, "the user has said nothing new"),
+    "agent twice": (
+        [{"user": "a"}, "agent", "agent"], {}, "'agent' has no new message of the user",
+    ),
     "two keys": ([{"user": "a", "agent": "b"}], {}, "a step has one key, this one has agent, user"),
     "no value": ([{"user": None}], {}, "'user' has no value"),
     "empty text": ([{"user": " "}], {}, "should match pattern"),
     "no turns": ([{"proceed": {"turns": 0}}], {}, "greater than or equal to 1"),
     "input too": ([{"user": "a"}, "agent"], {"input": "x"}, "write it as a step: 'user: …'"),
     "a user for nothing": (
-        [{"user": "a"}, "agent"], {"simulate": {"situation": "x"}}, "is used by no step",
+        [{"user": "a"}, "agent"], {"simulate": {"situation": "x"}}, "'simulate' is not used",
     ),
     "turns of nothing": (
-        ["user", "agent"], {"simulate": {"situation": "x"}, "max_turns": 3}, "is about 'proceed'",
+        ["user", "agent"], {"simulate": {"situation": "x"}, "max_turns": 3}, "limits 'proceed'",
     ),
     "too many turns": (
         [{"proceed": {"turns": 4}}], {"simulate": {"situation": "x"}, "max_turns": 3},
-        "'proceed': 4 turns are more than max_turns, 3",
+        "'proceed': 'turns' is 4, but 'max_turns' is 3",
     ),
 }  # fmt: skip
 
@@ -408,7 +410,7 @@ def test_a_script_that_makes_no_sense_is_refused(fake_openai, steps, fields, mes
             "5:26: test_cases[0].script[1]: found 'agnt'; did you mean 'agent'?",
         ),
         ("[{user: hi}, {chek: {}}]", "5:27: test_cases[0].script[1].chek: unknown key; did you"),
-        ("[{user: hi}, agent, judge]", "5:33: test_cases[0]: 'script[2]': 'judge' has nothing"),
+        ("[{user: hi}, agent, judge]", "5:33: test_cases[0]: 'script[2]': 'judge' has no criteria"),
     ],
     ids=["word", "key", "step"],
 )

@@ -409,14 +409,17 @@ REFUSED = {
     "files": ({"files": [{"path": "a", "type": "text"}]}, "a simulated user has none; remove them"),
     "no criteria": ({"criteria": []}, "at least 1 item"),
     "an empty criterion": ({"criteria": [" "]}, "criteria.0"),
-    "a criterion twice": ({"criteria": ["a", {"text": "a"}]}, "'criteria[1]' stands there twice"),
+    "a criterion twice": ({"criteria": ["a", {"text": "a"}]}, "'criteria[1]' is a duplicate"),
     "too few turns": (
         {"criteria": ["a"], "min_turns": 3, "max_turns": 2},
-        "'min_turns': 3 is more than max_turns, 2",
+        "'min_turns' is 3, but 'max_turns' is 2",
     ),
-    "fewer than usual": ({"criteria": ["a"], "min_turns": 11}, "'min_turns': 11 is more than"),
+    "fewer than usual": (
+        {"criteria": ["a"], "min_turns": 11},
+        "'min_turns' is 11, but 'max_turns' is 10",
+    ),
     "no turns": ({"max_turns": 0}, "greater than or equal to 1"),
-    "nobody to hold back": ({"min_turns": 2}, "'min_turns' holds back the judge; write 'criteria'"),
+    "nobody to hold back": ({"min_turns": 2}, "'min_turns' needs a judge; write 'criteria'"),
     "no situation": ({"simulate": {"agent_first": True}}, "'situation' is missing"),
     "an unknown key": ({"simulate": {"situation": "x", "mood": "y"}}, "mood"),
 }
@@ -434,7 +437,7 @@ def test_a_simulated_case_that_makes_no_sense_is_refused(fake_openai, fields, me
     ("fields", "message"),
     [
         ({"max_turns": 3}, "'max_turns' limits a simulated conversation; write 'simulate'"),
-        ({"situation": "x"}, "'situation' is read by nobody"),
+        ({"situation": "x"}, "'situation' is not used"),
     ],
     ids=["turns of a written case", "a situation for nobody"],
 )

@@ -259,7 +259,7 @@ async def test_hostile_text_of_a_turn_stays_text_in_the_report(tmp_path):
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        ({}, "'input' is missing: write what the user says, 'turns', 'script' or"),
+        ({}, "'input' is missing; write the user's message, or 'turns', 'script' or"),
         ({"input": "a", "turns": [turn("b")]}, "has 'turns' and 'input'; move 'input'"),
         ({"turns": [turn("b")], "files": [{"path": "a", "type": "text"}]}, "move 'files' into"),
         ({"turns": []}, "at least 1 item"),

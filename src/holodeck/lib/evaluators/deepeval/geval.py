@@ -26,7 +26,7 @@ class Criteria:
         rubric: Sequence[RubricBand] | None,
     ) -> None:
         if not (criteria or "").strip() and not evaluation_steps:
-            raise ConfigError("criteria", "is missing: say what makes an answer good")
+            raise ConfigError("criteria", "is missing; describe what makes a response good")
         self._criteria = criteria
         self._steps = evaluation_steps
         self._rubric = sorted(rubric or [], key=lambda band: band.score)

@@ -21,7 +21,7 @@ WIDTH, CONTEXT, HEADS = 32, 512, 2
 class SharedWords:
     """Two texts are as alike as their words: a fake of `EmbeddingModel`."""
 
-    def likeness(self, one: str, other: str) -> float:
+    def similarity(self, one: str, other: str) -> float:
         mine, theirs = _words(one), _words(other)
         return len(mine & theirs) / len(mine | theirs) if mine and theirs else 0.0
 
