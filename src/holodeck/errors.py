@@ -1,18 +1,18 @@
-"""Every error holodeck raises on purpose: one tree, and each class knows its exit code.
+"""All errors that holodeck raises, in one tree; each class has an exit code.
 
 HoloDeckError
 ├── ConfigError              exit 2   the configuration or the command line is wrong
-│   ├── FileNotFoundError    exit 2   a file that the configuration names is not there
+│   ├── FileNotFoundError    exit 2   a file that the configuration names is missing
 │   ├── MissingExtra         exit 2   an optional library is not installed
-│   └── NotSupportedYet      exit 2   a known key whose behaviour does not exist yet
+│   └── NotSupportedYet      exit 2   a key of the format that is not implemented yet
 ├── ValidationError          exit 2   a value breaks a rule of its own type
-├── ModelStoreError          exit 3   a local model's weights cannot be had
+├── ModelStoreError          exit 3   a local model's weights are not available
 ├── ExecutionError           exit 3   the agent could not be run
 │   ├── BackendError         ← BackendInitError, BackendSessionError, BackendTimeoutError
 │   ├── AgentFactoryError
 │   └── ReportError                   a report or the record could not be written
 ├── EvaluationError          exit 4   a metric or its judge could not be run
-└── NothingSelected          exit 5   there was nothing to test
+└── NothingSelected          exit 5   there is nothing to test
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 
 class ExitCode(IntEnum):
-    """What `holodeck` tells the shell."""
+    """The exit codes of the `holodeck` command."""
 
     PASSED = 0
     TEST_FAILED = 1
@@ -35,14 +35,14 @@ class ExitCode(IntEnum):
 
 
 class HoloDeckError(Exception):
-    """The root of the tree; catching it catches everything holodeck raises on purpose."""
+    """The base class of all errors that holodeck raises."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.EXECUTION
     label: ClassVar[str] = "Error"
 
 
 class ConfigError(HoloDeckError):
-    """The configuration is wrong: `field` says where, `message` what was found and wanted."""
+    """The configuration is wrong: `field` is the location, `message` the problem and its fix."""
 
     exit_code = ExitCode.CONFIG
     label = "Configuration Error"
@@ -54,7 +54,7 @@ class ConfigError(HoloDeckError):
 
 
 class FileNotFoundError(ConfigError):  # noqa: A001 - the name is public API
-    """A file that the configuration or the command line names is not there."""
+    """A file that the configuration or the command line names is missing."""
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
@@ -62,10 +62,10 @@ class FileNotFoundError(ConfigError):  # noqa: A001 - the name is public API
 
 
 class MissingExtra(ConfigError):
-    """An optional library is needed and not installed."""
+    """An optional library is required and not installed."""
 
     def __init__(self, extra: str, needed_by: str) -> None:
-        # Imported here because every command imports this module, and few miss a library.
+        # Imported here because every command imports this module, and few need an extra.
         from holodeck.installation import install_command  # noqa: PLC0415
 
         self.extra = extra
@@ -76,7 +76,7 @@ class MissingExtra(ConfigError):
 
 
 class NotSupportedYet(ConfigError):
-    """A key that belongs to the format but does nothing in this version."""
+    """A key of the format that this version does not implement."""
 
     def __init__(self, field: str, why: str = "") -> None:
         super().__init__(field, f"not supported yet{': ' + why if why else ''}; remove it")
@@ -113,18 +113,18 @@ class ExecutionError(HoloDeckError):
 
 
 Refusal = Literal["key", "quota", "model", "request", "unreachable"]
-"""What a provider refuses: the key, what is left to spend, the model or address, this request;
-`unreachable` is a server that never answered in the run."""
+"""What a provider rejects: the API key, the quota, the model or URL, or this request; `unreachable`
+means that the server never answered in the run."""
 
 
 class BackendError(ExecutionError):
-    """Something went wrong on the way to the agent.
+    """A call of the agent failed.
 
-    `attempts` are the tries made until then (`models.test_result.Attempt`), `seen` is what the
-    agent had done by then (`lib.backends.base.ExecutionResult`) or None. `permanent`: every
-    other call will fare the same: the key is wrong, or the quota spent. `refusal` says what the
-    provider objects to, where its answer says that, or that it was never reached. `raised` is what
-    the user's code raised in another process (`models.outcome.RaisedError`), or None.
+    `attempts` are the failed attempts (`models.test_result.Attempt`). `seen` is what the agent did
+    before the error (`lib.backends.base.ExecutionResult`), or None. `permanent` means that every
+    other call will fail like this one, for example because the API key is wrong or the quota is
+    used up. `refusal` is what the provider rejected; None if it did not reject anything. `raised`
+    is what the user's code raised in another process (`models.outcome.RaisedError`), or None.
     """
 
     raised: object | None = None
@@ -145,7 +145,7 @@ class BackendError(ExecutionError):
         super().__init__(message)
 
     def give_up(self) -> None:
-        """Take it that every other call will fare the same: the server was never reached."""
+        """Mark the error as permanent, because the server was never reached."""
         self.refusal, self.permanent = "unreachable", True
 
 
@@ -158,7 +158,7 @@ class BackendSessionError(BackendError):
 
 
 class BackendTimeoutError(BackendError):
-    """The agent did not answer within its time limit."""
+    """The agent did not respond within its time limit."""
 
 
 class AgentFactoryError(BackendError):
@@ -170,14 +170,14 @@ class ReportError(ExecutionError):
 
 
 class EvaluationError(HoloDeckError):
-    """A metric could not be computed; this says nothing about the agent."""
+    """A metric could not be computed, so there is no verdict about the agent."""
 
     exit_code = ExitCode.EVALUATION
     label = "Evaluation Error"
 
 
 class NothingSelected(HoloDeckError):
-    """There is no test case to run, which is not success."""
+    """There is no test case to run, which does not count as success."""
 
     exit_code = ExitCode.NOTHING_SELECTED
     label = "Nothing to test"

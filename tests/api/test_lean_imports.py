@@ -104,6 +104,14 @@ def test_cases_of_one_input_import_and_build_nothing_that_they_do_not_need(tmp_p
     assert ran(program, tmp_path, tmp_path).stderr.split() == []
 
 
+def test_importing_the_scenario_api_builds_no_schema(tmp_path):
+    # pydantic loads its plugins, and with them 35 modules, for the first schema
+    loaded = "'pydantic.plugin._loader' in sys.modules"
+    program = f"import sys; from holodeck.scenario import run; print({loaded})"
+
+    assert run(program, tmp_path).split() == ["False"]
+
+
 def test_every_module_can_be_imported_where_nothing_optional_is_installed(tmp_path):
     assert int(run(EVERY_MODULE.format(heavy=HEAVY), tmp_path)) > 80
 

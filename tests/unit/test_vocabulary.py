@@ -31,5 +31,21 @@ def test_a_replaced_name_and_phrase_are_found_with_the_words_to_use(vocabulary, 
     ]
 
 
-def test_the_source_has_none_of_them(vocabulary):
-    assert vocabulary.find_replaced(sorted((ROOT / "src").rglob("*.py"))) == []
+def test_in_docs_only_the_text_outside_of_code_counts(vocabulary, tmp_path):
+    file = tmp_path / "page.md"
+    file.write_text(
+        "The Shelf keeps `Shelf` and plays a door.\n\n```python\nShelf\n```\n\nIt comes to ten.\n"
+    )
+
+    assert vocabulary.find_replaced([file]) == [
+        f"{file}:1: 'Shelf' is now 'RunStore'",
+        f"{file}:1: 'door' is now 'adapter'",
+        f"{file}:7: 'comes to': write 'results in'",
+    ]
+
+
+def test_the_source_and_the_docs_have_none_of_them(vocabulary):
+    files = vocabulary.files_to_check()
+
+    assert {one.suffix for one in files} == {".py", ".md"}
+    assert vocabulary.find_replaced(files) == []

@@ -59,7 +59,7 @@ def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
         if metric.user_code is None or not metric.enabled:
             continue
         try:
-            load_callable(metric.user_code, agent.base_dir, where="")
+            load_callable(metric.user_code, agent.base_dir, location="")
             lines.append(f"loaded the metric {metric.user_code}")
         except ConfigError as error:
             context.config_error(path, error)

@@ -233,7 +233,7 @@ def _check_evidence(context: CheckContext) -> None:
     if answer.agents is None and any(
         part.handoffs is not None
         for case in agent.test_cases or []
-        for part in (case, *(part for _, part in case.parts))
+        for part in (case, *(part for _, part in case.checked_turns))
     ):
         context.warning(
             ("backend", "answer"),

@@ -12,12 +12,12 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.json_paths import has_placeholder
 from holodeck.lib.evaluators.build import can_fail, compares_nothing, metrics_of, metrics_of_turn
 from holodeck.lib.evaluators.param_spec import EvalParam
-from holodeck.lib.patterns import compiled, passes_every_text
+from holodeck.lib.patterns import compile_pattern, passes_every_text
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import plural
 from holodeck.lib.tools.names import is_forbidden, matches_tool_name, tools_named
 from holodeck.models.agent import Agent, HttpBackendConfig
-from holodeck.models.conversation import find_unanswered, step_kind, step_value
+from holodeck.models.conversation import find_unanswered_step, step_kind, step_value
 from holodeck.models.evaluation import ComparingMetric, MetricSettings, NotContainsMetric
 from holodeck.models.test_case import ExpectedTool, TestCaseModel, TurnModel
 
@@ -47,11 +47,11 @@ def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
     """Whether a check of the case can fail it."""
     if case.checks_trajectory or case.max_turns_to_done is not None:
         return True
-    if any(criterion.required for criterion in case.judged):
+    if any(criterion.required for criterion in case.criterion_settings):
         return True
     if any(step_kind(step) in _DECIDING_STEPS for step in case.script or ()):
         return True
-    for _, turn in case.parts:
+    for _, turn in case.checked_turns:
         if turn.checks_trajectory:
             return True
         if any(can_fail(one) for one in metrics_of_turn(turn) if not compares_nothing(one, turn)):
@@ -63,13 +63,13 @@ def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
 def check_pattern(context: CheckContext, pattern: str, path: KeyPath) -> None:
     """Check that a regular expression is valid."""
     try:
-        compiled(pattern)
+        compile_pattern(pattern)
     except ConfigError as error:
         context.error(path, error.message)
 
 
 def _check_metrics(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    parts: list[tuple[KeyPath, TurnModel]] = [((), case), *case.parts]
+    parts: list[tuple[KeyPath, TurnModel]] = [((), case), *case.checked_turns]
     for part_path, part in parts:
         check_metrics(context, part.evaluations or [], (*path, *part_path, "evaluations"))
         check_metrics(context, part.scorers or [], (*path, *part_path, "scorers"))
@@ -98,7 +98,7 @@ def _check_case_expectations(context: CheckContext, case: TestCaseModel, path: K
 
 
 def _check_turns(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    for part_path, turn in case.parts:
+    for part_path, turn in case.checked_turns:
         turn_path = (*path, *part_path)
         evaluations, scorers = turn.evaluations or [], turn.scorers or []
         _check_inputs(context, evaluations, turn, (*turn_path, "evaluations"))
@@ -126,7 +126,7 @@ def _check_context(context: CheckContext, case: TestCaseModel, path: KeyPath) ->
 
 
 def _check_history(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    if case.form != "input" or case.history is not None:
+    if case.input_kind != "input" or case.history is not None:
         # Imported here because most cases are one input.
         from holodeck.config.check_history import check_history_support  # noqa: PLC0415
 
@@ -141,7 +141,7 @@ def _check_models(context: CheckContext, case: TestCaseModel, path: KeyPath) -> 
 
 
 def _check_script(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
-    unanswered = find_unanswered(case.script or ())
+    unanswered = find_unanswered_step(case.script or ())
     if unanswered is not None:
         context.warning(
             (*path, "script", unanswered), "the agent never answers this; write 'agent' below it"
@@ -189,7 +189,7 @@ def _check_inputs(
     `path` is the list of the metrics; `shared_path` takes its place for metrics of other cases too.
     """
     for index, metric in enumerate(metrics):
-        missing = context.inputs.missing(metric, case) if metric.enabled else None
+        missing = context.inputs.describe_missing(metric, case) if metric.enabled else None
         metric_path = (*path, index) if shared_path is None else shared_path
         if missing is not None:
             context.error(metric_path, missing)
@@ -277,7 +277,7 @@ def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath
     result_path = (*path, "result", "regex")
     check_pattern(context, result.regex, result_path)
     with suppress(ConfigError):  # reported above
-        if passes_every_text(compiled(result.regex), whole=True) is not None:
+        if passes_every_text(compile_pattern(result.regex), whole=True) is not None:
             context.error(
                 result_path, f"{result.regex!r} matches every text, so no result can fail"
             )
@@ -307,7 +307,7 @@ def _reason_not_a_tool_name(name: str) -> str | None:
     if character is not None:
         return f"it contains {character[0]!r}; names are compared literally, not as patterns"
     if name.casefold() in _WORDS_FOR_NOTHING or not re.search(r"\w", name):
-        return "it stands for no tool; leave the list or cell empty, or write the tool's name"
+        return "it is not a tool; leave the list or cell empty, or write the tool's name"
     if re.search(r"\s", name):
         return "it contains white space, which no tool's name has; remove it"
     return None

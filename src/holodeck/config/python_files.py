@@ -44,7 +44,7 @@ def require_target(target: str, base_dir: Path, location: str) -> None:
         )
 
 
-def require_definition(target: str, base_dir: Path, where: str) -> None:
+def require_definition(target: str, base_dir: Path, location: str) -> None:
     """Raise ConfigError if `module:attribute` is malformed, or a file here does not define it.
 
     Unlike `require_target`, it does not know which modules are installed.
@@ -53,11 +53,11 @@ def require_definition(target: str, base_dir: Path, where: str) -> None:
     names = [*module.split("."), *attribute.split(".")]
     if not colon or not all(name.isidentifier() for name in names):
         raise ConfigError(
-            where, f"{target!r} is not 'module:object', such as 'support:agent' for support.py"
+            location, f"{target!r} is not 'module:object', such as 'support:agent' for support.py"
         )
     file = _file_of(module, base_dir)
     if file is not None:
-        find_definition(file, attribute.partition(".")[0], base_dir, where)
+        find_definition(file, attribute.partition(".")[0], base_dir, location)
 
 
 def import_warning(target: str, base_dir: Path) -> str | None:

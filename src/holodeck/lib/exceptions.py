@@ -65,7 +65,7 @@ def raised_error(error: BaseException) -> RaisedError | None:
 def with_location(error: BaseException) -> str:
     """Return `describe(error)`, with the location if the user's code raised it."""
     raised = raised_error(error)
-    return describe(error) if raised is None else f"{describe(error)} ({raised.place})"
+    return describe(error) if raised is None else f"{describe(error)} ({raised.location})"
 
 
 def _cause_of(error: BaseException) -> BaseException:
@@ -129,5 +129,5 @@ def _code(frame: traceback.FrameSummary) -> str | None:
 
 def _as_line(frame: traceback.FrameSummary) -> str:
     code = _code(frame)
-    place = f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}"
-    return f"{place}: {code}" if code else place
+    location = f"{display_path(frame.filename)}:{frame.lineno} in {frame.name}"
+    return f"{location}: {code}" if code else location

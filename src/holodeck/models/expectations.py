@@ -36,7 +36,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def scorer_to_metric(written: Any) -> Any:
-    """The metric that a scorer stands for; a metric is one itself."""
+    """Return the metric that a scorer means; a metric is returned unchanged."""
     if isinstance(written, str):
         return _named_metric(written, {})
     if not isinstance(written, dict) or {"metric", "type"} & written.keys():
@@ -45,7 +45,7 @@ def scorer_to_metric(written: Any) -> Any:
         raise ValueError("a scorer is a name, or one name with its options: '{exact: {…}}'")
     [(name, options)] = written.items()
     if not isinstance(options, dict):
-        raise ValueError(f"the options of {name!r} are a mapping")  # noqa: TRY004 - pydantic's
+        raise ValueError(f"the options of {name!r} must be a mapping")  # noqa: TRY004 - pydantic's
     return _named_metric(str(name), options)
 
 
@@ -53,12 +53,12 @@ def _named_metric(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if ":" in name:
         return {"metric": name, **options}
     if name not in _OPTIONS:
-        hint = did_you_mean(name, SCORER_NAMES, f"; known: {', '.join(SCORER_NAMES)},")
-        raise ValueError(f"the scorer {name!r} is not known{hint} or 'module:callable'")
-    options_of_it = (*_OPTIONS[name], *_OF_ALL)
+        hint, known = did_you_mean(name, SCORER_NAMES, ";"), ", ".join(SCORER_NAMES)
+        raise ValueError(f"unknown scorer {name!r}{hint} known: {known}, or 'module:callable'")
+    allowed = (*_OPTIONS[name], *_OF_ALL)
     for key in options:
-        if key not in options_of_it:
-            known = ", ".join(options_of_it)
+        if key not in allowed:
+            known = ", ".join(allowed)
             raise ValueError(f"{name!r} has no option {key!r}; it has: {known}")
     return _metric_settings(name, options)
 
@@ -80,12 +80,12 @@ Scorer = Annotated[
 """`passfail`, `exact`, `regex`, `similarity`, `module:callable`, or one of them with options."""
 
 
-def _require_known(written: Any) -> Any:
+def _validate_scorer(written: Any) -> Any:
     scorer_to_metric(written)
     return written
 
 
-WrittenScorer = Annotated[NonBlank | dict[NonBlank, Json], AfterValidator(_require_known)]
+WrittenScorer = Annotated[NonBlank | dict[NonBlank, Json], AfterValidator(_validate_scorer)]
 """A scorer whose options may still come from a case."""
 
 
@@ -101,14 +101,14 @@ class NumberMatcher(Model):
 
 
 class ArgMatcher(Model):
-    """How one argument of a tool call must look; exactly one key is given."""
+    """The condition for an argument of a tool call; exactly one key is set."""
 
     equals: Json = None
-    """The very value; needed only where a literal would itself look like a matcher."""
+    """The exact value; needed only for a literal that looks like a matcher."""
     regex: NonBlank | None = None
     """The whole text must match."""
     number: NumberMatcher | None = None
-    """Numerically equal within a tolerance; text that holds a number counts."""
+    """Equal as a number within a tolerance; text that contains a number counts."""
     fuzzy: NonBlank | None = None
     """Equal but for case, surrounding white space, thousands separators and percent signs."""
 
@@ -147,7 +147,7 @@ class ExpectedTool(Model):
     """How the name is compared."""
 
     def matchers(self) -> dict[str, ArgMatcher]:
-        """`args` with every literal made a matcher."""
+        """Return `args` with each literal as a matcher."""
         return {key: _to_matcher(value, ArgMatcher) for key, value in self.args.items()}
 
     def result_matcher(self) -> ResultMatcher | None:
@@ -256,19 +256,19 @@ class Expectations(Model):
         return self.checks_tool_calls or self.handoffs is not None
 
     @property
-    def looks_at_anything(self) -> bool:
+    def has_checks(self) -> bool:
         """Whether a tool call, an agent, a metric or a scorer is asked for."""
         return self.checks_trajectory or bool(self.evaluations or self.scorers)
 
     @model_validator(mode="after")
-    def _order_has_something_to_order(self) -> "Expectations":
+    def _tool_settings_have_tools(self) -> "Expectations":
         if self.tool_order and not self.expected_tools:
             word = "true" if self.tool_order is True else self.tool_order
             raise ValueError(f"'tool_order: {word}' needs 'expected_tools' to put in order")
         if self.only_expected_tools and not self.expected_tools:
             raise ValueError(
                 "'only_expected_tools: true' needs 'expected_tools';"
-                " to have no tool called, write 'expected_tools: []' alone"
+                " to forbid all tools, write 'expected_tools: []' alone"
             )
         if self.forbidden_tools is not None and not self.forbidden_tools:
             raise ValueError("'forbidden_tools: []' forbids nothing; name tools or remove it")

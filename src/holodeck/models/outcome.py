@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from holodeck.models.base import Count, Model, OnDemand
 from holodeck.models.token_usage import TokenUsage
 
@@ -64,10 +66,10 @@ class RaisedError(Model):
     """The frames of the user's code, the outermost first."""
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """`agent.py:12: return prices[item]`."""
-        place = f"{self.file}:{self.line}"
-        return f"{place}: {self.code}" if self.code else place
+        location = f"{self.file}:{self.line}"
+        return f"{location}: {self.code}" if self.code else location
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Reason:
 
     def __str__(self) -> str:
         """`KeyError: 'tea' (agent.py:12: return prices[item])`."""
-        return self.text if self.raised is None else f"{self.text} ({self.raised.place})"
+        return self.text if self.raised is None else f"{self.text} ({self.raised.location})"
 
     def with_prefix(self, prefix: str) -> "Reason":
         """Return the reason with a prefix, such as the number of a turn."""
@@ -141,6 +143,6 @@ class ModelCost(Model):
     """Requests that were sent, failed ones included."""
     failed: Count = 0
     """The calls that failed."""
-    tokens: TokenUsage = TokenUsage()
+    tokens: TokenUsage = Field(default_factory=TokenUsage.zero)
     kept: Count = 0
     """Responses from the cache, which are not counted as calls."""

@@ -44,20 +44,22 @@ __all__ = [
 ]
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
-"""`{{name}}` in the texts of a case, which stands for a value of its `parameters`."""
+"""`{{name}}` in the texts of a case; a value of its `parameters` replaces it."""
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
 
 
 def _validate_skip_reason(text: str) -> str:
-    if text.strip().casefold() in _YES_OR_NO:  # FALSE in a column of a table, say
-        raise ValueError(f"{text!r} is no reason; say why the case is not run, or say nothing")
+    if text.strip().casefold() in _YES_OR_NO:  # such as FALSE in a column of a table
+        raise ValueError(
+            f"{text!r} is not a reason; write why the case is skipped, or remove 'skip'"
+        )
     return text
 
 
 SkipReason = Annotated[NonBlank, AfterValidator(_validate_skip_reason)]
 
 RetryKind = Literal["error", "timeout", "failed"]
-"""What a case can be run again after: the agent broke, it took too long, a check said no."""
+"""The results after which a case can be retried: an agent error, a timeout, a failed check."""
 FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
 
 
@@ -81,7 +83,7 @@ class FileInput(Model):
 
     @model_validator(mode="before")
     @classmethod
-    def _is_of_a_type_that_works(cls, data: Any) -> Any:
+    def _type_is_supported(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("type") == "image":
             raise ValueError("'type: image' is not supported yet; remove the file")
         return data
@@ -102,14 +104,14 @@ class TurnModel(Expectations, UserMessageModel):
 
 
 class NamedModel(Model):
-    """What has a name of its own."""
+    """A model with a name."""
 
     name: NonBlank | None = None
     """Name of the case, unique within its suite."""
 
 
 FORMS = ("input", "turns", "script", "simulate")
-"""Keys that say how the user's side comes about; a case has one of them, or the last two."""
+"""Keys that define the user's side of a case; a case has one of them, or the last two."""
 _ONE_OF_TWO = {
     ("input", "turns"): "move 'input' into a turn",
     ("input", "simulate"): "write it as 'simulate: {opening: …}'",
@@ -201,17 +203,17 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @property
     def is_scripted_or_simulated(self) -> bool:
-        """Whether what the user says, and how often, shows only while the case runs."""
+        """Whether the user's messages and their number are known only while the case runs."""
         return self.simulate is not None or self.script is not None
 
     @property
-    def form(self) -> str:
-        """The key that says how the user's side comes about: `input`, say."""
+    def input_kind(self) -> str:
+        """The key that defines the user's side: `input`, `turns`, `script` or `simulate`."""
         return next(one for one in FORMS if getattr(self, one))
 
     @property
-    def said(self) -> str:
-        """Everything the user says; of a conversation that is played, what it is about."""
+    def user_input(self) -> str:
+        """All user messages; for a scripted or simulated case, also what it is about."""
         if self.is_scripted_or_simulated:
             user = self.simulate or Simulation()
             about = (self.situation, user.situation, user.opening)
@@ -221,26 +223,26 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @property
     def about(self) -> str:
-        """The situation as the judge is told it; empty if nothing is said about it."""
+        """The situation for the judge; empty if none is given."""
         of_user = None if self.simulate is None else self.simulate.situation
         return self.situation or of_user or ""
 
     @property
-    def judged(self) -> list[CriterionSettings]:
-        """The criteria, each as a mapping."""
+    def criterion_settings(self) -> list[CriterionSettings]:
+        """The criteria, each with its settings."""
         written = self.criteria or ()
         return [CriterionSettings(text=one) if isinstance(one, str) else one for one in written]
 
     @property
     def uses_judge(self) -> bool:
-        """Whether a judge decides about criteria, those of checkpoints included."""
+        """Whether a judge decides on criteria, those of checkpoints included."""
         return self.criteria is not None or any(
             step_kind(one) == "judge" for one in self.script or ()
         )
 
     @property
-    def parts(self) -> list[tuple[tuple[str | int, ...], TurnModel]]:
-        """The turns, and the checks of the script as turns that say nothing, with their places."""
+    def checked_turns(self) -> list[tuple[tuple[str | int, ...], TurnModel]]:
+        """The turns, and the checks of the script as turns, each with its path in the case."""
         if self.turns is None and self.script is None:
             return []
         turns = [(("turns", at), one) for at, one in enumerate(self.turns or ())]
@@ -270,14 +272,14 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @property
     def own_metrics(self) -> Sequence[Metric]:
-        """The metrics that are written in the case, its turns and its script."""
-        parts = [self, *(one for _, one in self.parts)]
+        """The metrics of the case, its turns and its script, without global ones."""
+        parts = [self, *(one for _, one in self.checked_turns)]
         return [
             metric for one in parts for metric in (*(one.evaluations or ()), *(one.scorers or ()))
         ]
 
     @model_validator(mode="after")
-    def _has_one_bar(self) -> "TestCaseModel":
+    def _pass_bar_is_valid(self) -> "TestCaseModel":
         validate_min_pass(self.repeat, self.min_pass, self.min_pass_rate)
         return self
 
@@ -287,11 +289,11 @@ class TestCaseModel(TurnModel, NamedModel):
         return [step_value(one) for one in self.script or () if step_kind(one) == "call"]
 
     @model_validator(mode="after")
-    def _is_said_once(self) -> "TestCaseModel":
+    def _has_one_input_kind(self) -> "TestCaseModel":
         forms = [one for one in FORMS if getattr(self, one)]
         if not forms:
             raise ValueError(
-                "'input' is missing: write what the user says, 'turns', 'script' or 'simulate'"
+                "'input' is missing; write the user's message, or 'turns', 'script' or 'simulate'"
             )
         if len(forms) > 1 and forms != ["script", "simulate"]:
             first, second = forms[:2]
@@ -316,9 +318,9 @@ class TestCaseModel(TurnModel, NamedModel):
         if self.min_turns is not None:
             most = MAX_TURNS if self.max_turns is None else self.max_turns
             if self.min_turns > most:
-                raise ValueError(f"'min_turns': {self.min_turns} is more than max_turns, {most}")
+                raise ValueError(f"'min_turns' is {self.min_turns}, but 'max_turns' is {most}")
             if self.criteria is None:
-                raise ValueError("'min_turns' holds back the judge; write 'criteria', or remove it")
+                raise ValueError("'min_turns' needs a judge; write 'criteria', or remove it")
         return self
 
     @model_validator(mode="after")
@@ -326,12 +328,12 @@ class TestCaseModel(TurnModel, NamedModel):
         if self.max_turns_to_done is not None and not self.is_scripted_or_simulated:
             raise ValueError(
                 "'max_turns_to_done' counts the turns until a conversation ends with success, and"
-                f" {self.form!r} says how many there are; write 'simulate', or remove it"
+                f" {self.input_kind!r} says how many there are; write 'simulate', or remove it"
             )
         return self
 
     @model_validator(mode="after")
-    def _script_makes_sense(self) -> "TestCaseModel":
+    def _script_is_valid(self) -> "TestCaseModel":
         if self.script is None:
             return self
         wrong = find_script_error(
@@ -344,39 +346,39 @@ class TestCaseModel(TurnModel, NamedModel):
         if wrong is not None:
             raise ValueError(f"'script[{wrong[0]}]': {wrong[1]}")
         if self.simulate is not None:
-            self._refuse_what_no_step_uses()
+            self._refuse_unused_settings()
         return self
 
-    def _refuse_what_no_step_uses(self) -> None:
+    def _refuse_unused_settings(self) -> None:
         words = [step_kind(one) for one in self.script or () if step_value(one) is None]
         proceeds = any(step_kind(one) == "proceed" for one in self.script or ())
         if not proceeds and "user" not in words:
-            raise ValueError("'simulate' is used by no step; write 'user' or 'proceed' in 'script'")
+            raise ValueError("'simulate' is not used; write 'user' or 'proceed' in 'script'")
         for key in ("min_turns", "max_turns"):
             if getattr(self, key) is not None and not proceeds:
-                raise ValueError(f"{key!r} is about 'proceed', and there is none in 'script'")
+                raise ValueError(f"{key!r} limits 'proceed', which is not in 'script'")
 
     @model_validator(mode="after")
-    def _criteria_are_told_apart(self) -> "TestCaseModel":
-        texts = [one.text for one in self.judged]
+    def _criteria_are_unique_and_used(self) -> "TestCaseModel":
+        texts = [one.text for one in self.criterion_settings]
         for index, text in enumerate(texts):
             if text in texts[:index]:
-                raise ValueError(f"'criteria[{index}]' stands there twice: {text!r}; remove one")
+                raise ValueError(f"'criteria[{index}]' is a duplicate: {text!r}; remove one")
         is_read = self.uses_judge or self.simulate is not None or bool(self.called_functions)
         if self.situation is not None and not is_read:
-            raise ValueError("'situation' is read by nobody; write 'criteria' or 'simulate'")
+            raise ValueError("'situation' is not used; write 'criteria' or 'simulate'")
         if self.cache_key is not None and self.simulate is None and not self.uses_judge:
             raise ValueError(
-                "'cache_key' keeps what a judge of criteria or a simulated user says, and the case"
-                " asks neither; write 'criteria' or 'simulate', or remove it"
+                "'cache_key' is for a judge of criteria or a simulated user, and the case has"
+                " neither; write 'criteria' or 'simulate', or remove it"
             )
         return self
 
 
-def check_as_turn(check: Expectations, said: str = "-") -> TurnModel:
-    """The turn that a check of a script is about, given what the user said in it."""
+def check_as_turn(check: Expectations, user_input: str = "-") -> TurnModel:
+    """Return a check of a script as a turn with the user's message."""
     known = {key: getattr(check, key) for key in check.model_fields_set}
-    return TurnModel.model_validate({"input": said, **known})
+    return TurnModel.model_validate({"input": user_input, **known})
 
 
 TestCase = TestCaseModel

@@ -16,7 +16,7 @@ import holodeck
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
-from holodeck.config.source import location
+from holodeck.config.source import location_of
 from holodeck.errors import BackendInitError, HoloDeckError
 from holodeck.lib.backends.base import AgentBackend, HasConcurrency, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
@@ -37,7 +37,7 @@ from holodeck.lib.test_runner.grade import ObservationBuilder
 from holodeck.lib.test_runner.messages import histories_of, require_history_support
 from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
-from holodeck.lib.test_runner.stop_policy import skip_by_case
+from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
 from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.config import ExecutionConfig
@@ -232,8 +232,8 @@ class TestExecutor:
         }
         self._run_state = RunState(self.cases, self._report_result, carried_over)
         self._started = time.perf_counter()
-        self._run_state.skip(skip_by_case)
-        return bool(self._run_state.left)
+        self._run_state.skip(result_if_skipped)
+        return bool(self._run_state.remaining)
 
     def result_of(self, index: int) -> TestResult | None:
         """Return the result of the case at that index; None if there is none yet."""
@@ -262,8 +262,8 @@ class TestExecutor:
         try:
             backend = await self._ready_backend()
             require_history_support(self.agent_config, backend)
-            for index, case in self._run_state.left:  # raises where the backend takes no context
-                self._backend_for(backend, index, case)
+            for index, case in self._run_state.remaining:
+                self._backend_for(backend, index, case)  # raises if the backend takes no context
             yield self._lane(backend)
         finally:
             warming_up.cancel()
@@ -347,8 +347,8 @@ class TestExecutor:
         """Return the backend with the context of the case. Raises ConfigError if it takes none."""
         if case.context is None:
             return backend
-        place = location(self.agent_config, "test_cases", index, "context")
-        return backend_in_context(backend, case.context, place)
+        location = location_of(self.agent_config, "test_cases", index, "context")
+        return backend_in_context(backend, case.context, location)
 
     def _report_start(self, case: TestCaseModel) -> None:
         if self.on_test_start is not None:

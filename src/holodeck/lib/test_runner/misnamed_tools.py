@@ -20,7 +20,7 @@ def misnamed_tools(
     called. `known` are tools of the agent, whose names are not misspelt.
     """
     called = dict.fromkeys(one.name for one in result.tool_invocations)
-    parts = [case, *(part for _, part in case.parts)]
+    parts = [case, *(part for _, part in case.checked_turns)]
     forbidden = dict.fromkeys(name for part in parts for name in part.forbidden_tools or ())
     for name in forbidden:
         similar = [tool for tool in called if _is_near(name, tool)]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.patterns import compiled, find
+from holodeck.lib.patterns import compile_pattern, find
 from holodeck.models.expectations import ArgMatcher, NumberMatcher, ResultMatcher
 
 MATCH_SECONDS = 1.0
@@ -35,7 +35,7 @@ def _text(value: Any) -> str:
 def _regex_matches(pattern: str, value: Any) -> bool:
     text = value if isinstance(value, str) else str(value)
     try:
-        return find(compiled(pattern), text, MATCH_SECONDS, whole=True) is not None
+        return find(compile_pattern(pattern), text, MATCH_SECONDS, whole=True) is not None
     except TimeoutError as error:
         raise EvaluationError(
             f"the pattern {pattern!r} takes longer than {MATCH_SECONDS:g} s; simplify it"
