@@ -124,7 +124,7 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("google_adk", "unknown backend 'google_adk'; known: chat, http, semantic_kernel, or"),
+        ("google_adk", "unknown backend 'google_adk'; known: chat, http, process, semantic_kernel"),
         ("chta", "unknown backend 'chta'; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
         (
