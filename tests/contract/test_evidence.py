@@ -1,6 +1,6 @@
 """No check passes or fails on evidence that nobody has, whatever the backend and the form of case.
 
-Each agent of `support.ways` calls the tool `get_weather`; what is reported of that differs.
+Each agent of `support.ways` calls the tool `lookup_order`; what is reported of that differs.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,12 @@ from holodeck.lib.reports.summary import exit_code
 from holodeck.lib.test_runner.rescore import rescore
 from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
+from support.frameworks import AGENT, TOOL
 from support.played import USER, an_agent, recorded, report_of, says
-from support.ways import BLIND, OWN, WAYS, Fact, Way, a_blind_one
+from support.ways import ARGS, BLIND, INPUT, OWN, RESULT, WAYS, Fact, Facts, a_blind_one, facts_in
 
-ANSWER = "Sunny."
-CALL = {"name": "get_weather", "arguments": {"city": "Oslo"}}
+ANSWER = "It is shipped."
+CALL = {"name": TOOL, "arguments": ARGS}
 UNKNOWN = "tool calls are unknown"
 
 
@@ -31,54 +32,64 @@ class Check:
     needs: frozenset[Fact]
     holds: bool
 
+    def outcome(self, facts: Facts) -> Outcome:
+        """How a case with this check ends if these facts are known of the agent."""
+        if not self.needs <= facts:
+            return Outcome.METRIC_ERROR
+        return Outcome.PASSED if self.holds else Outcome.FAILED
+
 
 def _check(holds: bool, *needs: Fact, **keys: Any) -> Check:
     return Check(keys, frozenset(needs), holds)
 
 
 def _of_call(holds: bool, *needs: Fact, **keys: Any) -> Check:
-    return _check(holds, "calls", *needs, expected_tools=[{"name": "get_weather", **keys}])
+    return _check(holds, "calls", *needs, expected_tools=[{"name": TOOL, **keys}])
 
 
-THIS, OTHER = ["get_weather"], ["delete_order"]
-CHECKS = {
-    "called": _check(True, "calls", expected_tools=THIS),
-    "not called": _check(False, "calls", expected_tools=OTHER),
-    "with arguments": _of_call(True, "args", args={"city": "Oslo"}),
-    "with other arguments": _of_call(False, "args", args={"city": "Rome"}),
-    "counted": _of_call(True, count=1),
-    "counted twice": _of_call(False, count=2),
-    "none may be called": _check(False, "calls", expected_tools=[]),
-    "forbidden": _check(False, "calls", forbidden_tools=THIS),
-    "forbidden, never called": _check(True, "calls", forbidden_tools=OTHER),
-    "in order": _check(True, "calls", expected_tools=THIS, tool_order=True),
-    "exactly": _check(True, "calls", expected_tools=THIS, tool_order="exact"),
-    "not exactly": _check(False, "calls", expected_tools=THIS * 2, tool_order="exact"),
-    "in any order": _check(True, "calls", expected_tools=THIS, tool_order="any_order"),
-    "in no order": _check(False, "calls", expected_tools=OTHER, tool_order="any_order"),
-    "a superset": _check(True, "calls", expected_tools=THIS, tool_order="superset"),
-    "no superset": _check(False, "calls", expected_tools=THIS * 2, tool_order="superset"),
-    "a subset": _check(True, "calls", expected_tools=THIS + OTHER, tool_order="subset"),
-    "no subset": _check(False, "calls", expected_tools=OTHER, tool_order="subset"),
-    "no others": _check(True, "calls", expected_tools=THIS, only_expected_tools=True),
-    "few": _check(True, "calls", max_tool_calls=1),
-    "too many": _check(False, "calls", max_tool_calls=0),
-    "not repeated": _check(True, "calls", no_repeated_calls=True),
-    "result": _of_call(True, "results", result={"contains": "sunny"}),
-    "other result": _of_call(False, "results", result="It rains."),
-    "without error": _of_call(True, "results", error=False),
-    "failing": _of_call(False, "results", error=True),
-    "of the agent": _of_call(True, "callers", agent="desk"),
-    "of another agent": _of_call(False, "callers", agent="billing"),
-    "its result in order": _check(
-        True,
-        *("calls", "results"),
-        expected_tools=[{"name": "get_weather", "result": "It is sunny."}],
-        tool_order="exact",
-    ),
-    "handed to nobody": _check(True, "agents", handoffs=["desk"]),
-    "handed on": _check(False, "agents", handoffs=["desk", "billing"]),
-}
+THIS, OTHER = [TOOL], ["delete_order"]
+
+
+def checks(agents: list[str], caller: str) -> dict[str, Check]:
+    """The checks of an agent: who speaks, and who requests the tool call, if that is reported."""
+    return {
+        "called": _check(True, "calls", expected_tools=THIS),
+        "not called": _check(False, "calls", expected_tools=OTHER),
+        "with arguments": _of_call(True, "args", args=ARGS),
+        "with other arguments": _of_call(False, "args", args={"order_id": "8"}),
+        "counted": _of_call(True, count=1),
+        "counted twice": _of_call(False, count=2),
+        "none may be called": _check(False, "calls", expected_tools=[]),
+        "forbidden": _check(False, "calls", forbidden_tools=THIS),
+        "forbidden, never called": _check(True, "calls", forbidden_tools=OTHER),
+        "in order": _check(True, "calls", expected_tools=THIS, tool_order=True),
+        "exactly": _check(True, "calls", expected_tools=THIS, tool_order="exact"),
+        "not exactly": _check(False, "calls", expected_tools=THIS * 2, tool_order="exact"),
+        "in any order": _check(True, "calls", expected_tools=THIS, tool_order="any_order"),
+        "in no order": _check(False, "calls", expected_tools=OTHER, tool_order="any_order"),
+        "a superset": _check(True, "calls", expected_tools=THIS, tool_order="superset"),
+        "no superset": _check(False, "calls", expected_tools=THIS * 2, tool_order="superset"),
+        "a subset": _check(True, "calls", expected_tools=THIS + OTHER, tool_order="subset"),
+        "no subset": _check(False, "calls", expected_tools=OTHER, tool_order="subset"),
+        "no others": _check(True, "calls", expected_tools=THIS, only_expected_tools=True),
+        "few": _check(True, "calls", max_tool_calls=1),
+        "too many": _check(False, "calls", max_tool_calls=0),
+        "not repeated": _check(True, "calls", no_repeated_calls=True),
+        "result": _of_call(True, "results", result={"contains": "shipped"}),
+        "other result": _of_call(False, "results", result="It is lost."),
+        "without error": _of_call(True, "results", "errors", error=False),
+        "failing": _of_call(False, "results", "errors", error=True),
+        "of the agent": _of_call(True, "callers", agent=caller),
+        "of another agent": _of_call(False, "callers", agent="billing"),
+        "its result in order": _check(
+            True,
+            *("calls", "results"),
+            expected_tools=[{"name": TOOL, "result": RESULT}],
+            tool_order="exact",
+        ),
+        "handed on as it was": _check(True, "agents", handoffs=agents),
+        "handed on": _check(False, "agents", handoffs=[*agents, "billing"]),
+    }
 
 
 @dataclass(frozen=True)
@@ -90,16 +101,16 @@ class Form:
 
 
 MOST_DIFFERENT = [
-    Form("input", lambda check: {"input": "hi", **check}),
-    Form("step", lambda check: {"script": [{"user": "hi"}, "agent", {"check": check}]}),
+    Form("input", lambda check: {"input": INPUT, **check}),
+    Form("step", lambda check: {"script": [{"user": INPUT}, "agent", {"check": check}]}),
 ]
 FORMS = [
     *MOST_DIFFERENT,
-    Form("repeated", lambda check: {"input": "hi", "repeat": 2, **check}),
-    Form("tried again", lambda check: {"input": "hi", "retries": 1, **check}),
-    Form("turn", lambda check: {"turns": [{"input": "hi", **check}]}),
-    Form("all turns", lambda check: {"turns": [{"input": "hi"}], **check}),
-    Form("script", lambda check: {"script": [{"user": "hi"}, "agent"], **check}),
+    Form("repeated", lambda check: {"input": INPUT, "repeat": 2, **check}),
+    Form("tried again", lambda check: {"input": INPUT, "retries": 1, **check}),
+    Form("turn", lambda check: {"turns": [{"input": INPUT, **check}]}),
+    Form("all turns", lambda check: {"turns": [{"input": INPUT}], **check}),
+    Form("script", lambda check: {"script": [{"user": INPUT}, "agent"], **check}),
     Form("simulated", lambda check: {"simulate": {"situation": "hi"}, "max_turns": 2, **check}),
 ]
 WAYS_AND_FORMS = [
@@ -107,7 +118,7 @@ WAYS_AND_FORMS = [
     for way in WAYS
     for form in (FORMS if way.has_every_form else MOST_DIFFERENT)
 ]
-blind_backends = pytest.mark.parametrize("backend", OWN, ids=lambda one: one.__name__)
+own_backends = pytest.mark.parametrize("backend", OWN, ids=lambda one: one.__name__)
 
 
 def single(result):
@@ -119,25 +130,25 @@ def checks_of(result):
     return [*run.tool_checks, *(check for turn in run.turns for check in turn.tool_checks)]
 
 
-def expected_outcome(check: Check, way: Way) -> Outcome:
-    if not check.needs <= way.reports:
-        return Outcome.METRIC_ERROR
-    return Outcome.PASSED if check.holds else Outcome.FAILED
-
-
 @pytest.mark.parametrize(("way", "form"), WAYS_AND_FORMS)
 async def test_a_check_is_decided_by_what_the_backend_reports_and_by_nothing_else(
     way, form, tmp_path, fake_openai
 ):
-    fake_openai.when("nothing yet", says("How is it?")).when(USER, says("", done=True))
-    cases = [{"name": name, **form.case(check.keys)} for name, check in CHECKS.items()]
-    agent = an_agent(fake_openai, *cases)
+    fake_openai.when("nothing yet", says(INPUT)).when(USER, says("", done=True))
 
-    with way.open() as backend:
+    async with way.open() as backend:
+        await backend.initialize()
+        seen = await backend.invoke_once(INPUT)
+        [call] = seen.tool_calls or [{}]
+        about = checks(seen.agents or [AGENT], call.get("agent", AGENT))
+        cases = [{"name": name, **form.case(check.keys)} for name, check in about.items()]
+        agent = an_agent(fake_openai, *cases)
         report = await report_of(tmp_path, agent, backend)
         await backend.teardown()
 
-    expected = {name: expected_outcome(check, way) for name, check in CHECKS.items()}
+    facts = facts_in(seen)
+    assert way.reports in {None, facts}
+    expected = {name: check.outcome(facts) for name, check in about.items()}
     assert {one.test_name: one.outcome for one in report.results} == expected
     for result in report.results:
         errors = [check.error for check in checks_of(result) if check.error is not None]
@@ -146,18 +157,18 @@ async def test_a_check_is_decided_by_what_the_backend_reports_and_by_nothing_els
         assert all("unknown" in error for error in errors)
         assert all(any(error in reason for reason in result.reasons()) for error in errors)
         known = single(result).evidence
-        assert (known.tool_calls is not None) is ("calls" in way.reports)
-        assert (known.agents is not None) is ("agents" in way.reports)
+        assert (known.tool_calls is not None) is ("calls" in facts)
+        assert (known.agents is not None) is ("agents" in facts)
     assert exit_code(report) == (4 if Outcome.METRIC_ERROR in expected.values() else 1)
     again = await rescore(agent, recorded(*report.results))
     assert {one.test_name: one.outcome for one in again.report.results} == expected
 
 
 async def test_how_many_turns_a_conversation_took_is_known_of_every_agent(tmp_path, fake_openai):
-    fake_openai.when("nothing yet", says("How is it?")).when(USER, says("", done=True))
+    fake_openai.when("nothing yet", says(INPUT)).when(USER, says("", done=True))
     case = {"simulate": {"situation": "hi"}, "max_turns_to_done": 1}
 
-    with a_blind_one() as blind:
+    async with a_blind_one() as blind:
         report = await report_of(tmp_path, an_agent(fake_openai, case), blind)
 
     [result] = report.results
@@ -182,16 +193,16 @@ def not_called(seen):
 """
 
 
-@blind_backends
+@own_backends
 async def test_metrics_that_need_unseen_tool_calls_are_errors(backend, tmp_path, fake_openai):
     (tmp_path / "graders.py").write_text(GRADERS)
     cases = [
-        {"name": name, "input": "hi", "expected_tools": ["get_weather"], "evaluations": [metric]}
+        {"name": name, "input": "hi", "expected_tools": ["lookup_order"], "evaluations": [metric]}
         for name, metric in METRICS.items()
     ]
     agent = an_agent(fake_openai, *cases).with_base_dir(tmp_path)
 
-    with backend(BLIND) as blind:
+    async with backend(BLIND) as blind:
         report = await report_of(tmp_path, agent, blind)
         await blind.teardown()
 
@@ -208,7 +219,7 @@ async def test_a_judge_is_told_that_tool_calls_were_not_seen(words, tmp_path, fa
     fake_openai.otherwise('{"c1": {"reasoning": "who knows", "status": "inconclusive"}}')
     agent = an_agent(fake_openai, {"input": "hi", "criteria": [words]})
 
-    with a_blind_one() as blind:
+    async with a_blind_one() as blind:
         report = await report_of(tmp_path, agent, blind)
 
     assert "assistant may call tools unseen" in fake_openai.requests[0].prompt
@@ -217,12 +228,12 @@ async def test_a_judge_is_told_that_tool_calls_were_not_seen(words, tmp_path, fa
 
 async def test_a_step_that_asks_for_unseen_tool_calls_is_an_error(tmp_path, fake_openai):
     (tmp_path / "steps.py").write_text(
-        "def look(state):\n    assert not state.has_tool_call('get_weather')\n"
+        "def look(state):\n    assert not state.has_tool_call('lookup_order')\n"
     )
     script = [{"user": "hi"}, "agent", {"call": "steps:look"}, "succeed"]
     agent = an_agent(fake_openai, {"script": script}).with_base_dir(tmp_path)
 
-    with a_blind_one() as blind:
+    async with a_blind_one() as blind:
         report = await report_of(tmp_path, agent, blind)
 
     [result] = report.results
@@ -234,7 +245,7 @@ async def test_tool_calls_of_a_script_are_not_counted_where_one_turn_is_unseen(
     tmp_path, fake_openai
 ):
     (tmp_path / "steps.py").write_text(
-        "def look(state):\n    assert len(state.tool_calls('get_weather')) == 1\n"
+        "def look(state):\n    assert len(state.tool_calls('lookup_order')) == 1\n"
     )
     script = [{"user": "a"}, "agent", {"user": "b"}, "agent", {"call": "steps:look"}, "succeed"]
     agent = an_agent(fake_openai, {"script": script}).with_base_dir(tmp_path)
@@ -255,7 +266,7 @@ async def test_a_scenario_warns_where_a_text_says_nothing_about_tools():
             return ANSWER
 
     def look(state):
-        assert not state.has_tool_call("get_weather")
+        assert not state.has_tool_call("lookup_order")
 
     with pytest.warns(UserWarning, match="whether the agent called tools is unknown"):
         result = await scenario.arun(
@@ -278,7 +289,7 @@ def test_a_scorer_of_a_suite_does_not_decide_by_unseen_tool_calls():
     suite = Suite(
         name="s",
         scenarios=[
-            Scenario(name="wanted", input="hi", expected_tools=["get_weather"]),
+            Scenario(name="wanted", input="hi", expected_tools=["lookup_order"]),
             Scenario(name="none", input="hi", expected_tools=[]),
         ],
     )

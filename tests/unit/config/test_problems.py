@@ -149,7 +149,10 @@ def test_an_unknown_key_is_named_with_its_place_and_the_nearest_one(folder, more
         (CASE + "ground_truth: ' '", "found ' '; expected text that is not blank"),
         (CASE + "expected_tools: search", "expected_tools: found 'search'; expected a list"),
         (CASE + "expected_tools: [3]", "expected_tools[0]: found 3; expected text"),
-        (CASE + "tool_order: maybe", "tool_order: found 'maybe'; expected true or false"),
+        (
+            CASE + "tool_order: maybe",
+            "tool_order: found 'maybe'; expected exact, in_order, any_order, subset, superset",
+        ),
         (CASE + "tool_order: true", "'tool_order: true' needs 'expected_tools'"),
         (CASE + "forbidden_tools: []", "6:5: test_cases[0]: 'forbidden_tools: []' forbids nothing"),
         (
