@@ -1,110 +1,96 @@
 """A Semantic Kernel agent and its Agent Framework twin, compared on the same test cases."""
 
 import json
+import shutil
+import sys
+from pathlib import Path
 
 import pytest
 
 from fakes import Reply, run_cli
 from support.checks import assert_plain
 
-SEMANTIC_KERNEL = """
-from openai import AsyncOpenAI
-from semantic_kernel.agents import ChatCompletionAgent
-from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
-from semantic_kernel.functions import kernel_function
-
-class OrderPlugin:
-    @kernel_function(description="Where an order is.")
-    def lookup_order(self, order_id: str) -> str:
-        return f"{order_id} is paid"
-
-def agent():
-    service = OpenAIChatCompletion("fake", async_client=AsyncOpenAI())
-    return ChatCompletionAgent(service=service, name="support", plugins=[OrderPlugin()])
-"""
-AGENT_FRAMEWORK = """
-from agent_framework import Agent
-from agent_framework_openai import OpenAIChatCompletionClient
-from openai import AsyncOpenAI
-
-def lookup_order(order_id: str) -> str:
-    "Where an order is."
-    return f"{order_id} is paid"
-
-def agent():
-    client = OpenAIChatCompletionClient(model="fake", async_client=AsyncOpenAI())
-    return Agent(client, name="support", tools=[lookup_order])
-"""
-A_YAML = """
-name: support
-backend: "old:agent"
-test_cases:
-  - name: status
-    input: Where is order 7?
-    expected_tools: [{name: lookup_order, args: {order_id: "7"}}]
-    evaluations: [{metric: contains, value: paid}]
-  - name: two turns
-    turns:
-      - {input: Hello!, expected_tools: []}
-      - {input: Where is order 7?, expected_tools: [{name: lookup_order}]}
-"""
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "migration"
 
 
 def answer(request):
-    """Call the tool that the agent offers where a user asks for the order, then tell its result."""
+    """Call the tool that the agent offers where a user names an order, then tell its result."""
     last = request.messages[-1]
     if last["role"] == "tool":
         return Reply(f"Order {last['content']}.")
     tools = request.body.get("tools")
-    if "order" in request.prompt and tools:
+    if "order 7" in request.prompt and tools:
         return Reply(tool_calls=[(tools[0]["function"]["name"], {"order_id": "7"})])
-    return Reply("Your order is paid, I think.")
+    return Reply("It is paid, I think.")
 
 
 @pytest.fixture
-def compare(tmp_path, fake_openai):
-    """Compare the agents; the second has this code."""
-    folder = tmp_path / "move"
-    folder.mkdir()
+def example(tmp_path, fake_openai):
+    """A copy of the example whose agents run in processes of the tests' own interpreter."""
+    folder = tmp_path / "migration"
+    shutil.copytree(EXAMPLE, folder)
+    for name in ("old", "new"):
+        change(folder / f"{name}.yaml", f".venv-{name}/bin/python", sys.executable)
     fake_openai.otherwise(answer)
+    return folder
 
-    def run(new, *args):
-        (folder / "a.yaml").write_text(A_YAML)
-        (folder / "b.yaml").write_text('name: support\nbackend: "new:agent"\n')
-        (folder / "old.py").write_text(SEMANTIC_KERNEL)
-        (folder / "new.py").write_text(new)
+
+def change(file, before, after):
+    text = file.read_text()
+    assert before in text
+    file.write_text(text.replace(before, after))
+
+
+@pytest.fixture
+def compare(example, fake_openai):
+    """Compare the agents of the example; return the pairs by the names of their cases."""
+
+    def run(*args, against="new.yaml"):
         env = {"OPENAI_BASE_URL": fake_openai.url, "OPENAI_API_KEY": "not-a-real-key"}
         ran = run_cli(
-            "test", "a.yaml", "--against", "b.yaml", "--fail-on", "regression", "-o", "r.json",
-            *args, cwd=folder, env=env,
+            "test", "old.yaml", "--against", against, "--fail-on", "regression", "-o", "r.json",
+            *args, cwd=example, env=env,
         )  # fmt: skip
         assert_plain(ran)
-        pairs = json.loads((folder / "r.json").read_text())["pairs"]
+        pairs = json.loads((example / "r.json").read_text())["pairs"]
         return ran, {pair["name"]: pair for pair in pairs}
 
     return run
 
 
-def test_a_faithful_twin_has_the_same_tool_calls_and_results(compare):
-    ran, pairs = compare(AGENT_FRAMEWORK)
+@pytest.mark.parametrize("in_processes", [True, False], ids=["processes", "one process"])
+def test_a_faithful_twin_has_the_same_tool_calls_and_results(compare, example, in_processes):
+    if not in_processes:
+        for name in ("old", "new"):
+            file = example / f"{name}.yaml"
+            head, _, rest = file.read_text().partition("backend:\n")
+            _, _, cases = rest.partition("test_cases:")
+            backend = f'{head}backend: "{name}:agent"\n'
+            file.write_text(f"{backend}test_cases:{cases}" if cases else backend)
 
-    assert ran.code == 0
-    assert [pair["verdict"] for pair in pairs.values()] == ["both", "both"]
-    assert [pair["trajectories"]["state"] for pair in pairs.values()] == ["same", "same"]
+    ran, pairs = compare()
+
+    assert ran.code == 0, ran.stdout
+    assert [pair["verdict"] for pair in pairs.values()] == ["both"] * 3
+    assert [pair["trajectories"]["state"] for pair in pairs.values()] == ["same"] * 3
     assert {pair["trajectories"]["unknown_results"] for pair in pairs.values()} == {0}
-    assert pairs["status"]["tokens"] == {"first": 30, "second": 30}
+    assert pairs["looks the order up"]["tokens"] == {"first": 30, "second": 30}
 
 
-def test_a_twin_without_its_tool_fails_the_comparison_at_that_step(compare):
-    ran, pairs = compare(AGENT_FRAMEWORK.replace(", tools=[lookup_order]", ""))
+def test_a_twin_without_its_tool_fails_the_comparison_at_that_step(compare, example):
+    change(example / "new.py", "tools=[lookup_order],", "")
+
+    ran, pairs = compare()
 
     assert ran.code == 1
-    assert [pair["verdict"] for pair in pairs.values()] == ["only_first", "only_first"]
-    assert "parted at turn 2, call 1: A called OrderPlugin-lookup_order(order_id='7')" in ran.stdout
+    assert pairs["looks the order up"]["verdict"] == "only_first"
+    assert "parted at turn 1, call 1: A called OrderPlugin-lookup_order(order_id='7')" in ran.stdout
 
 
-def test_a_tool_that_was_changed_on_the_way_is_found_by_its_result(compare):
-    ran, pairs = compare(AGENT_FRAMEWORK.replace("is paid", "is payed"))
+def test_a_tool_that_was_changed_on_the_way_is_found_by_its_result(compare, example):
+    change(example / "new.py", "is paid", "is payed")
 
-    assert pairs["status"]["trajectories"]["divergence"]["kind"] == "result"
+    ran, pairs = compare("-k", "looks")
+
+    assert pairs["looks the order up"]["trajectories"]["divergence"]["kind"] == "result"
     assert "B lookup_order(order_id='7') returned '7 is payed'" in ran.stdout
