@@ -38,12 +38,13 @@ def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
     from holodeck.config.model_calls import all_metrics
     from holodeck.lib.registry import load_callable
     from holodeck.lib.tools.function import load_function_tool
+    from holodeck.models.agent import ProcessBackendConfig
 
     lines = []
-    backend = agent.backend
-    if isinstance(backend, str) and ":" in backend:
+    target = None if isinstance(agent.backend, ProcessBackendConfig) else agent.target
+    if target is not None:
         try:
-            lines.append(f"loaded {backend}: {describe_agent(backend, agent.own_dir)}")
+            lines.append(f"loaded {target}: {describe_agent(target, agent.own_dir)}")
         except ConfigError as error:
             context.config_error(("backend",), error)
         except HoloDeckError as error:

@@ -34,6 +34,7 @@ from holodeck.models.agent import (
     Agent,
     HttpBackendConfig,
     ProcessBackendConfig,
+    PythonBackendConfig,
 )
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
@@ -114,11 +115,15 @@ def _check_backend(context: CheckContext) -> None:
             context.config_error(("backend",), error)
 
 
-def _check_named_backend(context: CheckContext, backend: str) -> None:
+def _check_named_backend(context: CheckContext, backend: str | PythonBackendConfig) -> None:
     # Imported here because few agents name a backend.
     from holodeck.config.check_metrics import check_target  # noqa: PLC0415
     from holodeck.lib.backends.selector import check_name  # noqa: PLC0415
 
+    if isinstance(backend, PythonBackendConfig):
+        path, folder = ("backend", "target"), context.agent.own_dir
+        check_target(context, backend.target, path, "backend.target", folder)
+        return
     check_name(backend)
     if ":" in backend:
         check_target(context, backend, ("backend",), "backend", context.agent.own_dir)

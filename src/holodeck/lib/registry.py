@@ -93,7 +93,7 @@ def load_attribute(target: str, base_dir: Path | None = None, *, location: str =
             location,
             f"{target!r} is not 'module:attribute', such as 'graders:check' for graders.py",
         )
-    module = _import(module_name, base_dir, location)
+    module = load_module(module_name, base_dir, location=location)
     return _walk(module, attribute, target, location)
 
 
@@ -112,7 +112,8 @@ def _from_entry_point(entry: "EntryPoint", location: str) -> Any:
         return entry.load()
 
 
-def _import(module_name: str, base_dir: Path | None, location: str) -> types.ModuleType:
+def load_module(module_name: str, base_dir: Path | None, *, location: str) -> types.ModuleType:
+    """Return the module, that of a file in `base_dir` first. Raises ConfigError."""
     file = None if base_dir is None else _file_in(base_dir, module_name)
     with _import_errors(f"module {module_name!r}", location, looked_in=base_dir):
         if base_dir is None or file is None:

@@ -185,6 +185,29 @@ class HttpBackendConfig(Model):
         return self
 
 
+Scope = Literal["case", "run"]
+
+
+class PythonBackendConfig(Model):
+    """An agent in Python, in the process of holodeck."""
+
+    type: Literal["python"]
+    """The kind of backend."""
+    target: NonBlank
+    """The agent as `module:attribute`, in a Python file beside `agent.yaml` or installed: a
+    function, an object of a class of yours or of an agent framework, a class, or a function
+    without parameters that returns the agent."""
+    scope: Scope | None = None
+    """How long an agent lives that a class or a function without parameters makes: `case`, the
+    default, makes one for each conversation, `run` one for all."""
+
+    @model_validator(mode="after")
+    def _names_an_attribute(self) -> "PythonBackendConfig":
+        if ":" not in self.target:
+            raise ValueError(f"'target' is {self.target!r}; write 'module:attribute'")
+        return self
+
+
 class ProcessBackendConfig(Model):
     """An agent in processes of its own, which speak JSON Lines through stdin and stdout."""
 
@@ -242,11 +265,14 @@ class Agent(Model):
     """The system prompt; required unless `backend` is Python code or a URL."""
     backend: (
         NonBlank
-        | Annotated[HttpBackendConfig | ProcessBackendConfig, Field(discriminator="type")]
+        | Annotated[
+            PythonBackendConfig | HttpBackendConfig | ProcessBackendConfig,
+            Field(discriminator="type"),
+        ]
         | None
     ) = None
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
-    `module:attribute` for Python code, or a mapping for a URL or a process."""
+    `module:attribute` for Python code, or a mapping for a URL, a process or Python code."""
     response_format: dict[str, Json] | NonBlank | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
@@ -330,7 +356,7 @@ class Agent(Model):
     @property
     def target(self) -> str | None:
         """The user's code that is the agent, as `module:attribute`; None for other agents."""
-        if isinstance(self.backend, ProcessBackendConfig):
+        if isinstance(self.backend, ProcessBackendConfig | PythonBackendConfig):
             return self.backend.target
         return self.backend if isinstance(self.backend, str) and ":" in self.backend else None
 

@@ -10,7 +10,12 @@ from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
-from holodeck.models.agent import Agent, HttpBackendConfig, ProcessBackendConfig
+from holodeck.models.agent import (
+    Agent,
+    HttpBackendConfig,
+    ProcessBackendConfig,
+    PythonBackendConfig,
+)
 from holodeck.models.config import ExecutionConfig
 
 BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
@@ -95,10 +100,17 @@ def _build(
         return make(agent, force_ingest=force_ingest, execution_config=execution)
     if backend == "chat":
         return BACKENDS.load(backend)(agent, execution)
+    return _python_backend(backend, execution, base_dir)
+
+
+def _python_backend(
+    backend: str | PythonBackendConfig, execution: ExecutionConfig | None, base_dir: Path
+) -> AgentBackend:
+    if isinstance(backend, PythonBackendConfig):
+        return CallableBackend(backend.target, base_dir, execution, backend.scope)
     check_name(backend)
-    if ":" in backend:
-        return CallableBackend(backend, base_dir, execution)
-    return CallableBackend(BACKENDS.load(backend, location="backend"), base_dir, execution)
+    target = backend if ":" in backend else BACKENDS.load(backend, location="backend")
+    return CallableBackend(target, base_dir, execution)
 
 
 def _tapped(backend: AgentBackend) -> AgentBackend:

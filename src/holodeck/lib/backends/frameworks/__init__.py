@@ -22,9 +22,10 @@ class Framework:
         """Return the classes of its adapters; the framework is not imported."""
         values = vars(import_module(self.adapter)).values()
         classes = [value for value in values if inspect.isclass(value)]
-        return [
+        adapters = [
             one for one in classes if issubclass(one, FrameworkAdapter) and "reads" in vars(one)
         ]
+        return sorted(adapters, key=lambda one: one.__module__ != self.adapter)  # its own first
 
 
 FRAMEWORKS: tuple[Framework, ...] = (

@@ -1,0 +1,271 @@
+"""A loaded agent in Python: an AgentBackend, an object of a framework, or a function."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from holodeck.errors import BackendSessionError, ConfigError
+from holodeck.lib.backends.base import (
+    NO_CONTEXT_PARAMETER,
+    AcceptsContext,
+    AcceptsHistory,
+    AgentBackend,
+    AgentSession,
+    CaseContext,
+    ExecutionResult,
+    Message,
+    Method,
+    backend_in_context,
+    history_problem,
+    open_session,
+)
+from holodeck.lib.backends.framework_session import FrameworkConversation, ask_once
+from holodeck.lib.backends.frameworks import adapt, find_framework
+from holodeck.lib.backends.frameworks.base import FrameworkAdapter, split_run
+from holodeck.lib.backends.user_agents import AgentFunction, close_agent, find_agent_function
+from holodeck.lib.llm.limits import call_with_limit, stream_with_limit
+from holodeck.lib.signatures import is_async
+
+LOCATION = "backend"
+"""The key of the agent.yaml that messages name."""
+
+
+class LoadedAgent(ABC):
+    """An agent that can be asked."""
+
+    is_concurrent: bool
+    """Whether it may answer several conversations at a time, if they do not share it."""
+    takes_case_context: bool
+    tools: list[str] | None = None
+    """Names of the tools that it can call; None if unknown."""
+    kind: str
+    """What it is, such as `function answer`."""
+
+    @abstractmethod
+    async def ask(
+        self,
+        message: str,
+        context: Sequence[Message],
+        case_context: CaseContext | None,
+        limit_s: float | None,
+    ) -> ExecutionResult:
+        """Return the response to one message of a case. Raises BackendError."""
+
+    @abstractmethod
+    async def open(
+        self, context: Sequence[Message], case_context: CaseContext | None, limit_s: float | None
+    ) -> AgentSession:
+        """Return a conversation, after the earlier messages. Raises BackendError."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Release what the agent holds."""
+
+    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - for some kinds
+        """Return why the agent cannot be given earlier messages; None if it can."""
+        return None
+
+
+class BackendAgent(LoadedAgent):
+    """An object that implements AgentBackend."""
+
+    is_concurrent = False
+
+    def __init__(self, backend: AgentBackend) -> None:
+        self._backend = backend
+        self.takes_case_context = isinstance(backend, AcceptsContext)
+        self.kind = f"AgentBackend {type(backend).__name__}"
+
+    async def ask(
+        self,
+        message: str,
+        context: Sequence[Message],
+        case_context: CaseContext | None,
+        limit_s: float | None,
+    ) -> ExecutionResult:
+        backend = backend_in_context(self._backend, case_context, LOCATION)
+        return await call_with_limit(partial(backend.invoke_once, message, context), limit_s)
+
+    async def open(
+        self, context: Sequence[Message], case_context: CaseContext | None, limit_s: float | None
+    ) -> AgentSession:
+        backend = backend_in_context(self._backend, case_context, LOCATION)
+        session = await call_with_limit(partial(open_session, backend, context), limit_s)
+        accepts_history = isinstance(session, AcceptsHistory)
+        kind = LimitedSessionWithHistory if accepts_history else LimitedSession
+        return kind(session, limit_s)
+
+    def history_problem(self, method: Method) -> str | None:
+        return history_problem(self._backend, method)
+
+    async def close(self) -> None:
+        await self._backend.teardown()
+
+
+class FrameworkAgent(LoadedAgent):
+    """An object of an agent framework."""
+
+    takes_case_context = False
+
+    def __init__(self, adapter: FrameworkAdapter, agent: object, framework: str) -> None:
+        self._adapter = adapter
+        self.is_concurrent = adapter.is_concurrent
+        self.tools = adapter.tools()
+        self.kind = f"{type(split_run(agent)[0]).__name__} of {framework}"
+
+    async def ask(
+        self,
+        message: str,
+        context: Sequence[Message],
+        case_context: CaseContext | None,  # noqa: ARG002 - it takes none
+        limit_s: float | None,
+    ) -> ExecutionResult:
+        return await ask_once(self._adapter, message, context, limit_s)
+
+    async def open(
+        self,
+        context: Sequence[Message],
+        case_context: CaseContext | None,  # noqa: ARG002 - it takes none
+        limit_s: float | None,
+    ) -> AgentSession:
+        return await FrameworkConversation.open(self._adapter, context, limit_s)
+
+    async def close(self) -> None:
+        await self._adapter.close()
+
+
+class FunctionAgent(LoadedAgent):
+    """A function, or an object with a method that answers."""
+
+    def __init__(self, agent: object) -> None:
+        self._agent = agent
+        self._function: AgentFunction = find_agent_function(agent, LOCATION)
+        self.is_concurrent = is_async(self._function.function)
+        self.takes_case_context = self._function.case_context is not None
+        if inspect.isroutine(agent):
+            self.kind = f"{'async ' if is_async(agent) else ''}function {agent.__name__}"
+        else:
+            self.kind = f"object of the class {type(agent).__name__}"
+
+    async def ask(
+        self,
+        message: str,
+        context: Sequence[Message],
+        case_context: CaseContext | None,
+        limit_s: float | None,
+    ) -> ExecutionResult:
+        call = partial(self._function.answer, message, context, case_context)
+        return await call_with_limit(call, limit_s)
+
+    async def open(
+        self, context: Sequence[Message], case_context: CaseContext | None, limit_s: float | None
+    ) -> AgentSession:
+        return CallableSession(self._function, limit_s, case_context, context)
+
+    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
+        return NO_CONTEXT_PARAMETER if self._function.context == "left out" else None
+
+    async def close(self) -> None:
+        await close_agent(self._agent)
+
+
+def recognize(agent: object) -> LoadedAgent:
+    """Return the agent as what it is. Raises ConfigError for an unknown shape, FrameworkError."""
+    if isinstance(agent, AgentBackend):
+        return BackendAgent(agent)
+    adapter, framework = adapt(agent), find_framework(agent)
+    if adapter is not None and framework is not None:
+        return FrameworkAgent(adapter, agent, framework.name)
+    return FunctionAgent(agent)
+
+
+class CallableSession:
+    """A conversation that passes its history to the agent's function as context."""
+
+    def __init__(
+        self,
+        function: AgentFunction,
+        limit_s: float | None,
+        case_context: CaseContext | None,
+        context: Sequence[Message],
+    ) -> None:
+        self._function = function
+        self._limit_s = limit_s
+        self._case_context = case_context
+        self._history: list[Message] = list(context)
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        if self._is_closed:
+            raise BackendSessionError("the conversation is closed")
+        history = tuple(self._history)
+        call = partial(self._function.answer, message, history, self._case_context)
+        result = await call_with_limit(call, self._limit_s)
+        self._history.append({"role": "user", "content": message})
+        self._history.append({"role": "assistant", "content": result.response})
+        return result
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        """Append messages to the history. Raises ConfigError if the agent takes no context."""
+        if self._function.context == "left out":
+            raise ConfigError(LOCATION, NO_CONTEXT_PARAMETER)
+        self._history += messages
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        yield (await self.send(message)).response
+
+    async def close(self) -> None:
+        self._is_closed = True
+
+
+class LimitedSession:
+    """A session of the user's backend, with time limits and typed errors."""
+
+    def __init__(self, session: AgentSession, limit_s: float | None) -> None:
+        self._session = session
+        self._limit_s = limit_s
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await call_with_limit(partial(self._session.send, message), self._limit_s)
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in pieces, each within the limit. Raises BackendError."""
+        return stream_with_limit(self._session.send_streaming(message), self._limit_s)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class LimitedSessionWithHistory(LimitedSession):
+    """A session of the user's backend that accepts earlier messages."""
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        assert isinstance(self._session, AcceptsHistory)  # noqa: S101 - checked by `open`
+        self._session.remember(messages)
+
+
+class OwningSession:
+    """A conversation with an agent of its own, which is closed with it."""
+
+    def __init__(self, session: AgentSession, agent: LoadedAgent) -> None:
+        self._session = session
+        self._agent = agent
+        self._is_closed = False
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await self._session.send(message)
+
+    def send_streaming(self, message: str) -> AsyncIterator[str]:
+        return self._session.send_streaming(message)
+
+    def remember(self, messages: Sequence[Message]) -> None:
+        assert isinstance(self._session, AcceptsHistory)  # noqa: S101 - only AgentBackends may not
+        self._session.remember(messages)
+
+    async def close(self) -> None:
+        """Close the session and the agent; may be called twice."""
+        was_closed, self._is_closed = self._is_closed, True
+        if not was_closed:
+            await self._session.close()
+            await self._agent.close()
