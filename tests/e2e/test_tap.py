@@ -81,3 +81,104 @@ def test_an_agent_that_does_not_use_the_tap_neither_passes_nor_fails_a_tool_chec
     assert result["evidence"]["tool_calls"] is None
     assert "no request came through the tap" in result["tool_checks"][0]["error"]
     assert "{tap_url}" in ran.stdout
+
+
+AGENT = """
+import json
+import openai
+
+TOOLS = [
+    {"type": "function", "function": {"name": "delete_order", "parameters": {"type": "object"}}}
+]
+
+def own_client():
+    import holodeck_test_settings
+    return openai.OpenAI(base_url=holodeck_test_settings.URL, api_key="sk-agents-own-secret-key")
+
+client = openai.OpenAI(api_key="sk-agents-own-secret-key")  # its base URL is in the environment
+
+def answer(message, client=None):
+    client = client or globals()["client"]
+    messages = [{"role": "user", "content": message}]
+    while True:
+        done = client.chat.completions.create(model="some-model", messages=messages, tools=TOOLS)
+        said = done.choices[0].message
+        if not said.tool_calls:
+            return said.content
+        messages.append(said)
+        for call in said.tool_calls:
+            result = json.dumps({"deleted": json.loads(call.function.arguments)["id"]})
+            messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+
+class ReturnsItself:
+    async def run(self, message):
+        client = openai.AsyncOpenAI(api_key="sk-agents-own-secret-key")
+        async with client:
+            asked = client.chat.completions.create(
+                model="some-model", messages=[{"role": "user", "content": message}], tools=TOOLS
+            )
+            return (await asked).choices[0].message.content or "(a call)"
+
+def past_the_tap(message):
+    return answer(message, own_client())
+"""
+
+
+def write_python_agent(agent_dir, backend, *cases):
+    agent_dir.write("orders.py", AGENT)
+    agent_dir.write("holodeck_test_settings.py", f"URL = {agent_dir.server.url!r}\n")
+    agent_dir.write_agent(
+        model=None, instructions=None, backend={**backend, "tap": True}, test_cases=list(cases)
+    )
+
+
+def deletes_what_is_asked(server):
+    """The model asks for the order of the prompt to be deleted, if it says so."""
+
+    def reply(request):
+        number = request.prompt.rpartition(" ")[2]
+        if request.prompt.startswith("Delete") and len(request.body["messages"]) == 1:
+            return Reply(tool_calls=[("delete_order", {"id": int(number)})])
+        return Reply("Done.")
+
+    server.otherwise(reply)
+
+
+BACKENDS = {
+    "process": {"type": "process", "target": "orders:answer", "workers": 2},
+    "async process": {"type": "process", "target": "orders:ReturnsItself"},
+}
+
+
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+def test_every_case_has_the_calls_of_its_own_requests(agent_dir, backend):
+    deletes_what_is_asked(agent_dir.server)
+    numbers = range(6)
+    write_python_agent(
+        agent_dir,
+        backend,
+        *(case(f"deletes {n}", f"Delete order {n}", expected_tools=[
+            {"name": "delete_order", "args": {"id": n}, "count": 1}
+        ], only_expected_tools=True) for n in numbers),
+        case("asks", "Where is order 7", forbidden_tools=["delete_order"]),
+        case("obeys", "Delete order 8", forbidden_tools=["delete_order"]),
+    )  # fmt: skip
+
+    ran = run_tapped(agent_dir)
+
+    results = results_in(agent_dir.path / "r.json")
+    outcomes = {name: one["outcome"] for name, one in results.items()}
+    passed = dict.fromkeys([*(f"deletes {n}" for n in numbers), "asks"], "passed")
+    assert (ran.code, outcomes) == (1, {**passed, "obeys": "failed"})
+
+
+def test_a_process_that_goes_past_the_tap_is_unknown(agent_dir):
+    agent_dir.server.otherwise("Done.")
+    backend = {"type": "process", "target": "orders:past_the_tap"}
+    write_python_agent(agent_dir, backend, case("asks", "Hello", forbidden_tools=["delete_order"]))
+
+    ran = run_tapped(agent_dir)
+
+    result = results_in(agent_dir.path / "r.json")["asks"]
+    assert (ran.code, result["outcome"]) == (4, "metric_error")
+    assert "OPENAI_BASE_URL" in result["tool_checks"][0]["error"]

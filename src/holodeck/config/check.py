@@ -220,15 +220,15 @@ def _check_shared_thresholds(context: CheckContext) -> None:
 def _check_evidence(context: CheckContext) -> None:
     """Find checks that can only end in an error, because the HTTP response lacks what they need."""
     agent = context.agent
-    if not isinstance(agent.backend, HttpBackendConfig) or agent.backend.tap:
+    if not isinstance(agent.backend, HttpBackendConfig):
         return
-    answer, limits = agent.backend.answer, agent.execution
+    answer, limits, is_tapped = agent.backend.answer, agent.execution, agent.backend.tap
     checks_of_tools = sum(
         _needs_tool_calls(context, case, part)
         for case in agent.test_cases or []
         for part in (case, *(part for _, part in case.checked_turns))
     )
-    if answer.tool_calls is None and checks_of_tools:
+    if answer.tool_calls is None and checks_of_tools and not is_tapped:
         context.warning(
             ("backend", "answer"),
             "'tool_calls' is missing, so the agent's tool calls are unknown and all checks of"
@@ -246,7 +246,7 @@ def _check_evidence(context: CheckContext) -> None:
             " error; set it to the path of the list of their names in the JSON response",
         )
     is_limited = limits is not None and (limits.max_tokens or limits.max_cost) is not None
-    if is_limited and not (answer.prompt_tokens and answer.completion_tokens):
+    if is_limited and not is_tapped and not (answer.prompt_tokens and answer.completion_tokens):
         context.warning(
             ("backend", "answer"),
             "'prompt_tokens' and 'completion_tokens' are missing, so the budget cannot be enforced"

@@ -230,6 +230,9 @@ class ProcessBackendConfig(Model):
     """Environment variables, in addition to those of holodeck; their values are never printed."""
     start_timeout: Seconds = 60
     """Seconds until each process must be ready."""
+    tap: bool = False
+    """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
+    such as OPENAI_BASE_URL lead it. Each process then takes one message at a time."""
 
     @model_validator(mode="after")
     def _names_one_agent(self) -> "ProcessBackendConfig":

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendInitError, ConfigError, HoloDeckError, NotSupportedYet
 from holodeck.lib.backends.base import AgentBackend
@@ -17,6 +17,9 @@ from holodeck.models.agent import (
     PythonBackendConfig,
 )
 from holodeck.models.config import ExecutionConfig
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.tapped_backend import ProcessTaps
 
 BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
     "backend",
@@ -94,7 +97,8 @@ def _build(
         made = BACKENDS.load(backend.type)(backend, execution)
         return _tapped(made) if backend.tap else made
     if isinstance(backend, ProcessBackendConfig):
-        return BACKENDS.load(backend.type)(backend, base_dir, execution)
+        make = BACKENDS.load(backend.type)
+        return make(backend, base_dir, execution, _worker_taps() if backend.tap else None)
     if backend is None or backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)
@@ -118,6 +122,13 @@ def _tapped(backend: AgentBackend) -> AgentBackend:
     from holodeck.lib.backends.tapped_backend import TappedServiceBackend  # noqa: PLC0415
 
     return TappedServiceBackend(backend)
+
+
+def _worker_taps() -> "ProcessTaps":
+    # Imported here because few agents have a tap.
+    from holodeck.lib.backends.tapped_backend import ProcessTaps  # noqa: PLC0415
+
+    return ProcessTaps()
 
 
 async def _initialize(backend: AgentBackend) -> None:

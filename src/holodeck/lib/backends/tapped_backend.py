@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock
 from typing import Any, Protocol
@@ -40,8 +40,7 @@ UNUSED_URL = (
 _NAMES = " or ".join(route.variable for route in ROUTES)
 UNUSED_VARIABLE = (
     "the agent answered, but no request came through the tap; its client must take its base URL"
-    f" from {_NAMES} while the agent is loaded or answers, and"
-    " not be given another one"
+    f" from {_NAMES}, and not be given another one"
 )
 ONE_PER_PROCESS = (
     "another agent of this process has 'tap: true', and the environment variables are the same for"
@@ -68,7 +67,7 @@ class TappedBackend:
     async def initialize(self) -> None:
         """Start the tap and prepare the agent; may be called twice. Raises BackendInitError."""
         if self._tap is None:
-            self._tap = await start_tap()
+            self._tap = await start_tap(process_variables())
         await self._backend.initialize()
 
     async def invoke_once(
@@ -175,7 +174,7 @@ class TappedPythonBackend(TappedBackend):
             if not _is_tapped.acquire(blocking=False):
                 raise BackendInitError(ONE_PER_PROCESS)
             try:
-                self._tap = await start_tap()
+                self._tap = await start_tap(process_variables())
             except BaseException:
                 _is_tapped.release()
                 raise
@@ -183,6 +182,14 @@ class TappedPythonBackend(TappedBackend):
             self._variables = self._tap.variables(self._channel, process_variables())
         with variables_set(self._variables):
             await super().initialize()
+
+    async def open(
+        self, context: Sequence[Message] | None, case_context: CaseContext | None = None
+    ) -> AgentSession:
+        """Return a conversation of a case, whose agent may be made for it. Raises BackendError."""
+        await self.initialize()
+        with variables_set(self._variables):
+            return await super().open(context, case_context)
 
     async def teardown(self) -> None:
         """Release the agent, then stop the tap."""
@@ -211,13 +218,53 @@ class TappedPythonBackend(TappedBackend):
         self._left |= {one for one in asyncio.all_tasks() - before if not one.done()}
 
 
+class ProcessTaps:
+    """The taps of the processes of an agent: one channel for each, by environment variables."""
+
+    def __init__(self) -> None:
+        self._tap: Tap | None = None
+        self._environment: Mapping[str, str] = {}
+
+    async def start(self, environment: Mapping[str, str]) -> None:
+        """Start listening, for processes in that environment. Raises BackendInitError."""
+        if self._tap is None:
+            self._tap, self._environment = await start_tap(environment), environment
+
+    def open(self) -> "ProcessTap":
+        """Return the tap of a further process."""
+        assert self._tap is not None  # noqa: S101 - started before the processes
+        channel = self._tap.open_channel(UNUSED_VARIABLE)
+        return ProcessTap(channel.turn, self._tap.variables(channel, self._environment))
+
+    async def close(self) -> None:
+        """Stop listening; may be called twice."""
+        tap, self._tap = self._tap, None
+        if tap is not None:
+            await tap.close()
+
+
+@dataclass(frozen=True)
+class ProcessTap:
+    """The channel of one process, which has one turn at a time."""
+
+    take_turn: TakeTurn
+    variables: Mapping[str, str]
+
+    async def observe(self, send: Callable[[], Awaitable[ExecutionResult]]) -> ExecutionResult:
+        """Return the result of a turn with what the tap saw. Raises BackendError, with it too."""
+        return await observed(self.take_turn, send)
+
+
 _is_tapped = Lock()
 """Held by the backend whose variables are those of the process."""
 
 
-async def start_tap() -> Tap:
-    """Return a tap that listens. Raises BackendInitError."""
-    tap = Tap(find_upstreams(process_variables()))
+async def start_tap(environment: Mapping[str, str]) -> Tap:
+    """Return a tap that listens; `environment` says where requests go on to.
+
+    Raises BackendInitError.
+    """
+    tap = Tap(find_upstreams(environment))
     try:
         await tap.start()
     except OSError as error:

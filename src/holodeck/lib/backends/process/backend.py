@@ -24,7 +24,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.process.connection import Launch
 from holodeck.lib.backends.process.messages import Abilities, parse_answer
-from holodeck.lib.backends.process.pool import Pool, Worker
+from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.tools.base import to_json_value
@@ -53,6 +53,7 @@ class ProcessBackend:
         config: The command, or the interpreter and the target, and the number of processes.
         base_dir: Where relative paths start.
         execution: Time limits; their defaults if not given.
+        taps: See what each process sends to models; None without taps.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ProcessBackend:
         config: ProcessBackendConfig,
         base_dir: Path,
         execution: ExecutionConfig | None = None,
+        taps: WorkerTaps | None = None,
     ) -> None:
         limits = call_limits(execution)
         self.timeout = limits.timeout
@@ -70,7 +72,8 @@ class ProcessBackend:
             env=_variables(config),
             max_answer_bytes=limits.answer_bytes,
         )
-        self.pool = Pool(launch, config.workers, config.start_timeout)
+        self.pool = Pool(launch, config.workers, config.start_timeout, taps)
+        self._taps = taps
         self.case_context: CaseContext | None = None
         self._names = count(1)
 
@@ -125,7 +128,11 @@ class ProcessBackend:
 
     async def teardown(self) -> None:
         """End the processes; the next call starts new ones."""
-        await self.pool.close()
+        try:
+            await self.pool.close()
+        finally:
+            if self._taps is not None:
+                await self._taps.close()
 
 
 class ProcessSession:
@@ -194,7 +201,8 @@ class ProcessSession:
         async with self._backend.pool.slot(self._worker) as worker:
             waited_ms = round((time.perf_counter() - started) * 1000)
             turn = partial(self._take_turn, worker, message, pieces)
-            result = await call_with_limit(turn, self._backend.timeout)
+            send = partial(call_with_limit, turn, self._backend.timeout)
+            result = await (send() if worker.tap is None else worker.tap.observe(send))
         result.waited_ms = waited_ms
         return result
 

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from holodeck.errors import BackendError, BackendInitError
+from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.process.connection import Launch, WorkerProcess
 from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
 from holodeck.lib.exceptions import with_location
@@ -21,10 +24,16 @@ _GUARD = Path(__file__).with_name("guard.py")
 class Worker:
     """A process that is ready, and how many conversations and messages it has."""
 
-    def __init__(self, process: WorkerProcess, abilities: Abilities) -> None:
+    def __init__(
+        self, process: WorkerProcess, abilities: Abilities, tap: "WorkerTap | None" = None
+    ) -> None:
         self.process = process
         self.abilities = abilities
-        self.slots = asyncio.Semaphore(abilities.concurrency)
+        self.tap = tap
+        """Sees what it does in a turn; None without a tap."""
+        self.concurrency = 1 if tap is not None else abilities.concurrency
+        """How many messages it gets at a time; with a tap, one, as they cannot be told apart."""
+        self.slots = asyncio.Semaphore(self.concurrency)
         self.messages = 0
         """Messages under way or waiting."""
         self.conversations = 0
@@ -32,6 +41,35 @@ class Worker:
     @property
     def is_usable(self) -> bool:
         return self.process.failure is None and not self.process.is_unresponsive
+
+
+class WorkerTap(Protocol):
+    """A tap that sees the requests of one process to models."""
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The environment variables that lead the process to it."""
+        ...
+
+    async def observe(self, send: Callable[[], Awaitable[ExecutionResult]]) -> ExecutionResult:
+        """Return the result of a turn with what the tap saw. Raises BackendError."""
+        ...
+
+
+class WorkerTaps(Protocol):
+    """The taps of the processes of a pool."""
+
+    async def start(self, environment: Mapping[str, str]) -> None:
+        """Start listening, for processes in that environment. Raises BackendInitError."""
+        ...
+
+    def open(self) -> WorkerTap:
+        """Return the tap of a further process."""
+        ...
+
+    async def close(self) -> None:
+        """Stop listening; may be called twice."""
+        ...
 
 
 class Guard:
@@ -75,12 +113,16 @@ class Pool:
         launch: How a process is started.
         size: The number of processes.
         start_timeout: Seconds until each is ready.
+        taps: See what each sends to models; None without taps.
     """
 
-    def __init__(self, launch: Launch, size: int, start_timeout: float) -> None:
+    def __init__(
+        self, launch: Launch, size: int, start_timeout: float, taps: WorkerTaps | None = None
+    ) -> None:
         self._launch = launch
         self._size = size
         self._start_timeout = start_timeout
+        self._taps = taps
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
         self._slots = asyncio.Semaphore()
@@ -98,7 +140,7 @@ class Pool:
     @property
     def concurrency(self) -> int:
         """How many messages the processes take at a time."""
-        return self._size * self.abilities.concurrency
+        return self._size * (1 if self._taps is not None else self.abilities.concurrency)
 
     async def start(self) -> None:
         """Start the processes, unless they run on this event loop already.
@@ -114,6 +156,8 @@ class Pool:
         async with self._lock:
             if self._workers:
                 return
+            if self._taps is not None:
+                await self._taps.start(self._launch.env)
             self._guard = self._guard or await Guard.start()
             started = [asyncio.create_task(self._start_worker()) for _ in range(self._size)]
             try:
@@ -179,11 +223,15 @@ class Pool:
     def _free_worker(self) -> Worker | None:
         usable = [one for one in self._workers if one.is_usable]
         best = min(usable, key=_load, default=None)
-        return None if best is None or best.messages >= best.abilities.concurrency else best
+        return None if best is None or best.messages >= best.concurrency else best
 
     async def _start_worker(self) -> Worker:
         """Start a process and return it once it is ready. Raises BackendInitError."""
-        process = await WorkerProcess.start(self._launch)
+        tap, launch = None, self._launch
+        if self._taps is not None:
+            tap = self._taps.open()
+            launch = replace(launch, env={**launch.env, **tap.variables})
+        process = await WorkerProcess.start(launch)
         if self._guard is not None:
             self._guard.watch(process)
         try:
@@ -208,7 +256,7 @@ class Pool:
             process.kill("the start of the agent's process was cancelled")
             raise
         process.can_cancel = abilities.cancel
-        return Worker(process, abilities)
+        return Worker(process, abilities, tap)
 
     def _greeting(self) -> dict[str, object]:
         return {
