@@ -21,7 +21,7 @@ OTHER_PROPERTY = "a JSON schema is about a property of another name, and names a
 TRUNCATIONS = frozenset({"file: half", "file: three quarters"})
 PLACES = frozenset({
     "test_cases", "scenarios", "suites", "turns", "script", "check", "evaluations", "metrics",
-    "forbidden_tools", "expected_tools", "criteria", "scorers",
+    "forbidden_tools", "expected_tools", "handoffs", "criteria", "scorers",
 })  # fmt: skip
 """Keys under which a check is one; under any other, such as `context`, it is only data."""
 
