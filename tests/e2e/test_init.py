@@ -164,6 +164,19 @@ def test_code_that_cannot_be_loaded_is_an_error_with_its_place(folder, target, m
     assert f"agent.yaml:2:10: {message}" in loaded.stdout
 
 
+def test_a_process_is_started_and_ended_to_look_at_its_agent(folder):
+    (folder / "app.py").write_text(APP)
+    agent_yaml(folder, "app:agent")
+    file = folder / "agent.yaml"
+    process = "{type: process, target: 'app:agent'}"
+    file.write_text(file.read_text().replace('"app:agent"', process))
+
+    ran = run_cli("validate", "--load", cwd=folder)
+
+    assert (ran.code, ran.stderr) == (0, "")
+    assert "loaded app:agent: agent in a process; tools: Orders-lookup; keeps" in ran.stdout
+
+
 def test_tools_and_metrics_are_loaded_too(folder):
     (folder / "tools.py").write_text(
         'def find(name: str) -> str:\n    """Find."""\n    return name\n'

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.models.agent import ProcessBackendConfig
 
 if TYPE_CHECKING:
     from holodeck.config.findings import CheckContext
@@ -12,17 +13,22 @@ if TYPE_CHECKING:
     from holodeck.models.agent import Agent
 
 
-def describe_agent(target: str, folder: Path) -> "AgentDescription":
-    """Return what the agent of `module:attribute` is; it is loaded and closed, not called.
+def describe_agent(agent: "str | ProcessBackendConfig", folder: Path) -> "AgentDescription":
+    """Return what the agent of `module:attribute`, or of a process, is.
 
-    Raises ConfigError or BackendInitError.
+    It is loaded and closed, not called. Raises ConfigError or BackendInitError.
     """
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.lib.backends.callable_backend import CallableBackend
+    from holodeck.lib.backends.process.backend import ProcessBackend
     from holodeck.lib.process_exit import process_exit_forbidden
 
     async def load() -> "AgentDescription":
-        backend = CallableBackend(target, folder)
+        backend: CallableBackend | ProcessBackend
+        if isinstance(agent, str):
+            backend = CallableBackend(agent, folder)
+        else:
+            backend = ProcessBackend(agent, folder)
         try:
             await backend.initialize()
             return backend.describe()
@@ -38,13 +44,14 @@ def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
     from holodeck.config.model_calls import all_metrics
     from holodeck.lib.registry import load_callable
     from holodeck.lib.tools.function import load_function_tool
-    from holodeck.models.agent import ProcessBackendConfig
 
     lines = []
-    target = None if isinstance(agent.backend, ProcessBackendConfig) else agent.target
-    if target is not None:
+    process = agent.backend if isinstance(agent.backend, ProcessBackendConfig) else None
+    named = process or agent.target
+    if named is not None:
         try:
-            lines.append(f"loaded {target}: {describe_agent(target, agent.own_dir)}")
+            found = describe_agent(named, agent.own_dir)
+            lines.append(f"loaded {agent.target or 'the process'}: {found}")
         except ConfigError as error:
             context.config_error(("backend",), error)
         except HoloDeckError as error:

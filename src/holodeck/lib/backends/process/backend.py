@@ -22,6 +22,7 @@ from holodeck.lib.backends.base import (
     Message,
     Method,
 )
+from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.process.connection import Launch
 from holodeck.lib.backends.process.messages import Abilities, parse_answer
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
@@ -125,6 +126,11 @@ class ProcessBackend:
         if not self.pool.is_started or self.abilities.history:
             return None
         return NO_CONTEXT_PARAMETER if self.is_python else _NO_HISTORY
+
+    def describe(self) -> AgentDescription:
+        """Return what the agent is. Known once initialized."""
+        problem = self.history_problem("create_session")
+        return AgentDescription("agent in a process", self.abilities.tools, problem)
 
     async def teardown(self) -> None:
         """End the processes; the next call starts new ones."""
