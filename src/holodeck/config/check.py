@@ -33,6 +33,7 @@ from holodeck.models.agent import (
     IN_PYTHON,
     Agent,
     HttpBackendConfig,
+    McpBackendConfig,
     ProcessBackendConfig,
     PythonBackendConfig,
 )
@@ -108,6 +109,11 @@ def _check_backend(context: CheckContext) -> None:
         from holodeck.config.check_process import check_process  # noqa: PLC0415
 
         check_process(context, backend)
+    elif isinstance(backend, McpBackendConfig):
+        # Imported here because few agents are MCP servers.
+        from holodeck.config.check_process import check_mcp_server  # noqa: PLC0415
+
+        check_mcp_server(context, backend)
     elif backend is not None and backend not in {*BUILT_IN_BACKENDS, IN_PYTHON}:
         try:
             _check_named_backend(context, backend)

@@ -1,4 +1,4 @@
-"""Static check of `backend: {type: process, …}`: its programs and files; nothing is started."""
+"""Static check of the backends `process` and `mcp`: programs and files; nothing is started."""
 
 import os
 import shutil
@@ -9,7 +9,7 @@ from holodeck.config.python_files import require_definition
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.agent import McpBackendConfig, ProcessBackendConfig
 
 
 def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
@@ -29,8 +29,23 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
             context.config_error(("backend", "target"), error)
 
 
+def check_mcp_server(context: CheckContext, backend: McpBackendConfig) -> None:
+    """Find a program or folder that is missing, and a URL that is none."""
+    if backend.url is not None and not backend.url.startswith(("http://", "https://")):
+        context.error(("backend", "url"), "a URL must begin with http:// or https://")
+    folder = context.agent.base_dir / (backend.cwd or "")
+    if not folder.is_dir():
+        context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
+    elif backend.command is not None:
+        _check_program(context, backend.command[0], folder, ("backend", "command", 0), backend)
+
+
 def _check_program(
-    context: CheckContext, program: str, folder: Path, path: KeyPath, backend: ProcessBackendConfig
+    context: CheckContext,
+    program: str,
+    folder: Path,
+    path: KeyPath,
+    backend: ProcessBackendConfig | McpBackendConfig,
 ) -> None:
     """Find a program that cannot be started."""
     if os.sep not in program:

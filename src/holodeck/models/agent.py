@@ -246,6 +246,39 @@ class ProcessBackendConfig(Model):
         return self
 
 
+class McpBackendConfig(Model):
+    """An MCP server that is tested itself: each input calls one of its tools."""
+
+    type: Literal["mcp"]
+    """The kind of backend."""
+    command: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """Program and arguments of a server that speaks through stdin and stdout. A program with a
+    slash in its name is a path that starts from `cwd`; any other is looked up in PATH."""
+    url: NonBlank | None = None
+    """URL of a server that speaks streamable HTTP; takes the place of `command`."""
+    headers: dict[str, SecretStr] = {}
+    """Headers of each request to `url`; their values are never printed."""
+    cwd: NonBlank | None = None
+    """Working folder of the server, relative to `agent.yaml`; by default its folder."""
+    env: dict[str, SecretStr] = {}
+    """Environment variables of the server, in addition to those of holodeck; their values are never
+    printed."""
+
+    @model_validator(mode="after")
+    def _names_one_server(self) -> "McpBackendConfig":
+        if (self.command is None) == (self.url is None):
+            raise ValueError(
+                "write either 'command', such as [python, server.py], or 'url', such as"
+                " http://127.0.0.1:8000/mcp"
+            )
+        others = ("headers",) if self.url is None else ("cwd", "env")
+        for name in others:
+            if name in self.model_fields_set:
+                needs = "url" if self.url is None else "command"
+                raise ValueError(f"{name!r} needs {needs!r}")
+        return self
+
+
 class Agent(Model):
     """An agent, its tests and its settings."""
 
@@ -269,13 +302,14 @@ class Agent(Model):
     backend: (
         NonBlank
         | Annotated[
-            PythonBackendConfig | HttpBackendConfig | ProcessBackendConfig,
+            PythonBackendConfig | HttpBackendConfig | ProcessBackendConfig | McpBackendConfig,
             Field(discriminator="type"),
         ]
         | None
     ) = None
     """How holodeck reaches the agent: unset for Semantic Kernel, `chat` for a chat endpoint,
-    `module:attribute` for Python code, or a mapping for a URL, a process or Python code."""
+    `module:attribute` for Python code, or a mapping for a URL, a process, an MCP server
+    or Python code."""
     response_format: dict[str, Json] | NonBlank | None = None
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None

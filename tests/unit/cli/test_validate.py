@@ -124,7 +124,10 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
 @pytest.mark.parametrize(
     ("backend", "message"),
     [
-        ("google_adk", "unknown backend 'google_adk'; known: chat, http, process, semantic_kernel"),
+        (
+            "google_adk",
+            "unknown backend 'google_adk'; known: chat, http, mcp, process, semantic_kernel",
+        ),
         ("chta", "unknown backend 'chta'; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
         (

@@ -13,6 +13,7 @@ from holodeck.lib.registry import Registry
 from holodeck.models.agent import (
     Agent,
     HttpBackendConfig,
+    McpBackendConfig,
     ProcessBackendConfig,
     PythonBackendConfig,
 )
@@ -28,6 +29,7 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
         "chat": "holodeck.lib.test_runner.agent_factory:chat_backend",
         "http": "holodeck.lib.backends.http_backend:HttpBackend",
         "process": "holodeck.lib.backends.process.backend:ProcessBackend",
+        "mcp": "holodeck.lib.backends.mcp_backend:McpBackend",
     },
 )
 DEFAULT = "semantic_kernel"
@@ -85,6 +87,8 @@ def check_name(name: str) -> None:
         raise ConfigError(
             "backend", "'process' needs more; write '{type: process, target: module:object}'"
         )
+    if name == "mcp":
+        raise ConfigError("backend", "'mcp' needs more; write '{type: mcp, command: [program]}'")
     if ":" not in name:
         BACKENDS.require(name, location="backend")
 
@@ -99,6 +103,8 @@ def _build(
     if isinstance(backend, ProcessBackendConfig):
         make = BACKENDS.load(backend.type)
         return make(backend, base_dir, execution, _worker_taps() if backend.tap else None)
+    if isinstance(backend, McpBackendConfig):
+        return BACKENDS.load(backend.type)(backend, base_dir, execution)
     if backend is None or backend == DEFAULT:
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)

@@ -11,7 +11,7 @@ from typing import Any
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
-from holodeck.models.agent import Agent, ProcessBackendConfig
+from holodeck.models.agent import Agent, McpBackendConfig, ProcessBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.record import PlannedCase
@@ -98,7 +98,7 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
 def _hash_agent(agent: Agent) -> list[str]:
     """Hash the user's code that is the agent: its module, or the files that its command names."""
     backend, folder = agent.backend, agent.base_dir
-    if isinstance(backend, ProcessBackendConfig) and backend.command is not None:
+    if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command is not None:
         start = Path(backend.cwd or "")
         return [_hash_file(start / one, folder) for one in backend.command]
     return _hash_code([agent.target], folder)
