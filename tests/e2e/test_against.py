@@ -345,8 +345,19 @@ def wait_for(path):
         (("--against", "b.yaml", "--list"), "remove --against"),
         (("--against", "b.yaml", "--watch"), "--watch works with one agent"),
         (("--against", "b.yaml", "--resume", "last"), "no run is recorded"),
+        (("--against", "b.yaml", "-o", "r.txt", "--format", "old:answer"), "shows one run"),
     ],
-    ids=["missing", "no file", "no module", "unknown", "no against", "list", "watch", "resume"],
+    ids=[
+        "missing",
+        "no file",
+        "no module",
+        "unknown",
+        "no against",
+        "list",
+        "watch",
+        "resume",
+        "format",
+    ],
 )
 def test_what_is_wrong_is_said_before_any_case_runs(two, args, message):
     ran = run_cli("test", "a.yaml", *args, cwd=two)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FORMATS = ("markdown", "json")
 BACKEND_PREFIX = "backend="
 """Begins a value of `--against` that is no file."""
 
@@ -94,6 +95,17 @@ def _with_backend(argument: str, first: Agent) -> SecondAgent:
     except ConfigError as error:
         raise ConfigError(f"--against {argument}", error.message) from error
     return SecondAgent(argument, agent.with_locator(_CommandLine()), ("backend",))
+
+
+def check_formats(targets: Sequence[ReportTarget]) -> None:
+    """Raise ConfigError for a format that cannot show a comparison."""
+    for target in targets:
+        if target.report_format not in _FORMATS:
+            raise ConfigError(
+                "--format",
+                f"{target.report_format!r} shows one run; a comparison is written as"
+                f" {' or '.join(_FORMATS)}",
+            )
 
 
 def check_second_agent(

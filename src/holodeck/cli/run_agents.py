@@ -159,8 +159,13 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
     request = _request_for(options.request, target)
     second = None
     if options.against is not None:
-        from holodeck.cli.comparison_run import check_second_agent, load_second_agent
+        from holodeck.cli.comparison_run import (
+            check_formats,
+            check_second_agent,
+            load_second_agent,
+        )
 
+        check_formats(options.targets)
         second = load_second_agent(options.against, agent, context)
         check_second_agent(second, agent, settings, findings)
     return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
