@@ -49,9 +49,9 @@ def test_the_agent_is_the_second_and_its_tests_are_the_first_ones(agents):
     )
     assert found.test_cases == first.test_cases
     assert (found.base_dir, found.own_dir) == (first.base_dir, second.base_dir)
-    assert found.place("model", "name").endswith("second/agent.yaml:3:33")
-    assert found.place("test_cases", 0).endswith("first/agent.yaml:7:14")
-    assert found.with_cases([0]).place("test_cases", 0).endswith("first/agent.yaml:7:14")
+    assert found.location("model", "name").endswith("second/agent.yaml:3:33")
+    assert found.location("test_cases", 0).endswith("first/agent.yaml:7:14")
+    assert found.with_cases([0]).location("test_cases", 0).endswith("first/agent.yaml:7:14")
 
 
 def test_the_judge_of_the_first_agent_judges_both(agents):

@@ -119,7 +119,7 @@ async def test_a_script_goes_on_from_what_was_said_before(run_one, tmp_path):
 async def test_a_script_whose_agent_has_nothing_to_answer_after_the_history_is_refused(run_one):
     backend = ScriptedBackend()
 
-    with pytest.raises(ValidationError, match=r"'script\[0\]': 'agent': .* write a 'user' step"):
+    with pytest.raises(ValidationError, match=r"'script\[0\]': 'agent' has .* write a 'user' step"):
         await run_one(backend, criteria=None, script=["agent", "succeed"])
 
     assert backend.calls == []
