@@ -12,6 +12,8 @@ from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history
 from holodeck.lib.backends.provider_errors import describe, refusal_in
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
@@ -100,7 +102,6 @@ class AgentThreadRun:
         tool_filter_manager: object | None = None,
     ) -> None:
         from holodeck.lib.backends.semantic_kernel.agent import with_retries
-        from holodeck.lib.backends.semantic_kernel.invocation import new_history
 
         if tool_filter_manager is not None:
             raise ConfigError("tool_filter_manager", "tool filtering is not supported yet")
@@ -146,13 +147,10 @@ class AgentThreadRun:
         from holodeck.lib.backends.semantic_kernel.invocation import invoke_streaming
 
         call = self._new_call()
-        self.chat_history.add_user_message(message)
         limit = None
         try:
             async with time_limit(current_call_limit(self.timeout)) as limit:
-                async for piece in invoke_streaming(
-                    self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
-                ):
+                async for piece in invoke_streaming(self._session(), message, call):
                     yield piece
         except Exception as error:
             raise self._failure(
@@ -161,13 +159,15 @@ class AgentThreadRun:
 
     def remember(self, messages: Sequence[Message]) -> None:
         """Add the messages to the history."""
-        from holodeck.lib.backends.semantic_kernel.invocation import new_history
-
         for message in new_history(messages).messages:
             self.chat_history.add_message(message)
 
     async def close(self) -> None:
         """Do nothing: the client belongs to the factory."""
+
+    def _session(self) -> ChatSession:
+        """Return the conversation so far, for the next turn."""
+        return ChatSession(self.agent, self.chat_history, self.kernel, self.kernel_arguments)
 
     def _new_call(self) -> "KernelTurn":
         from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
@@ -183,16 +183,11 @@ class AgentThreadRun:
     async def _answer(self, user_input: str, call: "KernelTurn") -> str:
         from holodeck.lib.backends.semantic_kernel.invocation import invoke
 
-        before = len(self.chat_history.messages)
-        self.chat_history.add_user_message(user_input)
         limit = None
         try:
             async with time_limit(current_call_limit(self.timeout)) as limit:
-                return await invoke(
-                    self.agent, self.kernel, self.kernel_arguments, self.chat_history, call
-                )
+                return await invoke(self._session(), self.kernel, user_input, call)
         except Exception as error:
-            del self.chat_history.messages[before:]
             raise self._failure(
                 error, call, expired=limit is not None and limit.expired()
             ) from error
@@ -327,8 +322,6 @@ class AgentFactory:
     def _thread_run(
         self, context: Sequence[Message] = (), *, observability_enabled: bool = False
     ) -> AgentThreadRun:
-        from holodeck.lib.backends.semantic_kernel.invocation import new_history
-
         assert self.kernel_arguments is not None  # noqa: S101 - set where the kernel is built
         run = AgentThreadRun(
             agent=self.agent,

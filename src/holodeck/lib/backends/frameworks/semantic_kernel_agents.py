@@ -18,7 +18,10 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
 from holodeck.lib.backends.frameworks.semantic_kernel_orchestrations import OrchestrationAdapter
 
 if TYPE_CHECKING:
+    from semantic_kernel import Kernel
     from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.contents import ChatHistory
+    from semantic_kernel.functions import KernelArguments
 
     from holodeck.lib.backends.base import Message
 
@@ -50,19 +53,34 @@ class ChatAgentAdapter(FrameworkAdapter):
         self._agent = agent
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
-        return ChatSession(self._agent, context)
+        return ChatSession(self._agent, new_history(context))
 
     def tools(self) -> list[str] | None:
         return names_of_tools(self._agent)
 
 
 class ChatSession(FrameworkSession):
-    """A conversation with a `ChatCompletionAgent`."""
+    """A conversation with a `ChatCompletionAgent`.
 
-    def __init__(self, agent: "ChatCompletionAgent", context: Sequence["Message"]) -> None:
+    Args:
+        agent: The agent.
+        history: The conversation so far; the session appends to it.
+        kernel: Used as it is, instead of a copy of the agent's kernel that is read.
+        arguments: Passed to each invocation.
+    """
+
+    def __init__(
+        self,
+        agent: "ChatCompletionAgent",
+        history: "ChatHistory",
+        kernel: "Kernel | None" = None,
+        arguments: "KernelArguments | None" = None,
+    ) -> None:
         self._agent = agent
+        self._history = history
+        self._kernel = kernel
+        self._invocation_arguments = arguments
         self._is_named = "name" in agent.model_fields_set
-        self._history = new_history(context)
         self.turn = TurnRecord()
 
     async def send(self, message: str) -> TurnRecord:
@@ -112,6 +130,7 @@ class ChatSession(FrameworkSession):
 
         return {
             "thread": ChatHistoryAgentThread(chat_history=self._history),
-            "kernel": reader.kernel(self._agent.kernel),
+            "kernel": self._kernel or reader.kernel(self._agent.kernel),
+            "arguments": self._invocation_arguments,
             "on_intermediate_message": read,
         }

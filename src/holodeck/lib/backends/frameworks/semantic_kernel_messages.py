@@ -47,16 +47,15 @@ class TurnReader:
 
     def read(self, message: "ChatMessageContent") -> None:
         """Add a message of an agent or a tool to the record; one that was read before, not."""
-        from semantic_kernel.contents import FunctionCallContent, FunctionResultContent
-
         if any(message is one for one in self._read):
             return
         self._read.append(message)
         agent = message.name if self._names_agents else None
-        for item in message.items:
-            if isinstance(item, FunctionCallContent):
+        items: list[Any] = message.items
+        for item in items:
+            if item.content_type == "function_call":
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
-            elif isinstance(item, FunctionResultContent):
+            elif item.content_type == "function_result":
                 is_error = self._sees_functions and self._is_error(item.id)
                 self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
         if message.role.value == "assistant":
@@ -161,7 +160,7 @@ def token_counts(usage: Any) -> tuple[int | None, int | None]:
 def _count(usage: Any, names: Sequence[str]) -> int | None:
     for name in names:
         value = usage.get(name) if isinstance(usage, dict) else getattr(usage, name, None)
-        if isinstance(value, int):
+        if isinstance(value, int) and value >= 0:
             return value
     return None
 

@@ -12,6 +12,7 @@ from pydantic import PrivateAttr
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.contents.function_call_content import FunctionCallContent
 
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import token_counts
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
 from holodeck.lib.backends.provider_errors import (
     NOT_A_COMPLETION,
@@ -23,10 +24,10 @@ from holodeck.lib.backends.provider_errors import (
 from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
 from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 from holodeck.lib.llm.client import RequestSender
-from holodeck.lib.llm.completion import read_token_usage
 from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.observability import names, span
+from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from semantic_kernel.connectors.ai.prompt_execution_settings import PromptExecutionSettings
@@ -155,7 +156,7 @@ class ResilientChat(ChatCompletionClientBase):
                     )
             if not messages:
                 raise MalformedResponse(NOT_A_COMPLETION)
-            usage = read_token_usage(messages[0].metadata.get("usage"))
+            usage = _usage_of(messages[0])
             current.set({names.INPUT_TOKENS: usage.prompt_tokens})
             current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
         return messages
@@ -173,7 +174,7 @@ class ResilientChat(ChatCompletionClientBase):
         )
         async for pieces in stream:
             for piece in pieces[:1]:
-                usage = read_token_usage(piece.metadata.get("usage"))
+                usage = _usage_of(piece)
                 if usage.total_tokens:
                     turn.meter.add(usage, self.ai_model_id)
             yield pieces
@@ -193,7 +194,7 @@ def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) 
     Arguments that cannot be parsed are replaced by the reason, for the model to read; Semantic
     Kernel would fail on them.
     """
-    turn.meter.add(read_token_usage(message.metadata.get("usage")), model)
+    turn.meter.add(_usage_of(message), model)
     calls = [item for item in message.items if isinstance(item, FunctionCallContent)]
     turn.tool_rounds += bool(calls)
     for item in calls:
@@ -203,6 +204,12 @@ def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) 
         if error is not None:
             is_text = isinstance(item.arguments, str)
             item.arguments = f"<{error}>" if is_text else {"unreadable": error}
+
+
+def _usage_of(message: "ChatMessageContent") -> TokenUsage:
+    """Return the token usage of a request; zero if its response reports none."""
+    prompt, completion = token_counts(message.metadata.get("usage"))
+    return TokenUsage.of(prompt or 0, completion or 0)
 
 
 current_limiter: ContextVar[Limiter | None] = ContextVar("holodeck_limiter", default=None)

@@ -1,27 +1,20 @@
-"""Invokes a Semantic Kernel agent, and reads its tool calls and results from the history.
+"""Invokes the Semantic Kernel agent that holodeck builds, with the adapter of users' agents.
 
 The running turn is in a context variable, so that the service and the tools that Semantic Kernel
 invokes find it, however many turns run concurrently.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from semantic_kernel.agents import ChatHistoryAgentThread
-from semantic_kernel.contents import (
-    AuthorRole,
-    ChatHistory,
-    ChatMessageContent,
-    FunctionCallContent,
-    FunctionResultContent,
-    TextContent,
-)
-
-from holodeck.lib.backends.base import Message, ToolCall, ToolResult
+from holodeck.lib.backends.base import ToolCall, ToolResult
+from holodeck.lib.backends.frameworks.base import TurnRecord
+from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
@@ -30,8 +23,7 @@ from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
-    from semantic_kernel.agents import ChatCompletionAgent
-    from semantic_kernel.functions import KernelArguments
+    from semantic_kernel.contents import ChatHistory
 
 MAX_TOOL_ROUNDS = 20
 PLUGIN = "tools"
@@ -52,7 +44,7 @@ class KernelTurn(RequestStats):
     """Semantic Kernel itself runs all tools of a round at once."""
     runs_every_tool: bool = False
     """Whether every tool is ours, so that a result without a run is a refused call."""
-    history: ChatHistory | None = None
+    history: "ChatHistory | None" = None
     """Every message of the conversation; Semantic Kernel appends to it."""
     first_new: int = 0
     """Index of the turn's first own message in the history."""
@@ -71,28 +63,6 @@ class KernelTurn(RequestStats):
 current_turn: ContextVar[KernelTurn | None] = ContextVar("holodeck_kernel_turn", default=None)
 
 
-def new_history(context: Sequence[Message] = ()) -> ChatHistory:
-    """Return a history of the given messages."""
-    history = ChatHistory()
-    tool_names: dict[str, str] = {}
-    """By the id of the tool call."""
-    for message in context:
-        items: list[Any] = []
-        role = AuthorRole(message["role"])
-        if role is AuthorRole.TOOL:
-            call_id = message.get("tool_call_id", "")
-            name = tool_names.get(call_id, call_id)
-            items.append(FunctionResultContent(id=call_id, name=name, result=message["content"]))
-        elif message["content"]:
-            items.append(TextContent(text=message["content"]))
-        for call in message.get("tool_calls", []):
-            name, arguments = call["function"]["name"], call["function"]["arguments"]
-            items.append(FunctionCallContent(id=call["id"], name=name, arguments=arguments))
-            tool_names[str(call["id"])] = str(name)
-        history.add_message(ChatMessageContent(role=role, items=items, name=message.get("name")))
-    return history
-
-
 @contextmanager
 def _running(turn: KernelTurn) -> Iterator[None]:
     token = current_turn.set(turn)
@@ -102,73 +72,56 @@ def _running(turn: KernelTurn) -> Iterator[None]:
         current_turn.reset(token)
 
 
-async def invoke(
-    agent: "ChatCompletionAgent",
-    kernel: "Kernel",
-    arguments: "KernelArguments",
-    history: ChatHistory,
-    turn: KernelTurn,
-) -> str:
-    """Return the agent's response, and append the turn's messages to the history."""
+async def invoke(session: ChatSession, kernel: "Kernel", message: str, turn: KernelTurn) -> str:
+    """Return the agent's response to a message."""
     turn.runs_every_tool = set(kernel.plugins) <= {PLUGIN}
-    thread = ChatHistoryAgentThread(chat_history=history)
     with _running(turn):
-        responses = agent.invoke(thread=thread, kernel=kernel, arguments=arguments)
-        return "".join([str(one.message.content or "") async for one in responses])
+        return str((await session.send(message)).response)
 
 
 async def invoke_streaming(
-    agent: "ChatCompletionAgent",
-    kernel: "Kernel",
-    arguments: "KernelArguments",
-    history: ChatHistory,
-    turn: KernelTurn,
+    session: ChatSession, message: str, turn: KernelTurn
 ) -> AsyncIterator[str]:
     """Yield the agent's response in pieces."""
-    thread = ChatHistoryAgentThread(chat_history=history)
     with _running(turn):
-        stream = agent.invoke_stream(thread=thread, kernel=kernel, arguments=arguments)
-        async for piece in stream:
-            if piece.message.content:
-                yield str(piece.message.content)
+        async for piece in session.send_streaming(message):
+            yield piece
 
 
 def tool_calls(turn: KernelTurn) -> list[ToolCall]:
     """Return the turn's tool calls, in the model's order."""
     calls = []
-    for item in _items(turn):
-        if isinstance(item, FunctionCallContent):
-            call_id = item.id or ""
-            parsed = turn.arguments.get(call_id)
-            arguments, error = parse_arguments(item.arguments) if parsed is None else parsed
-            call = ToolCall(name=item.name or "", arguments=arguments, call_id=call_id)
-            if error is not None:
-                call["error"] = error
-            calls.append(call)
+    for noted in _record(turn).tool_calls or ():
+        parsed = turn.arguments.get(noted["call_id"])
+        arguments, error = parse_arguments(noted["arguments"]) if parsed is None else parsed
+        call = ToolCall(name=noted["name"], arguments=arguments, call_id=noted["call_id"])
+        if error is not None:
+            call["error"] = error
+        calls.append(call)
     return calls
 
 
 def tool_results(turn: KernelTurn) -> list[ToolResult]:
     """Return the results of the turn's tool calls, in the order of the calls."""
-    results = {item.id: item for item in _items(turn) if isinstance(item, FunctionResultContent)}
-    return [
-        _tool_result(turn, call["name"], results[call["call_id"]])
-        for call in tool_calls(turn)
-        if call["call_id"] in results
-    ]
+    record = _record(turn)
+    results = {one["call_id"]: one for one in record.tool_results}
+    ids = [call["call_id"] for call in record.tool_calls or ()]
+    return [_tool_result(turn, results[call_id]) for call_id in ids if call_id in results]
 
 
-def _items(turn: KernelTurn) -> Iterator[Any]:
-    """Yield the parts of the turn's own messages."""
+def _record(turn: KernelTurn) -> TurnRecord:
+    """Return what the turn's own messages say; they are known even if it failed."""
+    reader = TurnReader(names_agents=False)
     if turn.history is not None:
         for message in turn.history.messages[turn.first_new :]:
-            yield from message.items
+            reader.read(message)
+    return reader.record
 
 
-def _tool_result(turn: KernelTurn, name: str, item: FunctionResultContent) -> ToolResult:
+def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
     """Return the result; without a run of the tool, Semantic Kernel itself refused the call."""
-    result = ToolResult(name=name, call_id=item.id or "", result=item.result)
-    run = turn.tool_runs.get(item.id or "")
+    result = ToolResult(name=noted["name"], call_id=noted["call_id"], result=noted["result"])
+    run = turn.tool_runs.get(noted["call_id"])
     if run is None:
         result["is_error"] = result["refused"] = turn.runs_every_tool
         return result
