@@ -15,13 +15,16 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
+from holodeck.config.environment import variables_set
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.backends.process.backend import ProcessBackend
+from holodeck.lib.backends.tapped_backend import TappedServiceBackend
 from holodeck.models.agent import HttpBackendConfig, ProcessBackendConfig
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
+from support.tapped_service import serving
 
 Fact = Literal["calls", "args", "results", "errors", "callers", "agents"]
 """The names of the called tools; their arguments; their results; whether they failed; the agent
@@ -157,6 +160,17 @@ async def of_framework(row: Callable[[FakeOpenAI], Subject]) -> AsyncIterator[Ag
             await subject.close()
 
 
+@asynccontextmanager
+async def tapped(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
+    """A service that reports nothing itself, whose requests to its model are read."""
+    with FakeOpenAI(script) as server:
+        own_url = None if uses_tap else server.url
+        with serving(own_url) as url, variables_set({"OPENAI_BASE_URL": server.url}):
+            request = {"question": "{input}", "model_url": "{tap_url}/openai/v1"}
+            config = HttpBackendConfig(type="http", url=url, tap=True, request=request)
+            yield TappedServiceBackend(HttpBackend(config))
+
+
 OWN = (function, coroutine, class_with_null, foreign_object, own_backend, http, process)
 
 
@@ -169,6 +183,8 @@ def _own_ways() -> Iterator[Way]:
 
 WAYS: list[Way] = [
     *_own_ways(),
+    Way("tapped", partial(tapped, uses_tap=True), frozenset({"calls", "args", "results"})),
+    Way("tapped, past the tap", partial(tapped, uses_tap=False), BLIND),
     *(Way(row.__name__, partial(of_framework, row)) for row in all_rows()),
 ]
 

@@ -264,6 +264,22 @@ def _check_tools(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
         elif tools is not None and not any(is_forbidden(tool, name, tools) for tool in tools):
             context.error(tool_path, _unknown_tool(name, tools))
     _check_most_calls(context, case, path)
+    if not context.agent.has_own_model:
+        _check_agents(context, case, path)
+
+
+def _check_agents(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
+    """Find checks of the agents that speak, where the built-in agent is the only one."""
+    keys: list[KeyPath] = [] if case.handoffs is None else [("handoffs",)]
+    keys += [
+        ("expected_tools", index, "agent")
+        for index, expected in enumerate(case.expected_tools or [])
+        if isinstance(expected, ExpectedTool) and expected.agent is not None
+    ]
+    for key in keys:
+        context.error(
+            (*path, *key), "the built-in agent is the only one; remove it, or test a 'backend'"
+        )
 
 
 def _check_matchers(context: CheckContext, expected: ExpectedTool, path: KeyPath) -> None:

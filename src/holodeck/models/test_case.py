@@ -199,7 +199,8 @@ class TestCaseModel(TurnModel, NamedModel):
     """Maximum turns of a simulated conversation (default: 10). Then the judge must decide; without
     `criteria` the case fails."""
     max_turns_to_done: Annotated[int, Field(ge=1)] | None = None
-    """Maximum turns of the agent until a simulated or scripted conversation ends with success."""
+    """Maximum turns of the agent until a simulated conversation ends with success, or one whose
+    script calls functions."""
 
     @property
     def is_scripted_or_simulated(self) -> bool:
@@ -325,7 +326,8 @@ class TestCaseModel(TurnModel, NamedModel):
 
     @model_validator(mode="after")
     def _turns_to_done_are_open(self) -> "TestCaseModel":
-        if self.max_turns_to_done is not None and not self.is_scripted_or_simulated:
+        is_open = self.simulate is not None or bool(self.called_functions)
+        if self.max_turns_to_done is not None and not is_open:
             raise ValueError(
                 "'max_turns_to_done' counts the turns until a conversation ends with success, and"
                 f" {self.input_kind!r} says how many there are; write 'simulate', or remove it"

@@ -14,7 +14,7 @@ TOOL = "expected_tools: [{name: a, "
 JUDGED = "evaluations: {model: {provider: local}}\n"
 SIMULATED = JUDGED + "test_cases:\n  - simulate: {situation: x}\n    criteria: [ok]\n    "
 STEPS = "[{user: a}, agent, {user: b}, agent, succeed]"
-SCRIPT = f"test_cases:\n  - script: {STEPS}\n    max_turns_to_done: "
+MIXED = SIMULATED + "script: [user, agent, {proceed: {turns: 2}}, judge]\n    max_turns_to_done: "
 HEAD = """\
 name: desk
 backend:
@@ -39,7 +39,10 @@ def findings(folder, more):
         ("tool_order: in-order", "tool_order: found 'in-order'; did you mean 'in_order'?"),
         ("tool_order: unordered", "did you mean 'any_order' with 'max_tool_calls'? expected"),
         ("tool_order: superset", "'tool_order: superset' needs 'expected_tools'"),
-        ("{expected_tools: [], tool_order: exact}", "'tool_order: exact' needs 'expected_tools'"),
+        (
+            "{input: hi, expected_tools: [], tool_order: exact}",
+            "'tool_order: exact' needs 'expected_tools'",
+        ),
         ("max_tool_calls: -1", "max_tool_calls: found -1; expected at least 0"),
         ("max_tool_calls: true", "found true; expected a number"),
         ("max_tool_calls: few", "max_tool_calls: found 'few'; expected a whole number"),
@@ -49,7 +52,9 @@ def findings(folder, more):
         ("handoffs:", "test_cases[0].handoffs: has no value"),
         ("handoffs: [a, b, b]", "'handoffs[2]' repeats 'b': consecutive messages of an agent"),
         ("handoffs: billing", "handoffs: found 'billing'; expected a list"),
-        ("max_turns_to_done: 3", "'max_turns_to_done' counts the turns until a conversation ends"),
+        ("max_turns_to_done: 3", "'input' says how many there are; write 'simulate', or remove it"),
+        ("{turns: [{input: a}], max_turns_to_done: 3}", "and 'turns' says how many there are"),
+        (f"{{script: {STEPS}, max_turns_to_done: 1}}", "and 'script' says how many there are"),
         ("context: {max_tool_calls: 3}", "'max_tool_calls' has no effect in 'context'"),
         ("context: {handoffs: [a]}", "'handoffs' has no effect in 'context'"),
         ("max_tools: 3", "unknown key"),
@@ -69,9 +74,7 @@ def findings(folder, more):
     ],
 )
 def test_a_key_that_checks_nothing_or_the_wrong_thing_is_refused(folder, more, message):
-    written = (
-        CASE + more if not more.startswith("{") else f"test_cases:\n  - {{input: hi, {more[1:]}"
-    )
+    written = f"test_cases:\n  - {more}" if more.startswith("{") else CASE + more
     with pytest.raises(ConfigError) as caught:
         load(folder, written)
 
@@ -92,7 +95,7 @@ def test_a_key_that_checks_nothing_or_the_wrong_thing_is_refused(folder, more, m
          "'S-pay' is both expected and forbidden"),
         (SIMULATED + "max_turns_to_done: 10", "cannot fail: the agent has at most 10 turns"),
         (SIMULATED + "max_turns: 3\n    max_turns_to_done: 3", "at most 3 turns; write less"),
-        (SCRIPT + "2", "max_turns_to_done: cannot fail: the agent has at most 2 turns"),
+        (MIXED + "3", "max_turns_to_done: cannot fail: the agent has at most 3 turns"),
     ],
 )  # fmt: skip
 def test_a_check_that_cannot_fail_or_cannot_pass_is_found(folder, more, message):
@@ -111,7 +114,7 @@ def test_a_check_that_cannot_fail_or_cannot_pass_is_found(folder, more, message)
         CASE + "expected_tools: [a, b]\n    max_tool_calls: 1",
         CASE + TOOL + "result: {regex: 'a.*'}, error: false, agent: x}]",
         SIMULATED + "max_turns_to_done: 9",
-        SCRIPT + "1",
+        MIXED + "2",
         "test_cases:\n  - turns: [{input: a, handoffs: [x]}]",
         "test_cases:\n  - script: [{user: a}, agent, {check: {max_tool_calls: 1}}]",
     ],
@@ -161,6 +164,15 @@ def test_python_takes_the_same_checks():
     assert case.expected_tools[0].result_matcher().contains == "x"
     with pytest.raises(ValueError, match="'handoffs: \\[\\]' checks nothing"):
         TestCase(input="hi", handoffs=[])
+
+
+@pytest.mark.parametrize("more", ["handoffs: [a, b]", "expected_tools: [{name: t, agent: a}]"])
+def test_the_built_in_agent_hands_off_to_no_other(folder, more):
+    head = "name: desk\nmodel: {provider: local}\ninstructions: {inline: Be brief.}\n"
+
+    found = [str(one) for one in check(load(folder, CASE + more, head))]
+
+    assert any("the built-in agent is the only one" in one for one in found)
 
 
 def test_a_url_that_names_no_agents_is_told_about_its_handoffs(folder):
