@@ -258,6 +258,18 @@ def test_a_selection_without_cases_is_not_green(two):
     assert ran.code == 5
 
 
+def test_colours_and_control_characters_reach_a_terminal_as_they_should(two):
+    (two / "new.py").write_text(
+        FORGETFUL.replace('"id": 7', '"id": "\\x1b[2J"').replace('"ok"', '"\\x1b[2J"')
+    )
+
+    ran = run_cli("test", "a.yaml", "--against", "b.yaml", cwd=two, env={"FORCE_COLOR": "1"})
+
+    assert "\x1b[91mONLY A\x1b[0m status" in ran.stdout
+    assert "\x1b[2J" not in ran.stdout
+    assert "\\x1b[2J" in ran.stdout
+
+
 def test_failing_fast_stops_at_the_first_regression(two):
     (two / "old.py").write_text(AGENT.replace("lookup_order", "find"))
     (two / "new.py").write_text(FORGETFUL.replace("lookup_order", "find"))

@@ -352,7 +352,7 @@ class _PairDisplay:
             return
         place = f"[Pair {self.shown}/{self.progress.total_tests // 2}]"
         lines = pair_lines(self.context.redactor.redact_report(pair), place)
-        self.live.write(self.context.clean("\n".join(lines)))
+        self.live.write("\n".join(lines))
 
 
 def find_compared_runs(name: str, folder: Path) -> "tuple[Run, Run]":

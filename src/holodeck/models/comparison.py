@@ -147,7 +147,7 @@ class Significance(Model):
 
 _RENDERERS = {
     "markdown": "holodeck.lib.reports.against:render_markdown",
-    "json": "holodeck.lib.reports.against:render_json",
+    "json": "holodeck.lib.reports.formats:generate_json_report",
 }
 """Format → function from a comparison to its text; a name only, as models import nothing of lib."""
 

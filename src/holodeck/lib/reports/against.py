@@ -1,11 +1,8 @@
 """Reports about two agents that ran the same test cases, and the exit code."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
-
-from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.costs import money
@@ -92,15 +89,6 @@ def comparison_exit_code(report: ComparisonReport, fail_on: FailOn | None = None
     return ExitCode.PASSED if report.is_complete else ExitCode.NOTHING_SELECTED
 
 
-def render_json(report: ComparisonReport) -> str:
-    """Return the comparison with every field, as JSON."""
-    try:
-        text = report.model_dump_json(indent=2)
-    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
-        text = json.dumps(report.model_dump(), indent=2, default=str)
-    return text + "\n"
-
-
 def pair_name(pair: Pair) -> str:
     """Return the name of the case, else the beginning of its input in quotes."""
     return one_line(pair.name or f"'{one_line(pair.input, _MAX_NAME - 2)}'", _MAX_NAME)
@@ -149,8 +137,11 @@ def detail_lines(pair: Pair) -> Iterator[str]:
     if pair.trajectories.state != "unknown" or _has_two_results(pair):
         yield one_line(describe_trajectories(pair.trajectories), 2 * _MAX_LINE)
     for name, scores in pair.scores.items():
-        if scores.delta:
-            yield one_line(f"{name}: A {scores.first:.2f}, B {scores.second:.2f}", _MAX_LINE)
+        if scores.delta is None:
+            continue
+        first, second = f"{scores.first:.2f}", f"{scores.second:.2f}"
+        if first != second:
+            yield one_line(f"{name}: A {first}, B {second}", _MAX_LINE)
 
 
 def _has_two_results(pair: Pair) -> bool:

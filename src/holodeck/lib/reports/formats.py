@@ -14,6 +14,7 @@ from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.registry import Registry, unknown_name
+from holodeck.models.base import Model
 from holodeck.models.test_result import TestReport
 
 Renderer = Callable[[TestReport], str]
@@ -31,7 +32,7 @@ PIPE_TIMEOUT_S = 1.0
 SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
 
 
-def generate_json_report(report: TestReport) -> str:
+def generate_json_report(report: Model) -> str:
     """Return the report with every field, as JSON."""
     try:
         text = report.model_dump_json(indent=2)
