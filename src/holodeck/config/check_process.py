@@ -14,7 +14,7 @@ from holodeck.models.agent import McpBackendConfig, ProcessBackendConfig
 
 def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     """Find programs and folders that are missing, and a target that certainly does not exist."""
-    base_dir = context.agent.base_dir
+    base_dir = context.agent.own_dir
     folder = base_dir if backend.cwd is None else base_dir / backend.cwd
     if not folder.is_dir():
         context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")

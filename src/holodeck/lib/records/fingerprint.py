@@ -97,7 +97,7 @@ def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> 
 
 def _hash_agent(agent: Agent) -> list[str]:
     """Hash the user's code that is the agent: its module, or the files that its command names."""
-    backend, folder = agent.backend, agent.base_dir
+    backend, folder = agent.backend, agent.own_dir
     if isinstance(backend, ProcessBackendConfig | McpBackendConfig) and backend.command is not None:
         start = Path(backend.cwd or "")
         return [_hash_file(start / one, folder) for one in backend.command]

@@ -29,6 +29,8 @@ class Abilities:
     """Whether it writes the pieces of a response."""
     cancel: bool = False
     """Whether it cancels requests."""
+    tool_errors: bool = True
+    """Whether a tool result without `is_error` is none of an error; otherwise that is unknown."""
     tools: list[str] | None = None
     """Names of the tools that the agent can call; None if unknown."""
 
@@ -53,13 +55,17 @@ def parse_abilities(result: Any) -> Abilities:
     }
     tools = given.get("tools")
     names = None if tools is None else [str(one) for one in tools]
-    return Abilities(concurrency, **flags, tools=names)
+    knows_errors = given.get("tool_errors") is not False
+    return Abilities(concurrency, **flags, tool_errors=knows_errors, tools=names)
 
 
 def parse_answer(result: Any, abilities: Abilities) -> ExecutionResult:
     """Return the result of `send`. Raises BackendSessionError."""
     answer = parse_result(result)
     answer.tools = abilities.tools
+    if not abilities.tool_errors:
+        for one in answer.tool_results:
+            one["is_error_unknown"] = not one.get("is_error")
     return answer
 
 

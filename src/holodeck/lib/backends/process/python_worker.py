@@ -141,7 +141,6 @@ class Agent:
 
     async def load(self) -> dict[str, Json]:
         """Import the agent and return what it can do, as the answer to `initialize`."""
-        from holodeck.lib.backends.frameworks import adapt  # noqa: PLC0415
         from holodeck.lib.signatures import is_async, is_factory  # noqa: PLC0415
 
         value = load(self._target)
@@ -152,7 +151,13 @@ class Agent:
         self._adapter = adapt(agent)
         if self._adapter is not None:
             self._value = agent
-            return facts(True, tools=self._adapter.tools(), history=True, streaming=True)
+            return facts(
+                self._adapter.is_concurrent,
+                tools=self._adapter.tools(),
+                tool_errors="tool errors" in self._adapter.reads,
+                history=True,
+                streaming=True,
+            )
         call = agent_call(agent)
         self._value, self._spare = value, agent if is_class else None
         is_free = is_async(call.function) and (is_class or inspect.isfunction(value))
@@ -187,12 +192,29 @@ def facts(
     history: bool = False,
     context: bool = False,
     streaming: bool = False,
+    tool_errors: bool = True,
     tools: list[str] | None = None,
 ) -> dict[str, Json]:
     """Return the answer to `initialize`."""
-    concurrency = ASYNC_CONCURRENCY if is_concurrent else 1
-    can = {"history": history, "context": context, "streaming": streaming, "cancel": can_cancel}
-    return {"protocol": PROTOCOL, "concurrency": concurrency, **can, "tools": tools}
+    return {
+        "protocol": PROTOCOL,
+        "concurrency": ASYNC_CONCURRENCY if is_concurrent else 1,
+        "history": history,
+        "context": context,
+        "streaming": streaming,
+        "cancel": can_cancel,
+        "tool_errors": tool_errors,
+        "tools": tools,
+    }
+
+
+def adapt(agent: Any) -> Any:
+    """Return the adapter of an agent of a framework; None for any other agent."""
+    if sys.version_info < (3, 10):  # noqa: UP036 - the user's Python; no framework is for 3.9
+        return None
+    from holodeck.lib.backends import frameworks  # noqa: PLC0415
+
+    return frameworks.adapt(agent)
 
 
 def load(target: str) -> Any:
@@ -308,8 +330,8 @@ _CONVERSIONS: tuple[tuple[Any, Callable[[Any], Json]], ...] = (
 def describe_error(error: BaseException) -> dict[str, Json]:
     """Return an error as the protocol has it, with the line of the user's code."""
     message = str(error)
-    if isinstance(error, AgentError):
-        return {"code": -32000, "message": message}
+    if isinstance(error, AgentError) or type(error).__name__ == "FrameworkError":
+        return {"code": -32000, "message": message, "data": {"seen": seen_of(error)}}
     frames = [one for one in traceback.extract_tb(error.__traceback__) if is_users(one.filename)]
     rows = [
         {"file": one.filename, "line": one.lineno, "function": one.name, "code": one.line}
@@ -318,10 +340,13 @@ def describe_error(error: BaseException) -> dict[str, Json]:
     data: dict[str, Json] = {"type": type(error).__name__, "traceback": rows}
     if rows:
         data.update(rows[-1])
-    seen = getattr(error, "seen_by_holodeck", None)
-    if seen is not None:
-        data["seen"] = seen
+    data["seen"] = seen_of(error)
     return {"code": -32000, "message": message, "data": data}
+
+
+def seen_of(error: BaseException) -> Json:
+    """Return what the agent had done until the error; None if that is unknown."""
+    return getattr(error, "seen_by_holodeck", None)
 
 
 def is_users(file: str) -> bool:
