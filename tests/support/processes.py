@@ -26,3 +26,12 @@ async def until(holds: Callable[[], bool]) -> None:
 async def until_gone(*pids: int) -> None:
     """Return once none of the processes runs; TimeoutError if one does not end."""
     await until(lambda: not any(map(is_running, pids)))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the children of a process, and theirs."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in map(int, (task / "children").read_text().split()):
+            found += [child, *descendants(child)]
+    return found
