@@ -14,6 +14,7 @@ from holodeck.errors import (
     BackendTimeoutError,
     ConfigError,
 )
+from holodeck.lib.backends import frameworks
 from holodeck.lib.backends.parsing import RESULT_KEYS
 from holodeck.lib.backends.process import python_worker
 from holodeck.lib.backends.process.backend import ProcessBackend
@@ -437,6 +438,10 @@ async def agent(message):
         ("other = 1", "'bot:agent': there is no 'agent' in it"),
         ("agent = 5", "a int is not an agent; name a function of the input"),
         ("def agent(a, b, c): ...", "agent needs 'c' besides the input and the context"),
+        (
+            "class agent:\n    initialize = invoke_once = create_session = teardown = print\n",
+            "an AgentBackend runs inside of holodeck; write 'backend: module:object'",
+        ),
         ("import os; os._exit(7)", "ended with exit code 7"),
         ("import sys; sys.exit('no licence')", "SystemExit: no licence"),
     ],
@@ -678,6 +683,11 @@ def test_the_worker_needs_only_the_standard_library_and_python_3_9():
         own = {"holodeck.lib", "holodeck.lib.signatures", "holodeck.lib.backends.frameworks"}
         others = {one.partition(".")[0] for one in modules if one not in own}
         assert others <= sys.stdlib_module_names
+
+
+def test_the_adapters_of_frameworks_are_written_for_python_3_10():
+    for file in Path(frameworks.__file__).parent.glob("*.py"):
+        ast.parse(file.read_text(), feature_version=(3, 10))
 
 
 async def test_an_environment_without_holodeck_suffices(reach, tmp_path):

@@ -39,6 +39,8 @@ RESULT_KEYS = (
     *("agents", "metadata"),
 )
 """What is read of an object that an agent returns."""
+BACKEND_METHODS = ("initialize", "invoke_once", "create_session", "teardown")
+"""What makes an object an AgentBackend."""
 HOLODECK = Path(__file__).resolve().parents[3]
 _MAX_FRAMES = 30
 
@@ -232,6 +234,11 @@ def agent_call(agent: Any) -> Any:
     """Return how the agent is called. Raises AgentError for an unknown shape."""
     from holodeck.lib import signatures  # noqa: PLC0415
 
+    if all(hasattr(agent, name) for name in BACKEND_METHODS):
+        raise AgentError(
+            "an AgentBackend runs inside of holodeck; write 'backend: module:object' without"
+            " 'type: process'"
+        )
     try:
         function = signatures.find_method(agent)
         return signatures.AgentCall(function, *signatures.parameter_passing(function))
