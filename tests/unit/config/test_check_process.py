@@ -81,7 +81,7 @@ def test_what_cannot_be_started_is_found_at_its_line(load, backend, path, said):
 
     assert (finding.severity, finding.path) == ("error", path)
     assert said in finding.message
-    assert finding.place.startswith("agent.yaml:")
+    assert finding.location.startswith("agent.yaml:")
 
 
 @pytest.mark.parametrize(

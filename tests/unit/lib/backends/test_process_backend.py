@@ -275,7 +275,7 @@ async def agent(message):
 
     assert str(raised.value) == "KeyError: 'tea'"
     place = raised_error(raised.value)
-    assert (place.place, place.function) == ("bot.py:3: return {}[item]", "look_up")
+    assert (place.location, place.function) == ("bot.py:3: return {}[item]", "look_up")
     assert place.traceback[0] == 'bot.py:6 in agent: return look_up("tea")'
 
 
@@ -545,7 +545,7 @@ for request, message in requests():
         await backend.invoke_once("hi")
 
     assert [one["name"] for one in raised.value.seen.tool_calls] == ["find"]
-    assert raised_error(raised.value).place == "a.js:3"
+    assert raised_error(raised.value).location == "a.js:3"
 
 
 TOO_MUCH = ExecutionConfig(max_answer_mb=0.1)
