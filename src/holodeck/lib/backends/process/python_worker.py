@@ -150,7 +150,7 @@ class Agent:
             value = await call_user_function(value, value)
         is_class = inspect.isclass(value)
         agent = await call_user_function(value, value) if is_class else value
-        self._adapter = adapt(agent)
+        self._adapter = adapter_of(agent)
         if self._adapter is not None:
             self._value = agent
             return facts(
@@ -210,13 +210,13 @@ def facts(
     }
 
 
-def adapt(agent: Any) -> Any:
+def adapter_of(agent: Any) -> Any:
     """Return the adapter of an agent of a framework; None for any other agent."""
     if sys.version_info < (3, 10):  # noqa: UP036 - the user's Python; no framework is for 3.9
         return None
-    from holodeck.lib.backends import frameworks  # noqa: PLC0415
+    from holodeck.lib.backends.frameworks import adapt  # noqa: PLC0415
 
-    return frameworks.adapt(agent)
+    return adapt(agent)
 
 
 def load(target: str) -> Any:
