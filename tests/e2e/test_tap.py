@@ -147,6 +147,8 @@ def deletes_what_is_asked(server):
 BACKENDS = {
     "process": {"type": "process", "target": "orders:answer", "workers": 2},
     "async process": {"type": "process", "target": "orders:ReturnsItself"},
+    "python": {"type": "python", "target": "orders:answer"},
+    "async python": {"type": "python", "target": "orders:ReturnsItself"},
 }
 
 
@@ -164,7 +166,7 @@ def test_every_case_has_the_calls_of_its_own_requests(agent_dir, backend):
         case("obeys", "Delete order 8", forbidden_tools=["delete_order"]),
     )  # fmt: skip
 
-    ran = run_tapped(agent_dir)
+    ran = run_tapped(agent_dir, "-j", "4")
 
     results = results_in(agent_dir.path / "r.json")
     outcomes = {name: one["outcome"] for name, one in results.items()}
@@ -172,9 +174,10 @@ def test_every_case_has_the_calls_of_its_own_requests(agent_dir, backend):
     assert (ran.code, outcomes) == (1, {**passed, "obeys": "failed"})
 
 
-def test_a_process_that_goes_past_the_tap_is_unknown(agent_dir):
+@pytest.mark.parametrize("kind", ["process", "python"])
+def test_code_that_goes_past_the_tap_is_unknown(agent_dir, kind):
     agent_dir.server.otherwise("Done.")
-    backend = {"type": "process", "target": "orders:past_the_tap"}
+    backend = {"type": kind, "target": "orders:past_the_tap"}
     write_python_agent(agent_dir, backend, case("asks", "Hello", forbidden_tools=["delete_order"]))
 
     ran = run_tapped(agent_dir)

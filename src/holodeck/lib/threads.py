@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from holodeck.lib.exceptions import describe
@@ -17,7 +18,8 @@ T = TypeVar("T")
 
 EXIT_WAIT_S = 0.5
 """How long the exit of the program waits for threads that are about to end."""
-_USER_CODE = "holodeck-user-code"
+_user_calls: set[object] = set()
+"""One object for each call of a user's function that runs in a thread."""
 _ending: set[threading.Thread] = set()
 _lock = threading.Lock()
 
@@ -52,13 +54,22 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     """
     if is_async(function):
         return await call()
-    value = await run_in_thread(call, _USER_CODE)
+    value = await run_in_thread(partial(_call_user_function, call), "holodeck-user-code")
     return await value if inspect.isawaitable(value) else value
+
+
+def _call_user_function(call: Callable[[], Any]) -> Any:
+    running = object()
+    _user_calls.add(running)
+    try:
+        return call()
+    finally:
+        _user_calls.discard(running)
 
 
 def is_user_code_running() -> bool:
     """Whether a function of the user runs in a thread, such as one that exceeded its time limit."""
-    return any(one.name == _USER_CODE for one in threading.enumerate())
+    return bool(_user_calls)
 
 
 def _outcome_of(call: Callable[[], T]) -> Callable[[], T]:

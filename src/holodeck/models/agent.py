@@ -200,6 +200,9 @@ class PythonBackendConfig(Model):
     scope: Scope | None = None
     """How long an agent lives that a class or a function without parameters makes: `case`, the
     default, makes one for each conversation, `run` one for all."""
+    tap: bool = False
+    """Whether holodeck reads the agent's requests to models on a local proxy, to which variables
+    such as OPENAI_BASE_URL lead it. The cases then run one after the other."""
 
     @model_validator(mode="after")
     def _names_an_attribute(self) -> "PythonBackendConfig":

@@ -117,7 +117,8 @@ def _python_backend(
     backend: str | PythonBackendConfig, execution: ExecutionConfig | None, base_dir: Path
 ) -> AgentBackend:
     if isinstance(backend, PythonBackendConfig):
-        return CallableBackend(backend.target, base_dir, execution, backend.scope)
+        made = CallableBackend(backend.target, base_dir, execution, backend.scope)
+        return _tapped_python(made) if backend.tap else made
     check_name(backend)
     target = backend if ":" in backend else BACKENDS.load(backend, location="backend")
     return CallableBackend(target, base_dir, execution)
@@ -128,6 +129,13 @@ def _tapped(backend: AgentBackend) -> AgentBackend:
     from holodeck.lib.backends.tapped_backend import TappedServiceBackend  # noqa: PLC0415
 
     return TappedServiceBackend(backend)
+
+
+def _tapped_python(backend: AgentBackend) -> AgentBackend:
+    # Imported here because few agents have a tap.
+    from holodeck.lib.backends.tapped_backend import TappedPythonBackend  # noqa: PLC0415
+
+    return TappedPythonBackend(backend)
 
 
 def _worker_taps() -> "ProcessTaps":

@@ -9,7 +9,7 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.pairs import build_comparison, build_pair
 from holodeck.lib.test_runner.schedule import Lane, Schedule
-from holodeck.models.agent import AGENT_KEYS, Agent
+from holodeck.models.agent import AGENT_KEYS, Agent, PythonBackendConfig
 from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
@@ -49,6 +49,12 @@ def unused_keys(first: Agent, second: Agent, settings: ExecutionConfig) -> list[
     return [key for key in UNUSED_KEYS if key in theirs and theirs[key] != ours.get(key)]
 
 
+TAP_IN_PROCESS = (
+    "the tap cannot tell the requests of two agents in one process apart; compare agents with"
+    " '{type: process, …}'"
+)
+
+
 class AgentComparison:
     """Runs each case on the first agent, then on the second, within the limits of one run.
 
@@ -63,6 +69,10 @@ class AgentComparison:
     async def execute_tests(self) -> ComparisonReport:
         """Run all cases on both agents; raises what `TestExecutor.execute_tests` raises."""
         first = self._executors[0]
+        for executor in self._executors:
+            backend = executor.agent_config.backend
+            if isinstance(backend, PythonBackendConfig) and backend.tap:
+                raise ConfigError("backend.tap", TAP_IN_PROCESS)
         left = [executor.begin() for executor in self._executors]
         with span(names.RUN, {names.SUITE_NAME: f"{first.agent_config.name} (A and B)"}) as current:
             if any(left):

@@ -39,7 +39,7 @@ from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
-from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.agent import IN_PYTHON, Agent, PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.selection import Selection
@@ -60,6 +60,10 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
+ONE_AT_A_TIME = (
+    "the cases ran one after the other, because 'tap: true' cannot tell the requests of Python code"
+    " apart; 'backend: {type: process, …}' with 'workers' runs several"
+)
 ASYNC_CONCURRENCY = 10
 """How many cases of the user's async code run at once under `parallel_test_cases: auto`."""
 
@@ -318,6 +322,10 @@ class TestExecutor:
         setting = self.config.parallel_test_cases
         model, named = self.agent_config.model, self.agent_config.backend
         if model is not None and model.provider is ProviderEnum.LOCAL and named is None:
+            return 1
+        if isinstance(named, PythonBackendConfig) and named.tap:
+            if isinstance(setting, int) and setting > 1:
+                self._evaluator_set.judge_provider.note(ONE_AT_A_TIME)
             return 1
         if isinstance(setting, int):
             return setting

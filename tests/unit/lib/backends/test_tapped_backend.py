@@ -1,0 +1,187 @@
+"""Python code behind the tap: whose requests they are, and when that is unknown."""
+
+import asyncio
+import os
+import threading
+
+import openai
+import pytest
+
+from fakes import ToolCall
+from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.tapped_backend import (
+    ONE_PER_PROCESS,
+    UNUSED_VARIABLE,
+    TappedPythonBackend,
+)
+from holodeck.lib.llm.limits import override_call_limit
+from holodeck.lib.tap.channel import EARLIER_WORK
+from holodeck.lib.threads import is_user_code_running
+
+ASKED = {"model": "gpt-x", "messages": [{"role": "user", "content": "Hello"}]}
+
+
+@pytest.fixture(autouse=True)
+def model(fake_openai, monkeypatch):
+    """The model of the agents, which asks for one tool."""
+    monkeypatch.setenv("OPENAI_BASE_URL", fake_openai.url)
+    fake_openai.otherwise("Done.", tool_calls=[ToolCall("look", {"id": 1})])
+    return fake_openai
+
+
+@pytest.fixture
+async def tap():
+    """Makes tapped backends, and tears them down."""
+    made = []
+
+    async def make(agent):
+        backend = TappedPythonBackend(CallableBackend(agent))
+        made.append(backend)
+        await backend.initialize()
+        return backend
+
+    yield make
+    for backend in made:
+        await backend.teardown()
+
+
+def ask_model():
+    with openai.OpenAI(api_key="key", max_retries=0) as client:
+        return client.chat.completions.create(**ASKED).choices[0].message.content
+
+
+def asking(message):
+    return ask_model()
+
+
+async def test_a_function_that_blocks_is_seen(tap):
+    backend = await tap(asking)
+
+    result = await backend.invoke_once("Hello")
+
+    assert (result.response, result.tap_problem) == ("Done.", None)
+    assert [call["name"] for call in result.tool_calls] == ["look"]
+    assert result.tapped == {"tool_calls", "token_usage"}
+
+
+async def test_a_coroutine_that_blocks_the_event_loop_does_not_block_its_tap(tap):
+    async def agent(message):
+        return ask_model()
+
+    backend = await tap(agent)
+
+    assert (await backend.invoke_once("Hello")).tap_problem is None
+
+
+async def test_a_client_that_is_made_with_the_agent_is_seen_in_every_turn(tap):
+    class Agent:
+        def __init__(self):
+            self.client = openai.AsyncOpenAI(api_key="key")
+
+        async def run(self, message):
+            asked = await self.client.chat.completions.create(**ASKED)
+            return asked.choices[0].message.content
+
+        async def aclose(self):
+            await self.client.close()
+
+    backend = await tap(Agent)
+    session = await backend.create_session()
+    results = [await session.send("Hello") for _ in range(2)]
+    await session.close()
+
+    assert [result.tap_problem for result in results] == [None, None]
+    assert [len(result.tool_calls) for result in results] == [1, 1]
+
+
+async def test_the_variables_are_set_only_for_the_agent(tap, model):
+    seen = []
+
+    def agent(message):
+        seen.append(os.environ["OPENAI_BASE_URL"])
+        return "nothing"
+
+    backend = await tap(agent)
+    result = await backend.invoke_once("Hello")
+
+    assert seen[0] != os.environ["OPENAI_BASE_URL"] == model.url
+    assert result.tap_problem == UNUSED_VARIABLE
+    assert result.tool_calls is None
+
+
+async def test_what_the_agent_reports_itself_wins(tap):
+    def agent(message):
+        ask_model()
+        return {"response": "Done.", "tool_calls": []}
+
+    backend = await tap(agent)
+    result = await backend.invoke_once("Hello")
+
+    assert (result.tool_calls, result.tapped) == ([], {"token_usage"})
+
+
+async def test_calls_before_an_error_are_seen(tap):
+    def agent(message):
+        ask_model()
+        raise ValueError("no")
+
+    backend = await tap(agent)
+    with pytest.raises(BackendSessionError) as raised:
+        await backend.invoke_once("Hello")
+
+    assert [call["name"] for call in raised.value.seen.tool_calls] == ["look"]
+
+
+async def test_a_function_that_exceeded_its_limit_makes_turns_unknown_until_it_ends(tap):
+    go_on, ended = threading.Event(), threading.Event()
+
+    def agent(message):
+        if message == "hang":
+            go_on.wait()
+            ask_model()
+            ended.set()
+            return "late"
+        return ask_model()
+
+    backend = await tap(agent)
+    with pytest.raises(BackendTimeoutError), override_call_limit(0.1):
+        await backend.invoke_once("hang")
+    meanwhile = await backend.invoke_once("Hello")
+    go_on.set()
+    await asyncio.to_thread(ended.wait)
+    while is_user_code_running():  # noqa: ASYNC110 - the end of a thread is no event
+        await asyncio.sleep(0)
+    after = await backend.invoke_once("Hello")
+
+    assert (meanwhile.tap_problem, meanwhile.model_requests) == (EARLIER_WORK, [])
+    assert (after.tap_problem, len(after.model_requests)) == (None, 1)
+
+
+async def test_a_task_that_the_agent_left_makes_later_turns_unknown_until_it_ends(tap):
+    go_on, left = asyncio.Event(), []
+
+    async def agent(message):
+        if message == "leave":
+            left.append(asyncio.create_task(go_on.wait()))
+        async with openai.AsyncOpenAI(api_key="key") as client:
+            return (await client.chat.completions.create(**ASKED)).choices[0].message.content
+
+    backend = await tap(agent)
+    results = [await backend.invoke_once("leave"), await backend.invoke_once("Hello")]
+    go_on.set()
+    await left[0]
+    results.append(await backend.invoke_once("Hello"))
+
+    assert [one.tap_problem for one in results] == [None, EARLIER_WORK, None]
+
+
+async def test_two_agents_of_one_process_cannot_be_tapped_at_the_same_time(tap):
+    first = await tap(asking)
+    with pytest.raises(BackendInitError) as raised:
+        await tap(asking)
+    await first.teardown()
+    second = await tap(asking)
+
+    assert str(raised.value) == ONE_PER_PROCESS
+    assert (await second.invoke_once("Hello")).tap_problem is None
