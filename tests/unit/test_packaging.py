@@ -15,7 +15,7 @@ from holodeck.installation import DISTRIBUTION
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
-EXTRAS = {"deepeval", "azure", "nlp", "local", "files", "all", "dev"}
+EXTRAS = {"a2a", "deepeval", "azure", "nlp", "local", "files", "all", "dev"}
 FEATURES = EXTRAS - {"all", "dev"}
 
 

@@ -31,6 +31,7 @@ from holodeck.lib.safe_paths import is_file
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
     IN_PYTHON,
+    A2aBackendConfig,
     Agent,
     HttpBackendConfig,
     McpBackendConfig,
@@ -102,7 +103,7 @@ def _check_api_keys(context: CheckContext) -> None:
 
 def _check_backend(context: CheckContext) -> None:
     backend = context.agent.backend
-    if isinstance(backend, HttpBackendConfig):
+    if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
         _check_url(context, backend.url, ("backend", "url"))
     elif isinstance(backend, ProcessBackendConfig):
         # Imported here because few agents are processes.

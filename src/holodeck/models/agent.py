@@ -282,6 +282,18 @@ class McpBackendConfig(Model):
         return self
 
 
+class A2aBackendConfig(Model):
+    """An agent that speaks A2A 1.0."""
+
+    type: Literal["a2a"]
+    """The kind of backend."""
+    url: NonBlank
+    """URL of the agent, below which its card is at `/.well-known/agent-card.json`; or of the card
+    itself, which ends with `.json`."""
+    headers: dict[str, SecretStr] = {}
+    """Headers of each request; their values are never printed."""
+
+
 class Agent(Model):
     """An agent, its tests and its settings."""
 
@@ -305,7 +317,11 @@ class Agent(Model):
     backend: (
         NonBlank
         | Annotated[
-            PythonBackendConfig | HttpBackendConfig | ProcessBackendConfig | McpBackendConfig,
+            PythonBackendConfig
+            | HttpBackendConfig
+            | ProcessBackendConfig
+            | McpBackendConfig
+            | A2aBackendConfig,
             Field(discriminator="type"),
         ]
         | None

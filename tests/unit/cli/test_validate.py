@@ -126,7 +126,7 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
     [
         (
             "google_adk",
-            "unknown backend 'google_adk'; known: chat, http, mcp, process, semantic_kernel",
+            "unknown backend 'google_adk'; known: a2a, chat, http, mcp, process, semantic_kernel",
         ),
         ("chta", "unknown backend 'chta'; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),

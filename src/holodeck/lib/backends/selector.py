@@ -11,6 +11,7 @@ from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
 from holodeck.models.agent import (
+    A2aBackendConfig,
     Agent,
     HttpBackendConfig,
     McpBackendConfig,
@@ -30,6 +31,7 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
         "http": "holodeck.lib.backends.http_backend:HttpBackend",
         "process": "holodeck.lib.backends.process.backend:ProcessBackend",
         "mcp": "holodeck.lib.backends.mcp_backend:McpBackend",
+        "a2a": "holodeck.lib.backends.a2a_backend:A2aBackend",
     },
 )
 DEFAULT = "semantic_kernel"
@@ -81,8 +83,8 @@ class BackendSelector:
 
 def check_name(name: str) -> None:
     """Raise ConfigError if `backend: name` is unknown; `module:attribute` is not checked."""
-    if name == "http":
-        raise ConfigError("backend", "'http' needs more; write '{type: http, url: …}'")
+    if name in {"a2a", "http"}:
+        raise ConfigError("backend", f"{name!r} needs more; write '{{type: {name}, url: …}}'")
     if name == "process":
         raise ConfigError(
             "backend", "'process' needs more; write '{type: process, target: module:object}'"
@@ -97,9 +99,10 @@ def _build(
     agent: Agent, execution: ExecutionConfig | None, base_dir: Path, *, force_ingest: bool
 ) -> AgentBackend:
     backend = agent.backend
-    if isinstance(backend, HttpBackendConfig):
+    if isinstance(backend, HttpBackendConfig | A2aBackendConfig):
         made = BACKENDS.load(backend.type)(backend, execution)
-        return _tapped(made) if backend.tap else made
+        has_tap = isinstance(backend, HttpBackendConfig) and backend.tap
+        return _tapped(made) if has_tap else made
     if isinstance(backend, ProcessBackendConfig):
         make = BACKENDS.load(backend.type)
         return make(backend, base_dir, execution, _worker_taps() if backend.tap else None)

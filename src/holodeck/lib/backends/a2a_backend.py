@@ -1,0 +1,234 @@
+"""Agents that speak A2A 1.0: `backend: {type: a2a, url: …}`; the adapter for a2a-sdk."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
+
+from holodeck.errors import BackendError, BackendInitError, BackendSessionError, MissingExtra
+from holodeck.lib.backends.base import ExecutionResult, Message, Method
+from holodeck.lib.exceptions import describe
+from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
+from holodeck.models.agent import A2aBackendConfig
+from holodeck.models.config import ExecutionConfig
+
+NO_HISTORY = "an A2A agent takes no earlier messages; send them as turns of the case"
+_POLL_S = 0.5
+
+
+class A2aBackend:
+    """Sends messages to an agent; each conversation has a context of its own.
+
+    Args:
+        config: Where the agent card is, and headers.
+        execution: Time limits; their defaults if not given. Messages are not retried.
+    """
+
+    def __init__(self, config: A2aBackendConfig, execution: ExecutionConfig | None = None) -> None:
+        self._config = config
+        self._timeout = call_limits(execution).timeout
+        self._http: Any = None
+        self._client: Any = None
+        self._name = ""
+
+    async def initialize(self) -> None:
+        """Read the agent card. Raises BackendInitError, or ConfigError without a2a-sdk."""
+        if self._client is not None:
+            return
+        try:
+            await call_with_limit(self._connect, self._timeout)
+        except BackendError as error:
+            await self.teardown()
+            if isinstance(error.__cause__, ImportError):
+                raise MissingExtra("a2a", "backend") from error
+            raise BackendInitError(f"the agent card cannot be read: {error}") from error
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        return await (await self.create_session(context)).send(message)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> "A2aSession":
+        if context:
+            raise BackendSessionError(NO_HISTORY)
+        await self.initialize()
+        return A2aSession(self._client, self._name, self._timeout)
+
+    def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
+        """Return why the agent cannot be given earlier messages."""
+        return NO_HISTORY
+
+    async def teardown(self) -> None:
+        """Close the connections."""
+        http, self._http, self._client = self._http, None, None
+        if http is not None:
+            await http.aclose()
+
+    async def _connect(self) -> None:
+        import httpx  # noqa: PLC0415
+        from a2a.client import A2ACardResolver, ClientConfig, ClientFactory  # noqa: PLC0415
+
+        headers = {name: one.get_secret_value() for name, one in self._config.headers.items()}
+        self._http = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113 - call_with_limit
+        is_card = self._config.url.endswith(".json")
+        card = await A2ACardResolver(self._http, self._config.url).get_agent_card(
+            relative_card_path="/" if is_card else None
+        )
+        self._name = card.name
+        self._client = ClientFactory(ClientConfig(httpx_client=self._http)).create(card)
+
+
+class A2aSession:
+    """A conversation: messages in one context, and in one task while that waits for input."""
+
+    def __init__(self, client: Any, agent: str, timeout: float | None) -> None:
+        self._client = client
+        self._agent = agent
+        self._timeout = timeout
+        self._context_id = ""
+        self._task_id = ""
+
+    async def send(self, message: str) -> ExecutionResult:
+        return await call_with_limit(partial(self._send, message), self._timeout)
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the texts of messages and artifacts as they come."""
+        answer = _Answer()
+        has_text = False
+        async for piece in stream_with_limit(self._take_turn(message, answer), self._timeout):
+            has_text = True
+            yield piece
+        if not has_text:
+            yield self._result(answer).response
+
+    async def close(self) -> None:
+        """Do nothing: the agent keeps its contexts as it likes."""
+
+    async def _send(self, message: str) -> ExecutionResult:
+        answer = _Answer()
+        async for _ in self._take_turn(message, answer):
+            pass
+        return self._result(answer)
+
+    async def _take_turn(self, message: str, answer: "_Answer") -> AsyncIterator[str]:
+        from a2a.helpers import new_text_message  # noqa: PLC0415
+        from a2a.types import GetTaskRequest, Role, SendMessageRequest  # noqa: PLC0415
+
+        sent = new_text_message(
+            message,
+            context_id=self._context_id or None,
+            task_id=self._task_id or None,
+            role=Role.ROLE_USER,
+        )
+        try:
+            async for event in self._client.send_message(SendMessageRequest(message=sent)):
+                if piece := answer.note(event):
+                    yield piece
+            while answer.state in {"SUBMITTED", "WORKING"}:
+                await asyncio.sleep(_POLL_S)
+                answer.note_task(await self._client.get_task(GetTaskRequest(id=answer.task_id)))
+        except Exception as error:
+            raise BackendSessionError(describe(error), seen=self._result(answer)) from error
+        self._context_id = answer.context_id or self._context_id
+        self._task_id = answer.task_id if answer.state == "INPUT_REQUIRED" else ""
+        if answer.state in {"FAILED", "CANCELED", "REJECTED", "AUTH_REQUIRED"}:
+            what = answer.state.lower().replace("_", " ")
+            said = f": {answer.said}" if answer.said else ""
+            raise BackendSessionError(f"the task is {what}{said}", seen=self._result(answer))
+
+    def _result(self, answer: "_Answer") -> ExecutionResult:
+        return ExecutionResult(answer.text(), structured_output=answer.data(), agents=[self._agent])
+
+
+class _Answer:
+    """What an agent sent in a turn: a message, or a task with its status and artifacts."""
+
+    def __init__(self) -> None:
+        self.state = ""
+        self.said = ""
+        """The text of the message, or of the task's latest status."""
+        self.context_id = ""
+        self.task_id = ""
+        self._artifacts: dict[str, list[str]] = {}
+        """By id: the texts of its parts, which may come one by one."""
+        self._data: dict[str, list[Any]] = {}
+        """By id of the artifact, "" for what the agent said: its data."""
+
+    def note(self, event: Any) -> str:
+        """Note an event; return its text that is part of the response."""
+        kind = event.WhichOneof("payload")
+        if kind == "message":
+            self.context_id = event.message.context_id
+            self._note_message(event.message)
+            return self.said
+        if kind == "artifact_update":
+            update = event.artifact_update
+            self._note_place(update.context_id, update.task_id)
+            return self._note_artifact(update.artifact, append=update.append)
+        if kind == "status_update":
+            self._note_place(event.status_update.context_id, event.status_update.task_id)
+            self._note_status(event.status_update.status)
+        if kind == "task":
+            self.note_task(event.task)
+        return ""
+
+    def note_task(self, task: Any) -> None:
+        """Note a whole task."""
+        self._note_place(task.context_id, task.id)
+        self._note_status(task.status)
+        for artifact in task.artifacts:
+            self._note_artifact(artifact, append=False)
+
+    def text(self) -> str:
+        """Return the response: the artifacts, or else what the agent said, or else its data."""
+        texts = ["".join(chunks) for chunks in self._artifacts.values()]
+        text = "\n".join(text for text in texts if text) or self.said
+        data = self.data()
+        return text or ("" if data is None else json.dumps(data, ensure_ascii=False))
+
+    def data(self) -> Any:
+        """Return the data of the response; a list if there are several pieces; None without."""
+        pieces = [piece for pieces in self._data.values() for piece in pieces]
+        return pieces[0] if len(pieces) == 1 else pieces or None
+
+    def _note_place(self, context_id: str, task_id: str) -> None:
+        self.context_id, self.task_id = context_id, task_id
+
+    def _note_status(self, status: Any) -> None:
+        from a2a.types import TaskState  # noqa: PLC0415
+
+        self.state = TaskState.Name(status.state).removeprefix("TASK_STATE_")
+        if status.HasField("message"):
+            self._note_message(status.message)
+
+    def _note_message(self, message: Any) -> None:
+        texts, self._data[""] = _read(message.parts)
+        self.said = "\n".join(texts)
+
+    def _note_artifact(self, artifact: Any, *, append: bool) -> str:
+        texts, data = _read(artifact.parts)
+        name = artifact.artifact_id
+        if not append:
+            self._artifacts[name], self._data[name] = [], []
+        self._artifacts.setdefault(name, []).extend(texts)
+        self._data.setdefault(name, []).extend(data)
+        return "".join(texts)
+
+
+def _read(parts: Any) -> tuple[list[str], list[Any]]:
+    """Return the texts of parts, and their data."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415
+
+    texts, data = [], []
+    for part in parts:
+        match part.WhichOneof("content"):
+            case "text":
+                texts.append(part.text)
+            case "url":
+                texts.append(part.url)
+            case "data":
+                data.append(MessageToDict(part.data))
+            case _:
+                texts.append(f"({part.filename or part.media_type or 'file'})")
+    return texts, data

@@ -1,0 +1,207 @@
+"""Agents that speak A2A: a real server of a2a-sdk on loopback.
+
+a2a-sdk is no requirement of the tests: `uv pip install "a2a-sdk[http-server]>=1.3,<2"`.
+"""
+
+import asyncio
+import socket
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
+from holodeck.lib.backends.a2a_backend import A2aBackend
+from holodeck.models.agent import A2aBackendConfig
+from holodeck.models.config import ExecutionConfig
+
+pytest.importorskip("a2a.server", reason="a2a-sdk[http-server] is not installed")
+
+import uvicorn
+from a2a.helpers import new_data_part, new_task_from_user_message, new_text_message, new_text_part
+from a2a.server.agent_execution import AgentExecutor
+from a2a.server.request_handlers import DefaultRequestHandler
+from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
+from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
+from a2a.types import AgentCapabilities, AgentCard, AgentInterface
+from starlette.applications import Starlette
+
+
+class Support(AgentExecutor):
+    """Answers in the way that the message names, and remembers what was said in a context."""
+
+    def __init__(self):
+        self.said = {}
+
+    async def execute(self, context, event_queue):
+        text = context.get_user_input()
+        said = self.said.setdefault(context.context_id, [])
+        said.append(text)
+        if text == "message":
+            answer = new_text_message(f"OK: {said}", context_id=context.context_id)
+            await event_queue.enqueue_event(answer)
+            return
+        if context.current_task is None:
+            await event_queue.enqueue_event(new_task_from_user_message(context.message))
+        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
+        await updater.start_work()
+        await self.work(text, said, updater)
+
+    async def work(self, text, said, updater):
+        if text == "hang":
+            await asyncio.sleep(600)
+        if text == "fail":
+            await updater.failed(updater.new_agent_message([new_text_part("no stock")]))
+            return
+        if text == "ask":
+            await updater.requires_input(updater.new_agent_message([new_text_part("Which one?")]))
+            return
+        if text == "data":
+            await updater.add_artifact([new_data_part({"late": True})])
+        else:
+            for i, piece in enumerate(("It", " is", f" late: {said}")):
+                await updater.add_artifact(
+                    [new_text_part(piece)], artifact_id="a", append=i > 0, last_chunk=i == 2
+                )
+        await updater.complete()
+
+    async def cancel(self, context, event_queue):
+        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
+
+
+@contextmanager
+def serving(*, streaming):
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    card = AgentCard(
+        name="support",
+        description="Looks orders up.",
+        version="1",
+        capabilities=AgentCapabilities(streaming=streaming),
+        supported_interfaces=[
+            AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
+        ],
+        default_input_modes=["text/plain"],
+        default_output_modes=["text/plain"],
+    )
+    handler = DefaultRequestHandler(Support(), InMemoryTaskStore(), card)
+    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc")]
+    config = uvicorn.Config(
+        Starlette(routes=routes), log_level="error", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield url
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+@pytest.fixture(params=[True, False], ids=["streaming", "whole"])
+def url(request):
+    with serving(streaming=request.param) as url:
+        yield url
+
+
+@pytest.fixture
+async def backend(url):
+    backend = backend_at(url)
+    yield backend
+    await backend.teardown()
+
+
+def backend_at(url, timeout=600):
+    config = A2aBackendConfig(type="a2a", url=url, headers={"x-team": "orders"})
+    return A2aBackend(config, ExecutionConfig(llm_timeout=timeout))
+
+
+async def test_a_message_is_the_response(backend):
+    result = await backend.invoke_once("message")
+
+    assert (result.response, result.agents) == ("OK: ['message']", ["support"])
+    assert (result.tool_calls, result.token_usage) == (None, None)
+
+
+async def test_the_artifacts_of_a_task_are_the_response(backend):
+    assert (await backend.invoke_once("Where is 7?")).response == "It is late: ['Where is 7?']"
+
+
+async def test_data_is_structured_output(backend):
+    result = await backend.invoke_once("data")
+
+    assert (result.response, result.structured_output) == ('{"late": true}', {"late": True})
+
+
+async def test_a_conversation_has_a_context_of_its_own(backend):
+    sessions = [await backend.create_session() for _ in range(2)]
+
+    answers = [
+        (await session.send(message)).response
+        for session, message in zip((*sessions, sessions[0]), ("one", "two", "three"), strict=True)
+    ]
+
+    assert answers == ["It is late: ['one']", "It is late: ['two']", "It is late: ['one', 'three']"]
+
+
+async def test_a_task_that_waits_for_input_goes_on_with_the_next_message(backend):
+    session = await backend.create_session()
+
+    first, second = await session.send("ask"), await session.send("seven")
+
+    assert first.response == "Which one?"
+    assert second.response == "It is late: ['ask', 'seven']"
+
+
+async def test_a_task_that_fails_is_an_error_and_the_conversation_goes_on(backend):
+    session = await backend.create_session()
+
+    with pytest.raises(BackendSessionError, match="the task is failed: no stock"):
+        await session.send("fail")
+
+    assert (await session.send("one")).response == "It is late: ['fail', 'one']"
+
+
+async def test_artifacts_stream_in_pieces():
+    with serving(streaming=True) as url:
+        backend = backend_at(url)
+        session = await backend.create_session()
+
+        pieces = [piece async for piece in session.send_streaming("7")]
+        await backend.teardown()
+
+    assert pieces == ["It", " is", " late: ['7']"]
+
+
+async def test_a_task_that_hangs_ends_with_the_time_limit(url):
+    backend = backend_at(url, timeout=0.5)
+    await backend.initialize()
+    before = asyncio.all_tasks()
+
+    with pytest.raises(BackendTimeoutError):
+        await backend.invoke_once("hang")
+
+    assert asyncio.all_tasks() == before
+    await backend.teardown()
+
+
+async def test_the_url_of_a_card_is_taken_too(url):
+    backend = backend_at(f"{url}/.well-known/agent-card.json")
+
+    assert (await backend.invoke_once("message")).response == "OK: ['message']"
+    await backend.teardown()
+
+
+@pytest.mark.parametrize("path", ["", "/elsewhere"], ids=["nothing listens", "no card"])
+async def test_a_card_that_cannot_be_read_is_an_error(url, path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        closed = f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+    with pytest.raises(BackendInitError, match="the agent card cannot be read"):
+        await backend_at(url + path if path else closed).initialize()
+
+
+async def test_earlier_messages_are_refused(backend):
+    assert "takes no earlier messages" in backend.history_problem("invoke_once")
+    with pytest.raises(BackendSessionError, match="takes no earlier messages"):
+        await backend.invoke_once("message", [{"role": "user", "content": "hello"}])
