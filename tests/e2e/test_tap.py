@@ -185,3 +185,26 @@ def test_code_that_goes_past_the_tap_is_unknown(agent_dir, kind):
     result = results_in(agent_dir.path / "r.json")["asks"]
     assert (ran.code, result["outcome"]) == (4, "metric_error")
     assert "OPENAI_BASE_URL" in result["tool_checks"][0]["error"]
+
+
+def test_python_code_runs_one_case_at_a_time_and_the_report_says_so(agent_dir):
+    agent_dir.server.otherwise("Done.", latency_s=0.05)
+    cases = [case(f"case {n}", "Hello", contains="Done") for n in range(3)]
+    write_python_agent(agent_dir, {"type": "python", "target": "orders:answer"}, *cases)
+
+    ran = run_tapped(agent_dir, "-j", "3")
+
+    assert (ran.code, agent_dir.server.peak_in_flight) == (0, 1)
+    assert "ran one after the other" in (agent_dir.path / "r.md").read_text()
+
+
+def test_tapped_python_code_is_not_compared_with_another_agent(agent_dir):
+    case_of_both = case("asks", "Hello", contains="Done")
+    write_python_agent(agent_dir, {"type": "python", "target": "orders:answer"}, case_of_both)
+
+    ran = agent_dir.run("test", "agent.yaml", "--against", "backend=orders:past_the_tap")
+
+    assert_plain(ran)
+    assert ran.code == 2
+    assert "type: process" in ran.stderr
+    assert agent_dir.server.requests == []
