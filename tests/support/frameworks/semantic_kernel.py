@@ -3,8 +3,8 @@
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
 from support.server import FakeOpenAI
 
-CACHES = frozenset({"prompt_template", "t_in", "t_out"})
-"""Semantic Kernel sets these itself."""
+CACHES = frozenset({"plugins", "prompt_template", "t_in", "t_out"})
+"""Semantic Kernel sets or removes these itself."""
 
 
 def chat_completion_agent(server: FakeOpenAI) -> Subject:
@@ -32,6 +32,28 @@ def kernel(server: FakeOpenAI) -> Subject:
         agents=None,
         noticed=lambda: noticed,
         close=close,
+    )
+
+
+def responses_agent(server: FakeOpenAI) -> Subject:
+    from openai import AsyncOpenAI
+    from semantic_kernel.agents import OpenAIResponsesAgent
+
+    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
+    agent = OpenAIResponsesAgent(
+        ai_model_id="fake",
+        client=client,
+        name=AGENT,
+        instructions=INSTRUCTIONS,
+        plugins=[_orders()],
+    )
+    return Subject(
+        agent,
+        server,
+        tool="OrderPlugin-lookup_order",
+        parts=lambda: [agent, agent.kernel],
+        caches=CACHES,
+        close=client.close,
     )
 
 
@@ -125,4 +147,4 @@ def _orders():
     return OrderPlugin()
 
 
-ROWS = [chat_completion_agent, kernel, sequential, concurrent, group_chat, handoff]
+ROWS = [chat_completion_agent, kernel, responses_agent, sequential, concurrent, group_chat, handoff]

@@ -16,6 +16,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     new_history,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_orchestrations import OrchestrationAdapter
+from holodeck.lib.backends.frameworks.semantic_kernel_responses import ResponsesAgentAdapter
 
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
@@ -37,6 +38,9 @@ def adapt(value: object) -> FrameworkAdapter | None:
 
         kernel: Any = value
         return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
+    if "OpenAIResponsesAgent" in kinds:
+        responses_agent: Any = value
+        return ResponsesAgentAdapter(responses_agent)
     if "OrchestrationBase" in kinds:
         orchestration: Any = value
         return OrchestrationAdapter(orchestration)

@@ -58,7 +58,8 @@ class TurnReader:
             elif item.content_type == "function_result":
                 is_error = self._sees_functions and self._is_error(item.id)
                 self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
-        if message.role.value == "assistant":
+        only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
+        if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
             self.count(message.metadata.get("usage"))
 

@@ -1,0 +1,92 @@
+"""`OpenAIResponsesAgent` of Semantic Kernel, whose conversations the provider keeps."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
+
+from holodeck.lib.backends.frameworks.base import (
+    Capability,
+    FrameworkAdapter,
+    FrameworkSession,
+    TurnRecord,
+)
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
+    TurnReader,
+    names_of_tools,
+    new_history,
+)
+
+if TYPE_CHECKING:
+    from semantic_kernel.agents import OpenAIResponsesAgent
+    from semantic_kernel.contents import ChatMessageContent
+
+    from holodeck.lib.backends.base import Message
+
+
+class ResponsesAgentAdapter(FrameworkAdapter):
+    """An agent on the Responses API; each conversation has a thread of its own."""
+
+    objects = ("OpenAIResponsesAgent",)
+    reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability)) - {"streaming"}
+
+    def __init__(self, agent: "OpenAIResponsesAgent") -> None:
+        self._agent = agent
+
+    async def open(self, context: Sequence["Message"]) -> FrameworkSession:
+        return ResponsesSession(self._agent, context)
+
+    def tools(self) -> list[str] | None:
+        return None if self._agent.tools else names_of_tools(self._agent)
+
+
+class ResponsesSession(FrameworkSession):
+    """A conversation with an agent on the Responses API."""
+
+    def __init__(self, agent: "OpenAIResponsesAgent", context: Sequence["Message"]) -> None:
+        self._agent = agent
+        self._is_named = "name" in agent.model_fields_set
+        self._new: list[ChatMessageContent] = new_history(context).messages
+        """Messages that the provider has not been sent."""
+        self._kept: list[ChatMessageContent] = []
+        """The conversation, if the provider keeps none."""
+        self._response_id: str | None = None
+        self.turn = TurnRecord()
+
+    async def send(self, message: str) -> TurnRecord:
+        from semantic_kernel.agents import ResponsesAgentThread
+        from semantic_kernel.contents import ChatHistory
+
+        reader = TurnReader(names_agents=self._is_named)
+        self.turn = reader.record
+
+        async def read(one: Any) -> None:
+            reader.read(one)
+
+        # A thread for each turn: if this one fails, the next begins where this one did.
+        thread = ResponsesAgentThread(
+            client=self._agent.client,
+            chat_history=ChatHistory(messages=list(self._kept)),
+            previous_response_id=self._response_id,
+            enable_store=self._agent.store_enabled,
+        )
+        asked = new_history([{"role": "user", "content": message}]).messages
+        texts = []
+        try:
+            async for response in self._agent.invoke(
+                messages=[*self._new, *asked],
+                thread=thread,
+                kernel=reader.kernel(self._agent.kernel),
+                on_intermediate_message=read,
+            ):
+                reader.read(response.message)
+                texts.append(str(response.message.content or ""))
+        except BaseException:
+            reader.read_interrupted()
+            raise
+        reader.record.response = "".join(texts)
+        self._response_id, self._new = thread.response_id, []
+        if not self._agent.store_enabled:
+            self._kept = [one async for one in thread.get_messages()]
+        return self.turn
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._new += new_history(messages).messages
