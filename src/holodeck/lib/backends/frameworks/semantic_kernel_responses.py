@@ -46,7 +46,7 @@ class ResponsesSession(FrameworkSession):
         self._is_named = "name" in agent.model_fields_set
         self._new: list[ChatMessageContent] = new_history(context).messages
         """Messages that the provider has not been sent."""
-        self._kept: list[ChatMessageContent] = []
+        self._history: list[ChatMessageContent] = []
         """The conversation, if the provider keeps none."""
         self._response_id: str | None = None
         self.turn = TurnRecord()
@@ -64,7 +64,7 @@ class ResponsesSession(FrameworkSession):
         # A thread for each turn: if this one fails, the next begins where this one did.
         thread = ResponsesAgentThread(
             client=self._agent.client,
-            chat_history=ChatHistory(messages=list(self._kept)),
+            chat_history=ChatHistory(messages=list(self._history)),
             previous_response_id=self._response_id,
             enable_store=self._agent.store_enabled,
         )
@@ -85,7 +85,7 @@ class ResponsesSession(FrameworkSession):
         reader.record.response = "".join(texts)
         self._response_id, self._new = thread.response_id, []
         if not self._agent.store_enabled:
-            self._kept = [one async for one in thread.get_messages()]
+            self._history = [one async for one in thread.get_messages()]
         return self.turn
 
     def remember(self, messages: Sequence["Message"]) -> None:
