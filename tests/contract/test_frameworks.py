@@ -18,7 +18,7 @@ from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import FRAMEWORKS, adapt, find_framework
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.models.config import ExecutionConfig
-from support.frameworks import all_rows, script
+from support.frameworks import all_rows, missing_frameworks, script
 
 PATIENT = ExecutionConfig(llm_timeout=600, max_retries=0)
 CONTEXT = [
@@ -61,7 +61,7 @@ def test_every_framework_has_an_agent_here():
     with FakeOpenAI(script) as server:
         found = {find_framework(row(server).agent) for row in ROWS}
 
-    assert found == set(FRAMEWORKS)
+    assert found == {one for one in FRAMEWORKS if one.name not in missing_frameworks()}
 
 
 async def test_it_keeps_the_protocol(backend):

@@ -40,8 +40,13 @@ SIMPLE_COMMAND = re.compile(
 """A call of one of these programs, without shell syntax except a final pipe."""
 MULTILINE = re.compile(r"(?m)^(cd|export|if|for|while|trap|\w+=|\s)|\\$|<<|&$")
 """Shell syntax that connects a line with those around it."""
-NOT_RUN = {"README.md": 2, "docs/architecture.md": 1, "docs/guide/a2a.md": 1}
-"""Blocks without a comment: installation and diagrams."""
+NOT_RUN = {
+    "README.md": 2,
+    "docs/architecture.md": 1,
+    "docs/guide/a2a.md": 1,
+    "docs/guide/frameworks/google-adk.md": 2,
+}
+"""Blocks without a comment: installation, diagrams, and a framework that is not installed."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """A Semantic Kernel agent and its Agent Framework twin, compared on the same test cases."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -26,11 +27,15 @@ def answer(request):
 
 @pytest.fixture
 def example(tmp_path, fake_openai):
-    """A copy of the example whose agents run in processes of the tests' own interpreter."""
+    """A copy of the example whose agents run in processes of the tests' own interpreter.
+
+    `scripts/frameworks migration` names others, with one of the frameworks each.
+    """
     folder = tmp_path / "migration"
     shutil.copytree(EXAMPLE, folder)
     for name in ("old", "new"):
-        change(folder / f"{name}.yaml", f".venv-{name}/bin/python", sys.executable)
+        python = os.environ.get(f"{name.upper()}_PYTHON", sys.executable)
+        change(folder / f"{name}.yaml", f".venv-{name}/bin/python", python)
     fake_openai.otherwise(answer)
     return folder
 

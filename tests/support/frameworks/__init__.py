@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
@@ -103,10 +104,24 @@ def results_of_turn(request: Request) -> list[str]:
 
 
 def all_rows() -> list[Callable[[FakeOpenAI], Subject]]:
-    """Return the rows of every framework."""
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    return [row for module in modules for row in _rows(module)]
+    """Return the rows of every framework that is installed."""
+    return [row for module in _modules() if is_installed(module) for row in module.ROWS]
 
 
-def _rows(module: Any) -> list[Callable[[FakeOpenAI], Subject]]:
-    return list(module.ROWS)
+def missing_frameworks() -> set[str]:
+    """Return the names of the frameworks that are not installed."""
+    return {module.FRAMEWORK for module in _modules() if not is_installed(module)}
+
+
+def is_installed(module: Any) -> bool:
+    """Whether the framework is installed; one that clashes with ours has `REQUIRES`."""
+    if not hasattr(module, "REQUIRES"):
+        return True
+    try:
+        return find_spec(module.REQUIRES) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _modules() -> list[Any]:
+    return [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]

@@ -20,6 +20,12 @@ def test_what_no_framework_made_has_no_adapter(value):
     assert adapt(value) is None
 
 
+def test_an_object_of_another_package_of_google_has_no_adapter():
+    from google.protobuf.struct_pb2 import Struct
+
+    assert adapt(Struct()) is None
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda one: one.package)
 def test_every_framework_says_which_objects_it_takes_and_what_is_read(framework):
     for adapter in framework.adapters():

@@ -45,6 +45,7 @@ FRAMEWORKS: tuple[Framework, ...] = (
         "holodeck.lib.backends.frameworks.agent_framework_workflows",
     ),
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
+    Framework("Google ADK", "google", "holodeck.lib.backends.frameworks.google_adk_agents"),
     Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langgraph_graphs"),
     Framework(
         "LangChain", "langchain_core", "holodeck.lib.backends.frameworks.langchain_runnables"

@@ -1,0 +1,245 @@
+"""Agents and apps of Google ADK, which an `InMemoryRunner` runs."""
+
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from holodeck.lib.backends.frameworks.base import (
+    FrameworkAdapter,
+    FrameworkError,
+    FrameworkSession,
+    TurnRecord,
+)
+
+if TYPE_CHECKING:
+    from holodeck.lib.backends.base import Message
+
+TRANSFER = "transfer_to_agent"
+"""The tool by which one agent hands over to another."""
+REQUEST = "adk_request_"
+"""Begins the names of the calls by which the framework asks a person."""
+NAME = "holodeck"
+"""Of the app and the user of a conversation; each has an app of its own."""
+
+
+def adapt(value: object) -> FrameworkAdapter | None:
+    """Return the adapter of an agent or an app; None for any other object, also of Google's."""
+    if not any(base.__module__.startswith("google.adk.") for base in type(value).__mro__):
+        return None
+    from google.adk.agents import BaseAgent
+    from google.adk.apps import App
+
+    if isinstance(value, App) and isinstance(value.root_agent, BaseAgent):
+        return AdkAdapter(value.root_agent, {"app": value})
+    if isinstance(value, BaseAgent):
+        return AdkAdapter(value, {"agent": value, "app_name": NAME})
+    return None
+
+
+class AdkAdapter(FrameworkAdapter):
+    """An agent; each conversation has sessions, state and memory of its own."""
+
+    objects = ("LlmAgent", "SequentialAgent", "ParallelAgent", "LoopAgent", "App")
+    reads = frozenset(
+        {
+            *("tool calls", "tool results", "tool errors", "token usage", "agents", "tools"),
+            "streaming",
+        }
+    )
+
+    def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
+        self._agent = agent
+        self._options = options
+        """What the runner runs."""
+        self._runner: Any = None
+        """The latest runner; closing it closes the toolsets, which all conversations share."""
+
+    async def open(self, context: Sequence["Message"]) -> "AdkConversation":
+        from google.adk.runners import InMemoryRunner
+
+        self._runner = InMemoryRunner(**self._options)
+        conversation = AdkConversation(self._runner, self._agent.name)
+        conversation.remember(context)
+        return conversation
+
+    def tools(self) -> list[str] | None:
+        names: dict[str, None] = {}
+        agents = [self._agent]
+        while agents:
+            agent = agents.pop()
+            agents += agent.sub_agents
+            for tool in getattr(agent, "tools", ()):
+                name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+                if name is None:  # a toolset lists its tools in a run
+                    return None
+                names[name] = None
+        return list(names)
+
+    async def close(self) -> None:
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.close()
+
+
+class AdkConversation(FrameworkSession):
+    """A session of a runner."""
+
+    def __init__(self, runner: Any, agent: str) -> None:
+        self.turn = TurnRecord()
+        self._runner = runner
+        self._agent = agent
+        self._session: Any = None
+        """The session as it was after the last turn that succeeded."""
+        self._unsent: list[Any] = []
+        """Events that the session does not have yet."""
+
+    async def send(self, message: str) -> TurnRecord:
+        async for _ in self._run(message, streams=False):
+            pass
+        return self.turn
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        async with aclosing(self._run(message, streams=True)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                yield piece
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        self._unsent += to_events(messages, self._agent)
+
+    async def _run(self, message: str, *, streams: bool) -> AsyncIterator[str]:
+        """Run the agent in a copy of the session, and yield the pieces of its response."""
+        from google.adk.agents.run_config import RunConfig, StreamingMode
+        from google.genai import types
+
+        self.turn = TurnRecord()
+        session = await self._copy_session()
+        running = self._runner.run_async(
+            user_id=session.user_id,
+            session_id=session.id,
+            new_message=types.Content(role="user", parts=[types.Part(text=message)]),
+            run_config=RunConfig(
+                streaming_mode=StreamingMode.SSE if streams else StreamingMode.NONE
+            ),
+        )
+        event: Any = None
+        has_pieces = False
+        async with aclosing(running) as events:
+            async for event in events:
+                text = text_of(event)
+                if event.partial:
+                    has_pieces = has_pieces or bool(text)
+                    if text:
+                        yield text
+                    continue
+                self._read(event)
+        if (
+            event is not None and event.error_code and not event.content
+        ):  # an exception would have escaped by now
+            raise FrameworkError(f"{event.error_code}: {event.error_message or 'no message'}")
+        if not has_pieces:
+            yield str(self.turn.response)
+        self._session, self._unsent = await self._get(session), []
+
+    async def _copy_session(self) -> Any:
+        """Return a session with the events so far, so that a failing turn leaves no trace."""
+        service, old = self._runner.session_service, self._session
+        session = await service.create_session(
+            app_name=self._runner.app_name, user_id=NAME, state=old.state if old else None
+        )
+        for event in [*(old.events if old else ()), *self._unsent]:
+            await service.append_event(session, event)
+        return session
+
+    async def _get(self, session: Any) -> Any:
+        """Return what the session holds now."""
+        return await self._runner.session_service.get_session(
+            app_name=session.app_name, user_id=session.user_id, session_id=session.id
+        )
+
+    def _read(self, event: Any) -> None:
+        """Note what an event says."""
+        for call in event.get_function_calls():
+            if call.name.startswith(REQUEST):
+                raise FrameworkError(
+                    f"the agent waits for input of a person ({call.name}), and a test has none;"
+                    " give the tool no confirmation in tests, or answer it in the agent's code"
+                )
+            if call.name != TRANSFER:
+                self.turn.add_call(call.name, call.args, call.id, event.author)
+        for response in event.get_function_responses():
+            result, is_error = result_of(response.response)
+            self.turn.add_result(response.id, result, is_error=is_error)
+        if event.content is None or event.content.role != "model":
+            return
+        self.turn.add_agent(event.author)
+        usage = event.usage_metadata
+        prompt = usage.prompt_token_count if usage else None
+        completion = usage.candidates_token_count if usage else None
+        thoughts = (usage.thoughts_token_count if usage else None) or 0
+        self.turn.add_usage(prompt, None if completion is None else completion + thoughts)
+        if event.is_final_response() and (text := text_of(event)):
+            self.turn.response = text
+
+
+def text_of(event: Any) -> str:
+    """Return the text of an event, without thoughts."""
+    parts = (event.content.parts if event.content else None) or ()
+    return "".join(part.text for part in parts if part.text and not part.thought)
+
+
+def result_of(response: Any) -> tuple[Any, bool]:
+    """Return the result of a tool, and whether it is an error.
+
+    The framework wraps a result that is no mapping as `result`, and reports an error as `error`.
+    """
+    if isinstance(response, dict) and len(response) == 1:
+        [(key, value)] = response.items()
+        if key in {"result", "error"}:
+            return value, key == "error"
+    return response, False
+
+
+def to_events(messages: Sequence["Message"], agent: str) -> list[Any]:
+    """Return messages in the format of chat completions as events of a session."""
+    from google.adk.events import Event
+    from google.genai import types
+
+    names: dict[str, str] = {}
+    events = []
+    for message in messages:
+        text, role = message["content"], message["role"]
+        parts = [types.Part(text=text)] if text and role != "tool" else []
+        if role == "system":
+            raise FrameworkError(
+                "the history of an ADK agent has no system messages; write it as 'instruction'"
+            )
+        if role == "tool":
+            call_id = message.get("tool_call_id", "")
+            name = names.get(call_id, message.get("name", ""))
+            parts.append(_response_part(call_id, name, text))
+        for call in message.get("tool_calls", ()):
+            function = call["function"]
+            names[call["id"]] = function["name"]
+            parts.append(_call_part(call["id"], function))
+        is_user = role == "user"
+        content = types.Content(role="model" if role == "assistant" else "user", parts=parts)
+        author = "user" if is_user else agent
+        events.append(Event(invocation_id=str(uuid4()), author=author, content=content))
+    return events
+
+
+def _call_part(call_id: str, function: dict[str, Any]) -> Any:
+    from google.genai import types
+
+    arguments = json.loads(function["arguments"] or "{}")
+    call = types.FunctionCall(id=call_id, name=function["name"], args=arguments)
+    return types.Part(function_call=call)
+
+
+def _response_part(call_id: str, name: str, text: str) -> Any:
+    from google.genai import types
+
+    response = types.FunctionResponse(id=call_id, name=name, response={"result": text})
+    return types.Part(function_response=response)

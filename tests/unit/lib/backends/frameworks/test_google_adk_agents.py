@@ -1,0 +1,87 @@
+"""Agents of Google ADK, where it is installed: `scripts/frameworks google-adk` runs these tests."""
+
+import pytest
+
+from fakes import FakeOpenAI, Reply
+from holodeck.errors import BackendError
+from holodeck.lib.backends.callable_backend import CallableBackend
+from support.frameworks import lookup_order, results_of_turn
+
+pytest.importorskip("google.adk", reason="scripts/frameworks google-adk installs it")
+
+from google.adk.agents import LlmAgent, SequentialAgent
+from google.adk.apps import App
+from google.adk.tools import FunctionTool
+
+from support.frameworks.google_adk import fake_model
+
+
+def script(request):
+    """The triage hands over, and whoever has the tool looks the order up."""
+    results = results_of_turn(request)
+    if "You are triage" in request.system and not results:
+        return Reply(tool_calls=[("transfer_to_agent", {"agent_name": "billing"})])
+    if results and "order" in results[-1]:
+        return Reply(f"said: {results[-1]}")
+    if "lookup_order" in request.tools:
+        return Reply(tool_calls=[("lookup_order", {"order_id": "7"})])
+    return Reply("hello")
+
+
+@pytest.fixture
+async def model():
+    with FakeOpenAI(script) as server:
+        made = fake_model(server)
+        yield made
+        await made.client.close()
+
+
+async def ask(agent, message="Where is order 7?", context=None):
+    backend = CallableBackend(agent)
+    await backend.initialize()
+    try:
+        return await backend.invoke_once(message, context)
+    finally:
+        await backend.teardown()
+
+
+@pytest.mark.parametrize("is_app", [False, True], ids=["agent", "app"])
+async def test_google_adk_agents_that_hand_over_are_named_in_order(model, is_app):
+    billing = LlmAgent(model=model, name="billing", instruction="Bill.", tools=[lookup_order])
+    triage = LlmAgent(
+        model=model, name="triage", instruction="You are triage.", sub_agents=[billing]
+    )
+
+    result = await ask(App(name="shop", root_agent=triage) if is_app else triage)
+
+    assert result.agents == ["triage", "billing"]
+    [call] = result.tool_calls
+    assert (call["name"], call["agent"]) == ("lookup_order", "billing")
+    assert result.response == "said: order 7 is shipped"
+    assert result.tools == ["lookup_order"]
+
+
+async def test_google_adk_agents_in_a_sequence_are_named_in_order(model):
+    members = [LlmAgent(model=model, name=name, instruction="Greet.") for name in ("one", "two")]
+
+    result = await ask(SequentialAgent(name="both", sub_agents=members))
+
+    assert (result.agents, result.response) == (["one", "two"], "hello")
+    assert result.token_usage.prompt_tokens == 20
+
+
+async def test_a_google_adk_tool_that_needs_confirmation_is_an_error(model):
+    tool = FunctionTool(lookup_order, require_confirmation=True)
+    agent = LlmAgent(model=model, name="support", instruction="Help.", tools=[tool])
+
+    with pytest.raises(
+        BackendError, match=r"^the agent waits for input of a person \(adk_request_"
+    ):
+        await ask(agent)
+
+
+async def test_a_google_adk_agent_takes_no_system_messages_as_history(model):
+    agent = LlmAgent(model=model, name="support", instruction="Help.")
+
+    with pytest.raises(BackendError, match="has no system messages; write it as 'instruction'"):
+        await ask(agent, context=[{"role": "system", "content": "Be kind."}])
