@@ -225,6 +225,9 @@ class ProcessBackendConfig(Model):
     target: NonBlank | None = None
     """The agent as `module:object`, in a Python file beside `agent.yaml` or installed for the
     interpreter; takes the place of `command`."""
+    scope: Scope | None = None
+    """How long an agent lives that a class or a function without parameters makes: `case`, the
+    default, makes one for each conversation, `run` one for each process."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Number of processes. Each loads the agent."""
     cwd: NonBlank | None = None
@@ -246,6 +249,8 @@ class ProcessBackendConfig(Model):
             )
         if self.python is not None and self.target is None:
             raise ValueError("'python' needs 'target', such as 'support:agent', not 'command'")
+        if self.scope is not None and self.target is None:
+            raise ValueError("'scope' needs 'target', such as 'support:agent', not 'command'")
         return self
 
 

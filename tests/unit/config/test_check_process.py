@@ -90,6 +90,7 @@ def test_what_cannot_be_started_is_found_at_its_line(load, backend, path, said):
         ({}, "write either 'command', such as [node, agent.js], or 'target'"),
         ({"command": ["a"], "target": "b:c"}, "write either 'command'"),
         ({"command": ["a"], "python": "b"}, "'python' needs 'target'"),
+        ({"command": ["a"], "scope": "run"}, "'scope' needs 'target'"),
         ({"target": "b:c", "worker": 2}, "did you mean 'workers'?"),
         ({"target": "b:c", "workers": 0}, "found 0; expected at least 1"),
         ({"type": "proces", "target": "b:c"}, "proces"),

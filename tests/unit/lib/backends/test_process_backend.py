@@ -182,6 +182,35 @@ async def test_every_shape_of_agent_keeps_conversations_apart(reach, code):
     await two.close()
 
 
+MAKERS = {
+    "a class": "class agent(Bot): ...",
+    "a function": "async def agent():\n    return Bot()",
+}
+
+
+@pytest.mark.parametrize(("scope", "answers"), [("case", "11"), ("run", "12")])
+@pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS)
+async def test_the_scope_says_how_long_an_agent_lives_that_is_made(
+    reach, tmp_path, maker, scope, answers
+):
+    code = """
+class Bot:
+    count = 0
+    async def run(self, message):
+        self.count += 1
+        return str(self.count)
+    def close(self):
+        open("closed", "a").write("x")
+"""
+    backend = await reach(code + maker, scope=scope)
+
+    results = [await backend.invoke_once("hi") for _ in answers]
+
+    assert "".join(one.response for one in results) == answers
+    await backend.teardown()
+    assert len((tmp_path / "closed").read_text()) == (2 if scope == "case" else 1)
+
+
 async def test_the_context_of_a_case_reaches_the_agent(reach):
     backend = await reach("def agent(message, context: dict):\n    return str(context)\n")
 
@@ -658,7 +687,7 @@ async def test_an_agent_that_does_not_end_is_killed(reach_program, tmp_path):
 async def test_the_process_ends_with_its_stdin(tmp_path):
     (tmp_path / "bot.py").write_text("def agent(message): return message\n")
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, python_worker.__file__, str(tmp_path), "bot:agent"),
+        *(sys.executable, python_worker.__file__, str(tmp_path), "bot:agent", "case"),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -251,7 +251,8 @@ def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
         program, *arguments = config.command
         return [program_path(program, folder_of(config, base_dir)), *arguments]
     python = sys.executable if config.python is None else program_path(config.python, base_dir)
-    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target)]
+    scope = config.scope or "case"
+    return [python, str(_WORKER), str(base_dir.absolute()), str(config.target), scope]
 
 
 def program_path(program: str, folder: Path) -> str:

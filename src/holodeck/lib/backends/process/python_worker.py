@@ -1,7 +1,7 @@
 """Run a Python agent in an environment of its own, for `backend: {type: process, target: …}`.
 
-A program of its own: `python python_worker.py FOLDER module:object`. It speaks the protocol of
-docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need not
+A program of its own: `python python_worker.py FOLDER module:object SCOPE`. It speaks the protocol
+of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need not
 have holodeck installed: the program imports the standard library, the user's code, and the modules
 of holodeck that do the same (`signatures` and `backends.frameworks`), which it loads by their path.
 """
@@ -81,13 +81,10 @@ class EmptyPackages:
 
 
 class Conversation:
-    """A conversation with a function, an object or an instance of a class."""
+    """A conversation with a function or an object."""
 
-    def __init__(
-        self, call: Any, owned: Any, case_context: dict[str, Any] | None, history: Messages
-    ) -> None:
+    def __init__(self, call: Any, case_context: dict[str, Any] | None, history: Messages) -> None:
         self._call = call
-        self._owned = owned
         self._case_context = case_context
         self._history = history
 
@@ -101,7 +98,7 @@ class Conversation:
         return answer
 
     async def close(self) -> None:
-        await close(self._owned)
+        """Do nothing: only the agent may hold something."""
 
 
 class FrameworkConversation:
@@ -130,29 +127,19 @@ class FrameworkConversation:
         await self._session.close()
 
 
-class Agent:
-    """The user's agent: a framework's object, or whatever `backend: module:object` takes."""
+class LoadedAgent:
+    """An agent that answers: one of a framework, a function, or an object."""
 
-    def __init__(self, target: str) -> None:
-        self._target = target
-        self._value: Any = None
-        """What is shared by all conversations, or the class of which each gets an instance."""
-        self._spare: Any = None
-        """The first instance of a class, for the first conversation."""
-        self._adapter: Any = None
-
-    async def load(self) -> dict[str, Json]:
-        """Import the agent and return what it can do, as the answer to `initialize`."""
-        from holodeck.lib.signatures import is_async, is_factory  # noqa: PLC0415
-
-        value = load(self._target)
-        if is_factory(value):
-            value = await call_user_function(value, value)
-        is_class = inspect.isclass(value)
-        agent = await call_user_function(value, value) if is_class else value
+    def __init__(self, agent: Any) -> None:
+        self._agent = agent
         self._adapter = adapter_of(agent)
+        self._call: Any = None if self._adapter is not None else agent_call(agent)
+
+    def facts(self, *, is_shared: bool) -> dict[str, Json]:
+        """Return what the agent can do, as the answer to `initialize`."""
+        from holodeck.lib.signatures import is_async  # noqa: PLC0415
+
         if self._adapter is not None:
-            self._value = agent
             return facts(
                 self._adapter.is_concurrent,
                 tools=self._adapter.tools(),
@@ -160,31 +147,75 @@ class Agent:
                 history=True,
                 streaming=True,
             )
-        call = agent_call(agent)
-        self._value, self._spare = value, agent if is_class else None
-        is_free = is_async(call.function) and (is_class or inspect.isfunction(value))
+        can_wait = is_async(self._call.function)
+        is_object = is_shared and not inspect.isfunction(self._agent)
         return facts(
-            is_free,
-            can_cancel=is_async(call.function),
-            history=call.context != "left out",
-            context=call.case_context is not None,
+            can_wait and not is_object,
+            can_cancel=can_wait,
+            history=self._call.context != "left out",
+            context=self._call.case_context is not None,
         )
 
     async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
         """Return a new conversation."""
         if self._adapter is not None:
             return FrameworkConversation(await self._adapter.open(messages))
-        agent, is_class = self._value, inspect.isclass(self._value)
-        if is_class:
-            agent, self._spare = self._spare, None
-            agent = agent or await call_user_function(self._value, self._value)
-        return Conversation(agent_call(agent), agent if is_class else None, context, messages)
+        return Conversation(self._call, context, messages)
 
     async def close(self) -> None:
         if self._adapter is not None:
             await self._adapter.close()
         else:
-            await close(self._spare if inspect.isclass(self._value) else self._value)
+            await close(self._agent)
+
+
+class OwningConversation:
+    """A conversation that closes the agent, which was made for it."""
+
+    def __init__(self, conversation: Any, agent: LoadedAgent) -> None:
+        self.send = conversation.send
+        self._conversation = conversation
+        self._agent = agent
+
+    async def close(self) -> None:
+        await self._conversation.close()
+        await self._agent.close()
+
+
+class Agent:
+    """What the target names: an agent that all conversations share, or what makes each its own."""
+
+    def __init__(self, target: str, scope: str) -> None:
+        self._target = target
+        self._scope = scope
+        self._make: Any = None
+        """Makes the agent of each conversation; None if all share one."""
+        self._agent: LoadedAgent | None = None
+        """The shared one, or the first that was made, for the first conversation."""
+
+    async def load(self) -> dict[str, Json]:
+        """Import the agent and return what it can do, as the answer to `initialize`."""
+        from holodeck.lib.signatures import is_factory  # noqa: PLC0415
+
+        value = load(self._target)
+        makes_agents = inspect.isclass(value) or is_factory(value)
+        if makes_agents and self._scope == "case":
+            self._make = value
+        self._agent = LoadedAgent(await call_user_function(value, value) if makes_agents else value)
+        return self._agent.facts(is_shared=self._make is None)
+
+    async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
+        """Return a new conversation."""
+        if self._make is None and self._agent is not None:
+            return await self._agent.open(messages, context)
+        agent, self._agent = self._agent, None
+        if agent is None:
+            agent = LoadedAgent(await call_user_function(self._make, self._make))
+        return OwningConversation(await agent.open(messages, context), agent)
+
+    async def close(self) -> None:
+        if self._agent is not None:
+            await self._agent.close()
 
 
 def facts(
@@ -498,14 +529,14 @@ def take_streams() -> tuple[io.BufferedReader, io.BufferedWriter]:
 
 
 def main() -> None:
-    folder, target = sys.argv[1:]
+    folder, target, scope = sys.argv[1:]
     requests, answers = take_streams()
     own = str(Path(__file__).parent)
     sys.path[:] = [folder, *(one for one in sys.path if one != own)]
     sys.argv[1:] = []
     sys.meta_path.insert(0, OwnModules())
     sys.meta_path.append(EmptyPackages())
-    asyncio.run(Worker(Agent(target), requests, answers).serve())
+    asyncio.run(Worker(Agent(target, scope), requests, answers).serve())
 
 
 if __name__ == "__main__":
