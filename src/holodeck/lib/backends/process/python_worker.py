@@ -1,9 +1,9 @@
 """Run a Python agent in an environment of its own, for `backend: {type: process, target: …}`.
 
 A program of its own: `python python_worker.py FOLDER module:object SCOPE`. It speaks the protocol
-of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need not
-have holodeck installed: the program imports the standard library, the user's code, and the modules
-of holodeck that do the same (`signatures` and `backends.frameworks`), which it loads by their path.
+of docs/reference/process-protocol.md. The interpreter is the user's, Python 3.9 or newer, and need
+not have holodeck installed: the program imports the standard library, the user's code, and the
+modules of holodeck that do the same (`signatures` and `backends.frameworks`), by their path.
 """
 
 from __future__ import annotations
