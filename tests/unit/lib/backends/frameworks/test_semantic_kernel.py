@@ -1,0 +1,112 @@
+"""What is particular to orchestrations of Semantic Kernel."""
+
+import pytest
+
+from fakes import FakeOpenAI
+from holodeck.errors import BackendError
+from holodeck.lib.backends.callable_backend import CallableBackend
+from support.frameworks import script
+
+
+@pytest.fixture
+async def members():
+    """Two agents, whose model answers `OK: <message>`, and the server."""
+    from openai import AsyncOpenAI
+    from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+
+    with FakeOpenAI(script) as server:
+        client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
+        service = OpenAIChatCompletion("fake", async_client=client)
+        yield [
+            ChatCompletionAgent(service=service, name=name, description=name)
+            for name in ("writer", "reviewer")
+        ]
+        await client.close()
+
+
+async def test_agents_in_sequence_speak_one_after_the_other(members):
+    from semantic_kernel.agents import SequentialOrchestration
+
+    result = await CallableBackend(SequentialOrchestration(members=members)).invoke_once("hello")
+
+    assert result.agents == ["writer", "reviewer"]
+    assert result.response.startswith("OK: ")
+    assert result.token_usage.total_tokens == 2 * 15
+
+
+async def test_concurrent_agents_all_answer(members):
+    from semantic_kernel.agents import ConcurrentOrchestration
+
+    result = await CallableBackend(ConcurrentOrchestration(members=members)).invoke_once("hello")
+
+    assert result.response == "OK: hello\n\nOK: hello"
+    assert sorted(result.agents) == ["reviewer", "writer"]
+
+
+async def test_the_manager_of_a_group_chat_begins_anew_for_each_turn(members):
+    from semantic_kernel.agents import GroupChatOrchestration, RoundRobinGroupChatManager
+
+    manager = RoundRobinGroupChatManager(max_rounds=2)
+    backend = CallableBackend(GroupChatOrchestration(members=members, manager=manager))
+    session = await backend.create_session()
+
+    results = [await session.send(message) for message in ("one", "two")]
+
+    assert [result.agents for result in results] == [["writer", "reviewer"]] * 2
+    assert (manager.current_round, manager.current_index) == (0, 0)
+    await session.close()
+
+
+def magentic(members):
+    """An orchestration whose manager asks the writer once, and then tells the outcome."""
+    from semantic_kernel.agents import MagenticManagerBase, MagenticOrchestration, ProgressLedger
+    from semantic_kernel.contents import ChatMessageContent
+
+    def ledger(*, is_done):
+        def item(answer):
+            return {"reason": "as told", "answer": answer}
+
+        return ProgressLedger.model_validate(
+            {
+                "is_request_satisfied": item(is_done),
+                "is_in_loop": item(False),
+                "is_progress_being_made": item(True),
+                "next_speaker": item("writer"),
+                "instruction_or_question": item("write it"),
+            }
+        )
+
+    class Manager(MagenticManagerBase):
+        async def plan(self, magentic_context):
+            return ChatMessageContent(role="assistant", content="the plan")
+
+        async def replan(self, magentic_context):
+            return await self.plan(magentic_context)
+
+        async def create_progress_ledger(self, magentic_context):
+            return ledger(is_done=magentic_context.round_count > 1)
+
+        async def prepare_final_answer(self, magentic_context):
+            last = magentic_context.chat_history.messages[-1]
+            return ChatMessageContent(role="assistant", content=f"done: {last.content}")
+
+    return MagenticOrchestration(members=members, manager=Manager())
+
+
+async def test_a_magentic_orchestration_answers_but_its_managers_tokens_are_unknown(members):
+    result = await CallableBackend(magentic(members)).invoke_once("hello")
+
+    assert result.response.startswith("done: OK:")
+    assert result.agents == ["writer"]
+    assert result.tool_calls == []
+    assert result.token_usage is None
+
+
+async def test_a_magentic_orchestration_has_one_turn(members):
+    session = await CallableBackend(magentic(members)).create_session()
+    await session.send("hello")
+
+    with pytest.raises(BackendError, match="takes one message and no earlier ones"):
+        await session.send("again")
+    await session.close()
