@@ -24,7 +24,7 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.description import AgentDescription
 from holodeck.lib.backends.process.connection import Launch
-from holodeck.lib.backends.process.messages import Abilities, parse_answer
+from holodeck.lib.backends.process.messages import Abilities, complete, parse_answer
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit
@@ -228,6 +228,10 @@ class ProcessSession:
             result = await worker.process.request("send", params, on_piece)
         except asyncio.CancelledError:
             self._is_interrupted = True
+            raise
+        except BackendError as error:
+            if isinstance(error.seen, ExecutionResult):
+                complete(error.seen, worker.abilities)
             raise
         return parse_answer(result, worker.abilities)
 
