@@ -23,6 +23,7 @@ from holodeck.lib.backends.base import (
 from holodeck.lib.backends.framework_session import FrameworkConversation, ask_once
 from holodeck.lib.backends.frameworks import adapt, find_framework
 from holodeck.lib.backends.frameworks.base import FrameworkAdapter, split_run
+from holodeck.lib.backends.shared_state import SharedState
 from holodeck.lib.backends.user_agents import AgentFunction, close_agent, find_agent_function
 from holodeck.lib.llm.limits import call_with_limit, stream_with_limit
 from holodeck.lib.signatures import is_async
@@ -141,6 +142,7 @@ class FunctionAgent(LoadedAgent):
     def __init__(self, agent: object) -> None:
         self._agent = agent
         self._function: AgentFunction = find_agent_function(agent, LOCATION)
+        self._state = None if inspect.isroutine(agent) else SharedState(agent)
         self.is_concurrent = is_async(self._function.function)
         self.takes_case_context = self._function.case_context is not None
         if inspect.isroutine(agent):
@@ -155,13 +157,15 @@ class FunctionAgent(LoadedAgent):
         case_context: CaseContext | None,
         limit_s: float | None,
     ) -> ExecutionResult:
+        if self._state is not None:
+            self._state.begin(message)
         call = partial(self._function.answer, message, context, case_context)
         return await call_with_limit(call, limit_s)
 
     async def open(
         self, context: Sequence[Message], case_context: CaseContext | None, limit_s: float | None
     ) -> AgentSession:
-        return CallableSession(self._function, limit_s, case_context, context)
+        return CallableSession(self._function, limit_s, case_context, context, self._state)
 
     def history_problem(self, method: Method) -> str | None:  # noqa: ARG002 - the same for both
         return NO_CONTEXT_PARAMETER if self._function.context == "left out" else None
@@ -189,8 +193,10 @@ class CallableSession:
         limit_s: float | None,
         case_context: CaseContext | None,
         context: Sequence[Message],
+        state: SharedState | None = None,
     ) -> None:
         self._function = function
+        self._state = state
         self._limit_s = limit_s
         self._case_context = case_context
         self._history: list[Message] = list(context)
@@ -199,6 +205,9 @@ class CallableSession:
     async def send(self, message: str) -> ExecutionResult:
         if self._is_closed:
             raise BackendSessionError("the conversation is closed")
+        if self._state is not None:
+            self._state.begin(message)
+            self._state = None
         history = tuple(self._history)
         call = partial(self._function.answer, message, history, self._case_context)
         result = await call_with_limit(call, self._limit_s)

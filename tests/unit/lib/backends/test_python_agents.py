@@ -243,3 +243,41 @@ async def test_a_factory_that_returns_nothing_is_refused():
 
     with pytest.raises(ConfigError, match="a NoneType is not an agent"):
         await CallableBackend(make).initialize()
+
+
+class Remembering:
+    """Keeps what it is told, though it is shared."""
+
+    def __init__(self):
+        self.thread = {"messages": []}
+
+    async def run(self, message):
+        self.thread["messages"].append({"role": "user", "content": message})
+        return f"{len(self.thread['messages'])} messages"
+
+
+async def test_an_object_that_keeps_messages_of_an_earlier_case_is_reported_with_them(caplog):
+    backend = CallableBackend(Remembering())
+    await backend.initialize()
+    session = await backend.create_session()
+    await session.send("my name is Ada")
+    await session.send("who am I")
+    assert caplog.messages == []
+
+    await backend.invoke_once("hello")
+    await backend.invoke_once("hello again")
+
+    [message] = caplog.messages
+    assert "'my name is Ada' of an earlier case is in Remembering." in message
+    assert "thread['messages'][0]['content']; name its class" in message
+    await backend.teardown()
+
+
+@pytest.mark.parametrize("target", [Counter(), Remembering], ids=["no messages", "its own object"])
+async def test_nothing_is_reported_where_cases_do_not_see_each_other(target, caplog):
+    backend = CallableBackend(target)
+
+    await answers(backend, ("a", "b", "a"))
+
+    assert caplog.messages == []
+    await backend.teardown()
