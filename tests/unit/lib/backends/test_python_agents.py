@@ -35,7 +35,7 @@ class Counter:
 @pytest.fixture
 def counter():
     """A class of its own for each test, so that `made` begins at 0."""
-    return type("Counter", (Counter,), {})
+    return type("Counter", (Counter,), {"made": 0})
 
 
 def makers(kind):
