@@ -31,6 +31,21 @@ def agent_framework_agent(server: FakeOpenAI) -> Subject:
     )
 
 
+def agent_framework_responses_agent(server: FakeOpenAI) -> Subject:
+    """The framework's default client, with the conversation kept here instead of by the service."""
+    from agent_framework import Agent
+    from agent_framework_openai import OpenAIChatClient
+    from openai import AsyncOpenAI
+
+    connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = OpenAIChatClient(model="fake", async_client=connection)
+    options = {"store": False}
+    agent = Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], default_options=options)
+    return Subject(
+        agent, server, parts=lambda: [agent, client], caches=CACHES, close=connection.close
+    )
+
+
 def agent_framework_builder(server: FakeOpenAI) -> Subject:
     from agent_framework_orchestrations import SequentialBuilder
 
@@ -59,4 +74,9 @@ def _agent(server, **options):
     return Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], **options), connection
 
 
-ROWS = [agent_framework_agent, agent_framework_builder, agent_framework_workflow]
+ROWS = [
+    agent_framework_agent,
+    agent_framework_responses_agent,
+    agent_framework_builder,
+    agent_framework_workflow,
+]

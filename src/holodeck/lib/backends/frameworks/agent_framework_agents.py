@@ -9,6 +9,7 @@ from holodeck.lib.backends.frameworks.agent_framework_messages import (
     answer,
     check_options,
     has_client,
+    new_text,
     read_messages,
     read_response,
     read_results,
@@ -100,10 +101,15 @@ class AgentConversation(FrameworkSession):
     async def send_streaming(self, message: str) -> AsyncIterator[str]:
         session, run = self._begin(message)
         stream = run(stream=True)
+        has_text = False
         async for update in stream:
-            if update.text:
-                yield update.text
-        self._finish(session, await stream.get_final_response())
+            if text := new_text(update):
+                has_text = True
+                yield text
+        response = await stream.get_final_response()
+        self._finish(session, response)
+        if not has_text and response.text:
+            yield response.text
 
     def remember(self, messages: Sequence["Message"]) -> None:
         self._unsent += to_messages(messages)

@@ -81,6 +81,15 @@ def answer(response: Any) -> Any:
     return texts[-1] if texts else ""
 
 
+def new_text(update: Any) -> str:
+    """Return the text that an update adds; at its end, a text may be sent again as a whole."""
+    return "".join(
+        content.text or ""
+        for content in update.contents
+        if content.type == "text" and getattr(content, "merge_mode", None) != "replace"
+    )
+
+
 def refuse_requests_for_input(response: Any) -> None:
     """Raise FrameworkError if the agent waits for a person."""
     for request in response.user_input_requests:
