@@ -13,6 +13,7 @@ from openai import AsyncOpenAI
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.callable_backend import CallableBackend
+from holodeck.lib.backends.frameworks import adapt
 
 MODELS = {"chat completions": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
 
@@ -392,10 +393,8 @@ async def test_an_agent_with_mcp_servers_has_unknown_tools(server, model):
         pass
 
     agent = support(model, mcp_servers=[Server(params={"command": "true"})])
-    backend = CallableBackend(agent)
-    await backend.initialize()
 
-    assert backend._framework.tools() is None
+    assert adapt(agent).tools() is None
 
 
 async def test_a_class_of_a_users_package_called_agents_is_no_agent_of_the_sdk():
