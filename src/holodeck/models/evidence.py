@@ -48,14 +48,15 @@ class Evidence(Model):
     """How long the agent took."""
     agents: Source | None = None
     """The names of the agents that spoke."""
-    tap_problem: str | None = None
-    """Why a tap did not see the agent's tool calls; None if it did, or if there was none."""
+    tool_calls_problem: str | None = None
+    """Why not all tool calls were seen, if more is known about it than that."""
 
     def __and__(self, other: "Evidence") -> "Evidence":
         """Return the evidence of two turns together: a fact is known if it is known in both."""
         pairs = zip(vars(self).items(), vars(other).values(), strict=True)
         both = {name: one and two for (name, one), two in pairs}
-        return evidence(**{**both, "tap_problem": self.tap_problem or other.tap_problem})
+        problem = self.tool_calls_problem or other.tool_calls_problem
+        return evidence(**{**both, "tool_calls_problem": problem})
 
 
 @cache
@@ -66,7 +67,7 @@ def evidence(
     tools: Source | None = None,
     latency: Source | None = None,
     agents: Source | None = None,
-    tap_problem: str | None = None,
+    tool_calls_problem: str | None = None,
 ) -> Evidence:
     """Return the evidence with these sources; thousands of results share one object."""
     return Evidence(
@@ -76,7 +77,7 @@ def evidence(
         tools=tools,
         latency=latency,
         agents=agents,
-        tap_problem=tap_problem,
+        tool_calls_problem=tool_calls_problem,
     )
 
 
@@ -86,8 +87,8 @@ UNSEEN_CALLS = "(The agent's tool calls were not observed: that none is shown pr
 
 def unknown_reason(fact: Fact, observed: Evidence | None = None) -> str:
     """Return why the fact is unknown and what to do about it; `observed` may know it better."""
-    if fact == "tool_calls" and observed is not None and observed.tap_problem is not None:
-        return f"the agent's tool calls are unknown: {observed.tap_problem}"
+    if fact == "tool_calls" and observed is not None and observed.tool_calls_problem:
+        return f"the agent's tool calls are unknown: {observed.tool_calls_problem}"
     return _UNKNOWN[fact]
 
 

@@ -121,7 +121,7 @@ def _to_agent_result(answer: ExecutionResult) -> AgentResult:
         result.token_usage = TokenUsage(
             prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens
         )
-    if answer.tool_calls is not None:
+    if answer.tool_calls is not None and answer.tool_calls_problem is None:
         result.tool_calls = [
             ToolCall(name=call.name, arguments=call.args, result=call.result)
             for call in pair_tool_calls(answer.tool_calls, answer.tool_results)

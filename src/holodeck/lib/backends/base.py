@@ -85,8 +85,8 @@ class ExecutionResult:
     """Who saw the tool calls, the token usage and the agents."""
     tapped: frozenset[Fact] = frozenset()
     """The facts that the backend does not know but its tap saw."""
-    tap_problem: str | None = None
-    """Why the tap did not see the tool calls; None if it did, or if there is none."""
+    tool_calls_problem: str | None = None
+    """Why there may be more tool calls than `tool_calls`, so that none can be proved absent."""
     model_requests: list[ModelRequest] = field(default_factory=list)
     """The requests to models that the tap saw."""
     agents: list[str] | None = None

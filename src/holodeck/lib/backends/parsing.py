@@ -18,6 +18,7 @@ ANSWER_KEYS = ("response", "output", "text")
 RESULT_KEYS = (
     *ANSWER_KEYS,
     *("tool_calls", "tool_results", "usage", "token_usage", "agents", "metadata"),
+    "tool_calls_problem",
 )
 """Keys of a mapping that an agent returns; holodeck does not read `metadata`."""
 _MISSING: Any = object()
@@ -56,8 +57,13 @@ def parse_result(value: Any) -> ExecutionResult:
         tool_results=results,
         token_usage=parse_usage(first_present(value, ("usage", "token_usage"), None)),
         agents=parse_agents(first_present(value, ("agents",), None)),
+        tool_calls_problem=_text_or_none(first_present(value, ("tool_calls_problem",), None)),
         source="adapter",
     )
+
+
+def _text_or_none(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 def _check_keys(result: Mapping[Any, Any]) -> None:

@@ -346,7 +346,7 @@ def with_facts(result: ExecutionResult, facts: TurnFacts) -> ExecutionResult:
     changes: dict[str, Any] = {"model_requests": [*facts.requests]}
     tapped = set[Fact]()
     if result.tool_calls is None:
-        changes["tap_problem"] = facts.problem
+        changes["tool_calls_problem"] = facts.problem
         if facts.problem is None:
             changes["tool_calls"], changes["tool_results"] = _tool_calls(facts)
             tapped.add("tool_calls")

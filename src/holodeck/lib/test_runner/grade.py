@@ -289,7 +289,7 @@ class ObservationBuilder:
             tools="backend" if self._knows_tools else observed.tools,
             latency=observed.latency,
             agents=observed.agents,
-            tap_problem=observed.tap_problem,
+            tool_calls_problem=observed.tool_calls_problem,
         )
 
     def tool_names(self, observed: Sequence[str]) -> Sequence[str]:

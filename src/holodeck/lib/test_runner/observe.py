@@ -17,7 +17,7 @@ from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
 from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
-from holodeck.models.evidence import Fact, evidence
+from holodeck.models.evidence import Fact, Source, evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
 from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
@@ -222,6 +222,8 @@ class _Turn:
         tools = None if answer is None else answer.tools
         source = None if answer is None else answer.source
         tapped = frozenset[Fact]() if answer is None else answer.tapped
+        problem = None if answer is None else answer.tool_calls_problem
+        calls_source: Source | None = "tap" if "tool_calls" in tapped else source
         # The result of the case validates its only turn; validating the turn as well would build
         # one more schema in every run.
         turn_result: Callable[..., TurnResult] = (
@@ -243,9 +245,9 @@ class _Turn:
             tools=tools,
             model_requests=[] if answer is None else answer.model_requests,
             evidence=evidence(
-                tool_calls=None if calls is None else "tap" if "tool_calls" in tapped else source,
+                tool_calls=None if problem or calls is None else calls_source,
                 token_usage=None if usage is None else "tap" if "token_usage" in tapped else source,
-                tap_problem=None if answer is None else answer.tap_problem,
+                tool_calls_problem=problem,
                 history="runner",
                 tools=None if tools is None else source,
                 latency=None if seconds is None else "runner",

@@ -60,7 +60,7 @@ async def test_a_function_that_blocks_is_seen(tap):
 
     result = await backend.invoke_once("Hello")
 
-    assert (result.response, result.tap_problem) == ("Done.", None)
+    assert (result.response, result.tool_calls_problem) == ("Done.", None)
     assert [call["name"] for call in result.tool_calls] == ["look"]
     assert result.tapped == {"tool_calls", "token_usage"}
 
@@ -71,7 +71,7 @@ async def test_a_coroutine_that_blocks_the_event_loop_does_not_block_its_tap(tap
 
     backend = await tap(agent)
 
-    assert (await backend.invoke_once("Hello")).tap_problem is None
+    assert (await backend.invoke_once("Hello")).tool_calls_problem is None
 
 
 async def test_a_client_that_is_made_with_the_agent_is_seen_in_every_turn(tap):
@@ -91,7 +91,7 @@ async def test_a_client_that_is_made_with_the_agent_is_seen_in_every_turn(tap):
     results = [await session.send("Hello") for _ in range(2)]
     await session.close()
 
-    assert [result.tap_problem for result in results] == [None, None]
+    assert [result.tool_calls_problem for result in results] == [None, None]
     assert [len(result.tool_calls) for result in results] == [1, 1]
 
 
@@ -106,7 +106,7 @@ async def test_the_variables_are_set_only_for_the_agent(tap, model):
     result = await backend.invoke_once("Hello")
 
     assert seen[0] != os.environ["OPENAI_BASE_URL"] == model.url
-    assert result.tap_problem == UNUSED_VARIABLE
+    assert result.tool_calls_problem == UNUSED_VARIABLE
     assert result.tool_calls is None
 
 
@@ -154,8 +154,8 @@ async def test_a_function_that_exceeded_its_limit_makes_turns_unknown_until_it_e
         await asyncio.sleep(0)
     after = await backend.invoke_once("Hello")
 
-    assert (meanwhile.tap_problem, meanwhile.model_requests) == (EARLIER_WORK, [])
-    assert (after.tap_problem, len(after.model_requests)) == (None, 1)
+    assert (meanwhile.tool_calls_problem, meanwhile.model_requests) == (EARLIER_WORK, [])
+    assert (after.tool_calls_problem, len(after.model_requests)) == (None, 1)
 
 
 async def test_a_task_that_the_agent_left_makes_later_turns_unknown_until_it_ends(tap):
@@ -173,7 +173,7 @@ async def test_a_task_that_the_agent_left_makes_later_turns_unknown_until_it_end
     await left[0]
     results.append(await backend.invoke_once("Hello"))
 
-    assert [one.tap_problem for one in results] == [None, EARLIER_WORK, None]
+    assert [one.tool_calls_problem for one in results] == [None, EARLIER_WORK, None]
 
 
 async def test_two_agents_of_one_process_cannot_be_tapped_at_the_same_time(tap):
@@ -184,4 +184,4 @@ async def test_two_agents_of_one_process_cannot_be_tapped_at_the_same_time(tap):
     second = await tap(asking)
 
     assert str(raised.value) == ONE_PER_PROCESS
-    assert (await second.invoke_once("Hello")).tap_problem is None
+    assert (await second.invoke_once("Hello")).tool_calls_problem is None

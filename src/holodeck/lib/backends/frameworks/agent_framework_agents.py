@@ -10,6 +10,7 @@ from holodeck.lib.backends.frameworks.agent_framework_messages import (
     check_options,
     has_client,
     new_text,
+    note_agent_tools,
     read_messages,
     read_response,
     read_results,
@@ -141,6 +142,7 @@ class AgentConversation(FrameworkSession):
             self.turn.usage = requests.usage
         if not self.turn.tool_calls and not has_client(self._agent):
             self.turn.tool_calls = None  # a remote agent may call tools without saying so
+        note_agent_tools(self.turn, self._agent)
         self.turn.add_agent(self._agent.name)
         self.turn.response = answer(response)
         refuse_requests_for_input(response)

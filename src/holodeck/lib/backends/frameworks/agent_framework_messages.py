@@ -124,6 +124,18 @@ def tool_names(agent: Any) -> list[str] | None:
     return None if None in names else [name for name in names if name is not None]
 
 
+def note_agent_tools(turn: TurnRecord, agent: Any) -> None:
+    """Note which of the turn's calls ran an agent as a tool (`agent.as_tool()`)."""
+    options = getattr(agent, "default_options", None) or {}
+    for tool in options.get("tools") or ():
+        function = getattr(tool, "func", None)
+        if "as_tool.<locals>" not in getattr(function, "__qualname__", ""):
+            continue
+        if any(call["name"] == tool.name for call in turn.tool_calls or ()):
+            turn.add_agent_tool(tool.name)
+            turn.add_usage(None, None)
+
+
 def _tool_name(tool: Any) -> str | None:
     if isinstance(tool, Mapping):  # a tool of the provider, as its API describes it
         name = tool.get("name") or tool.get("type")

@@ -58,6 +58,8 @@ class TurnRecord:
     """Text, or the structured answer."""
     tool_calls: list[dict[str, Any]] | None = field(default_factory=list)
     """Each with `name`, `arguments`, `call_id` and perhaps `agent`; None if unknown."""
+    tool_calls_problem: str | None = None
+    """Why there may be more calls than `tool_calls`."""
     tool_results: list[dict[str, Any]] = field(default_factory=list)
     """Each with `name`, `call_id`, `result` and perhaps `is_error`."""
     usage: dict[str, int] | None = None
@@ -83,6 +85,12 @@ class TurnRecord:
         call_id = call_id or f"call_{len(calls) + 1}"
         call = {"name": name, "arguments": arguments, "call_id": call_id}
         calls.append({**call, "agent": agent} if agent else call)
+
+    def add_agent_tool(self, name: str) -> None:
+        """Note that an agent was called as a tool, whose own tool calls are not seen."""
+        self.tool_calls_problem = (
+            f"those of {name!r} are not seen, which is an agent used as a tool"
+        )
 
     def add_result(
         self, call_id: str | None, result: Any, *, is_error: bool = False, name: str | None = None

@@ -1,7 +1,7 @@
 """Agents and apps of Google ADK, which an `InMemoryRunner` runs."""
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -60,22 +60,27 @@ class AdkAdapter(FrameworkAdapter):
         from google.adk.runners import InMemoryRunner
 
         self._runner = InMemoryRunner(**self._options)
-        conversation = AdkConversation(self._runner, self._agent.name)
+        agent_tools = {tool.name for tool in self._tools() if _is_agent_tool(tool)}
+        conversation = AdkConversation(self._runner, self._agent.name, agent_tools)
         conversation.remember(context)
         return conversation
 
     def tools(self) -> list[str] | None:
         names: dict[str, None] = {}
+        for tool in self._tools():
+            name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+            if name is None:  # a toolset lists its tools in a run
+                return None
+            names[name] = None
+        return list(names)
+
+    def _tools(self) -> Iterator[Any]:
+        """Yield the tools of the agent and of its sub-agents."""
         agents = [self._agent]
         while agents:
             agent = agents.pop()
             agents += agent.sub_agents
-            for tool in getattr(agent, "tools", ()):
-                name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
-                if name is None:  # a toolset lists its tools in a run
-                    return None
-                names[name] = None
-        return list(names)
+            yield from getattr(agent, "tools", ())
 
     async def close(self) -> None:
         runner, self._runner = self._runner, None
@@ -83,11 +88,17 @@ class AdkAdapter(FrameworkAdapter):
             await runner.close()
 
 
+def _is_agent_tool(tool: Any) -> bool:
+    return any(one.__name__ == "AgentTool" for one in type(tool).__mro__)
+
+
 class AdkConversation(FrameworkSession):
     """A session of a runner."""
 
-    def __init__(self, runner: Any, agent: str) -> None:
+    def __init__(self, runner: Any, agent: str, agent_tools: Set[str]) -> None:
         self.turn = TurnRecord()
+        self._agent_tools = agent_tools
+        """Names of the tools that are agents."""
         self._runner = runner
         self._agent = agent
         self._session: Any = None
@@ -168,6 +179,9 @@ class AdkConversation(FrameworkSession):
                 )
             if call.name != TRANSFER:
                 self.turn.add_call(call.name, call.args, call.id, event.author)
+            if call.name in self._agent_tools:
+                self.turn.add_agent_tool(call.name)
+                self.turn.add_usage(None, None)
         for response in event.get_function_responses():
             result, is_error = result_of(response.response)
             self.turn.add_result(response.id, result, is_error=is_error)

@@ -247,6 +247,11 @@ class _TurnReader:
     def note_output(self, call_id: str | None, output: Any) -> None:
         self._turn.add_result(call_id, output, is_error=call_id in self._failed_calls)
 
+    def note_tool(self, tool: Any) -> None:
+        """Note a tool that runs; an agent as a tool runs without the hooks of this run."""
+        if getattr(tool, "_is_agent_tool", False):
+            self._turn.add_agent_tool(tool.name)
+
     def note_failure(self, call_id: str | None) -> None:
         """Note that the result of a call, still to come, is an error."""
         if call_id is not None:
@@ -307,7 +312,10 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
             self.on_agent_start = inner.on_agent_start  # type: ignore[method-assign]
             self.on_agent_end = inner.on_agent_end  # type: ignore[method-assign]
             self.on_handoff = inner.on_handoff  # type: ignore[method-assign]
-            self.on_tool_start = inner.on_tool_start  # type: ignore[method-assign]
+
+        async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+            reader.note_tool(tool)
+            await inner.on_tool_start(context, agent, tool)
 
         async def on_llm_start(
             self, context: Any, agent: Any, system_prompt: Any, input_items: Any

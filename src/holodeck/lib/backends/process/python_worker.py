@@ -36,7 +36,7 @@ EXIT_S = 5.0
 """How long agents may take to close once stdin has ended."""
 RESULT_KEYS = (
     *("response", "output", "text", "tool_calls", "tool_results", "usage", "token_usage"),
-    *("agents", "metadata"),
+    *("agents", "metadata", "tool_calls_problem"),
 )
 """What is read of an object that an agent returns."""
 BACKEND_METHODS = ("initialize", "invoke_once", "create_session", "teardown")
