@@ -169,7 +169,7 @@ def request_observer(turn: TurnRecord) -> Any:
         read_messages(turn, response.messages)
         turn.add_usage(*token_counts(response.usage_details))
 
-    @agent_framework.chat_middleware
+    @agent_framework.chat_middleware  # type: ignore[untyped-decorator]
     async def observe(context: Any, call_next: Callable[[], Any]) -> None:
         for message in context.messages:
             read_results(turn, message)

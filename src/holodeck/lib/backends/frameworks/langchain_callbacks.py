@@ -125,7 +125,7 @@ def callback_handler(reader: TurnReader) -> Any:
     """Return a handler for LangChain's callbacks that passes on what the reader notes."""
     from langchain_core.callbacks import BaseCallbackHandler
 
-    class Handler(BaseCallbackHandler):
+    class Handler(BaseCallbackHandler):  # type: ignore[misc]
         raise_error = True
         run_inline = True
 

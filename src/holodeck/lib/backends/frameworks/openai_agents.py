@@ -307,11 +307,11 @@ def _hooks(reader: _TurnReader, users: Any) -> Any:
     inner = RunHooks[Any]() if users is None else users
     failed = default_tool_error_function(RunContextWrapper(None), Exception())
 
-    class Hooks(RunHooks[Any]):
+    class Hooks(RunHooks[Any]):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.on_agent_start = inner.on_agent_start  # type: ignore[method-assign]
-            self.on_agent_end = inner.on_agent_end  # type: ignore[method-assign]
-            self.on_handoff = inner.on_handoff  # type: ignore[method-assign]
+            self.on_agent_start = inner.on_agent_start
+            self.on_agent_end = inner.on_agent_end
+            self.on_handoff = inner.on_handoff
 
         async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
             reader.note_tool(tool)
