@@ -9,6 +9,7 @@ import pytest
 
 from fakes import ToolCall
 from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
+from holodeck.lib import threads
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.tapped_backend import (
     ONE_PER_PROCESS,
@@ -28,6 +29,12 @@ def model(fake_openai, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", fake_openai.url)
     fake_openai.otherwise("Done.", tool_calls=[ToolCall("look", {"id": 1})])
     return fake_openai
+
+
+@pytest.fixture(autouse=True)
+def _no_other_work(monkeypatch):
+    """Forget the functions of other tests that still hang in threads of this process."""
+    monkeypatch.setattr(threads, "_user_calls", set())
 
 
 @pytest.fixture

@@ -43,6 +43,16 @@ async def alone():
 
 """
 
+MADE_BY_A_FUNCTION = """
+class Agent:
+    async def run(self, message):
+        await {waits}()
+        return message
+
+def agent():
+    return Agent()
+"""
+
 AT_ONCE = {
     "a coroutine function": """
 async def agent(message):
@@ -61,6 +71,7 @@ class agent:
         await meet()
         return message
 """,
+    "an object that a function makes": MADE_BY_A_FUNCTION.format(waits="meet"),
 }
 
 ONE_AT_A_TIME = {
@@ -91,15 +102,6 @@ class Agent:
 
 agent = Agent().run
 """,
-    "an object that a function makes": """
-class Agent:
-    async def run(self, message):
-        await alone()
-        return message
-
-def agent():
-    return Agent()
-""",
 }
 
 
@@ -107,12 +109,16 @@ def agent():
 def run(tmp_path):
     """Runs twenty cases of an agent with this code; gives the executor and its report."""
 
-    async def report_of(code, **execution):
+    async def report_of(code, scope=None, **execution):
         name = f"pace_agent_{abs(hash((code, str(tmp_path))))}"
         (tmp_path / f"{name}.py").write_text(COUNTING + code)
         cases = [case(f"case {n}", f"say {n}", contains=f"say {n}") for n in range(20)]
         agent = Agent.model_validate(
-            {"name": "pace", "backend": f"{name}:agent", "test_cases": cases}
+            {
+                "name": "pace",
+                "backend": {"type": "python", "target": f"{name}:agent", "scope": scope},
+                "test_cases": cases,
+            }
         ).with_base_dir(tmp_path)
         settings = ConfigLoader().resolve_execution_config(
             ExecutionConfig(llm_timeout=20, **execution)
@@ -140,6 +146,13 @@ async def test_async_cases_that_share_no_object_run_ten_at_once(run, shape):
 @pytest.mark.parametrize("shape", ONE_AT_A_TIME)
 async def test_code_that_may_not_be_safe_at_once_runs_one_case_at_a_time(run, shape):
     executor, report = await run(ONE_AT_A_TIME[shape])
+
+    assert {one.outcome for one in report.results} == {Outcome.PASSED}, report.results[0].errors
+    assert executor.is_one_at_a_time
+
+
+async def test_an_object_that_all_cases_share_gets_one_case_at_a_time(run):
+    executor, report = await run(MADE_BY_A_FUNCTION.format(waits="alone"), scope="run")
 
     assert {one.outcome for one in report.results} == {Outcome.PASSED}, report.results[0].errors
     assert executor.is_one_at_a_time
