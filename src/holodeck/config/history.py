@@ -39,14 +39,14 @@ def load_history(agent: Agent, index: int) -> Sequence[EarlierMessage]:
 
 def _load(path: Path, history: TranscriptFile, location: str) -> list[EarlierMessage]:
     try:
-        source, found = _document(path, history.file)
+        source, found = _read_transcript(path, history.file)
         indices = [index for index, one in enumerate(found) if not _is_left_out(one, history)]
         return _validate([found[index] for index in indices], _SelectedMessages(source, indices))
     except ConfigError as error:
         raise ConfigError(location, str(error)) from error
 
 
-def _document(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
+def _read_transcript(path: Path, name: str) -> tuple[NodeSource, list[Any]]:
     """Return the file and its list of messages; variables are not substituted."""
     source, found = _parse(path, decode_text(read_bytes(path, name), name), name)
     if not isinstance(found, list):

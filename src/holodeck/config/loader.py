@@ -386,12 +386,12 @@ def agent_file(path: str | Path) -> Path:
         raise errors.FileNotFoundError(str(path), unreadable_reason(error)) from error
     if not exists:
         patterns = ("*.yaml", "*.yml")
-        hint = suggest_file(file, *patterns) or _only_yaml(file.parent)
+        hint = suggest_file(file, *patterns) or _suggest_only_yaml_file(file.parent)
         raise errors.FileNotFoundError(str(file), f"file not found{hint}")
     return file
 
 
-def _only_yaml(folder: Path) -> str:
+def _suggest_only_yaml_file(folder: Path) -> str:
     names = sorted(one.name for one in folder.glob("*.y*ml")) if folder.is_dir() else []
     return (
         f"; found there: {', '.join(names[:5])}" if names else "; write one, or name another file"

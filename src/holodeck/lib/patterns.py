@@ -55,17 +55,17 @@ def passes_every_text(pattern: Any, *, whole: bool = False) -> Literal["every", 
     if max(counts, default=0) > _LONGEST:
         return None
     try:
-        if not all(_is_in(pattern, text, whole) for text in (*_TEXTS, *_WORD.findall(source))):
+        if not all(_matches(pattern, text, whole) for text in (*_TEXTS, *_WORD.findall(source))):
             return None
-        if not _is_in(pattern, _LINE * (max(counts, default=0) + 2), whole):
+        if not _matches(pattern, _LINE * (max(counts, default=0) + 2), whole):
             return None
-        blank = all(_is_in(pattern, text, whole) for text in ("", " ", "\n"))
+        blank = all(_matches(pattern, text, whole) for text in ("", " ", "\n"))
     except TimeoutError:
         return None
     return "every" if blank else "not blank"
 
 
-def _is_in(pattern: Any, text: str, whole: bool) -> bool:
+def _matches(pattern: Any, text: str, whole: bool) -> bool:
     return find(pattern, text, _SECONDS, whole=whole) is not None
 
 

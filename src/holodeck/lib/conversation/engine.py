@@ -423,11 +423,11 @@ class Conversation:
 
     async def verdict(self) -> ScenarioResult | None:
         """Return what the judge decides now, whoever's turn it is; None without a verdict."""
-        return await self._verdict_of(self._indices(AgentRole.JUDGE))
+        return await self._verdict_of(self._indexes_of_role(AgentRole.JUDGE))
 
     async def _final_verdict(self) -> ScenarioResult | None:
         """Return what a judge with criteria decides now; None if there is no such judge."""
-        judges = [(index, self.agents[index]) for index in self._indices(AgentRole.JUDGE)]
+        judges = [(index, self.agents[index]) for index in self._indexes_of_role(AgentRole.JUDGE)]
         able = [index for index, one in judges if isinstance(one, HasCriteria) and one.criteria]
         return await self._verdict_of(able)
 
@@ -448,12 +448,14 @@ class Conversation:
         self._is_ended = False
         return verdict
 
-    def _indices(self, role: AgentRole) -> list[int]:
+    def _indexes_of_role(self, role: AgentRole) -> list[int]:
         return [index for index, participant in enumerate(self.agents) if participant.role is role]
 
     def complete(self, result: ScenarioResult) -> ScenarioResult:
         """Return the result with times, ids, usage and passed checkpoints."""
-        result = self.usage.complete(result, self.history.messages, self._indices(AgentRole.AGENT))
+        result = self.usage.complete(
+            result, self.history.messages, self._indexes_of_role(AgentRole.AGENT)
+        )
         self.failure = self.failure if result.success else result
         return result
 

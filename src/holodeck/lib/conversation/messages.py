@@ -84,16 +84,16 @@ def _to_message(value: Any, role: AgentRole) -> Message:
     if isinstance(value, str):
         return {"role": _MESSAGE_ROLES[role], "content": value}
     if isinstance(value, Mapping) and isinstance(value.get("role"), str):
-        return _through_json(dict(value))
+        return _as_plain_json(dict(value))
     if isinstance(value, _LibraryMessage):
         dumped = value.model_dump(exclude_none=True)
         # Providers refuse empty lists such as `tool_calls: []`; other defaults are kept.
         filled = {key: item for key, item in dumped.items() if item not in ([], {})}
-        return _through_json({"role": value.role, **filled})
+        return _as_plain_json({"role": value.role, **filled})
     raise ValueError(f"{_describe(value)} is not a message; {_EXPECTED}")
 
 
-def _through_json(message: dict[str, Any]) -> Message:
+def _as_plain_json(message: dict[str, Any]) -> Message:
     """Return a copy of the message as JSON holds it."""
     try:
         copied: Message = json.loads(json.dumps(message))

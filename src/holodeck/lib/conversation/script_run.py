@@ -168,7 +168,7 @@ class ScriptRun(Conversation):
             return result
         new = self.history.peek[len(self.before) :]
         has_spoken = any(one.get("role") == "assistant" for one in new)
-        if has_spoken or any(map(self.usage.was_called, self._indices(AgentRole.AGENT))):
+        if has_spoken or any(map(self.usage.was_called, self._indexes_of_role(AgentRole.AGENT))):
             return result
         why = f"the user ended the conversation in {self.ended_at}: the agent was never called"
         return self._result(False, why, "never_asked")

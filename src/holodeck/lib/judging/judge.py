@@ -123,7 +123,7 @@ class Judge:
 
         def count(requests: int, response: ChatResponse | None) -> None:
             if meter is not None:
-                _count(meter, self.name, requests, response, time.perf_counter() - started)
+                _meter_request(meter, self.name, requests, response, time.perf_counter() - started)
 
         try:
             response = await ask_model(self._model, request, count)
@@ -150,7 +150,7 @@ class Judge:
             logger.error("the judge is not asked any more: %s", message)
 
 
-def _count(
+def _meter_request(
     meter: UsageMeter, judge: str, requests: int, response: ChatResponse | None, seconds: float
 ) -> None:
     if requests:

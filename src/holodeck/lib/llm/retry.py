@@ -120,11 +120,11 @@ async def retry(  # noqa: PLR0913 - each caller decides differently
             if on_retry is not None:
                 on_retry(error, attempt, delay)
             if describe is not None:
-                _announce(Wait(describe(error), attempt, allowed - 1, delay))
+                _log_wait(Wait(describe(error), attempt, allowed - 1, delay))
         await sleep(delay)
 
 
-def _announce(wait: Wait) -> None:
+def _log_wait(wait: Wait) -> None:
     logger.info("%s, %s", wait.reason, wait.next_retry)
     listener = on_wait.get()
     if listener is not None:

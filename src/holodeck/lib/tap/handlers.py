@@ -47,13 +47,13 @@ class Recorder:
         try:
             async with self._answer(request) as response:
                 exchange.begin(response)
-                async with aclosing(_recorded(exchange, response)) as body:
+                async with aclosing(_record_stream(exchange, response)) as body:
                     yield replace(response, body=body)
         finally:
             exchange.end()
 
 
-async def _recorded(exchange: Exchange, response: Response) -> AsyncGenerator[bytes, None]:
+async def _record_stream(exchange: Exchange, response: Response) -> AsyncGenerator[bytes, None]:
     """Yield the pieces of a body; each is noted before the agent can act on it."""
     length = header(response.headers, b"content-length")
     left = int(length) if length is not None and length.isdigit() else -1
@@ -82,16 +82,16 @@ class Forwarder:
 
         failed = None
         try:
-            response = await self._get_client().send(_for_server(request), stream=True)
+            response = await self._get_client().send(_upstream_request(request), stream=True)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            failed = error_response(502, "upstream_error", _reason(error, request))
+            failed = error_response(502, "upstream_error", _describe_failure(error, request))
         if failed is not None:
             yield failed
             return
         try:
             headers = end_to_end(response.headers.raw)
             reason = response.extensions.get("reason_phrase", b"")
-            yield Response(response.status_code, headers, _body(response), reason)
+            yield Response(response.status_code, headers, _body_pieces(response), reason)
         finally:
             await response.aclose()
 
@@ -113,7 +113,7 @@ class Forwarder:
         return self._client
 
 
-def _for_server(request: Request) -> "HttpRequest":
+def _upstream_request(request: Request) -> "HttpRequest":
     import httpx2
 
     headers = []
@@ -122,7 +122,7 @@ def _for_server(request: Request) -> "HttpRequest":
             case b"host" | b"content-length" | b"expect":
                 continue
             case b"accept-encoding":
-                headers.append((name, _readable_codings(value)))
+                headers.append((name, _decodable_codings(value)))
             case _:
                 headers.append((name, value))
     has_body = request.body or header(request.headers, b"content-length") is not None
@@ -131,14 +131,14 @@ def _for_server(request: Request) -> "HttpRequest":
     return httpx2.Request(request.method, url, headers=headers, content=content)
 
 
-def _readable_codings(accepted: bytes) -> bytes:
+def _decodable_codings(accepted: bytes) -> bytes:
     """Return the codings of an `Accept-Encoding` header that the tap can decode."""
     codings = [one.strip() for one in accepted.decode("latin-1").split(",")]
     known = [one for one in codings if one.partition(";")[0].strip().lower() in _READABLE_CODINGS]
     return (", ".join(known) or "identity").encode("latin-1")
 
 
-async def _body(response: "HttpResponse") -> AsyncIterator[bytes]:
+async def _body_pieces(response: "HttpResponse") -> AsyncIterator[bytes]:
     """Yield the pieces of a body as they arrive, not decoded. Raises UpstreamError."""
     import httpx2
 
@@ -169,7 +169,7 @@ def error_content(code: str, message: str) -> bytes:
     return json.dumps({"error": error}).encode()
 
 
-def _reason(error: Exception, request: Request) -> str:
+def _describe_failure(error: Exception, request: Request) -> str:
     parts = urlsplit(request.upstream.url)
     reason = unreachable_reason(error) or one_line(str(error), 200) or type(error).__name__
     variable = request.upstream.route.variable

@@ -72,32 +72,36 @@ def check_tools(
         tools: The tools that the agent is known to have.
     """
     trajectory = Trajectory(calls, evidence, agents, tools)
-    return list(_rows(expectations, trajectory))
+    return list(_check_rows(expectations, trajectory))
 
 
-def _rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
+def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
     expected = case.expected_tools or ()
     order = case.order
     for one in expected if order != "subset" else ():
-        yield _row(_describe_tool(one), _check_expected, one, trajectory)
+        yield _check_row(_describe_tool(one), _check_expected, one, trajectory)
     if case.expected_tools == []:
-        yield _row("no tool call", _check_no_call, trajectory)
+        yield _check_row("no tool call", _check_no_call, trajectory)
     for name in case.forbidden_tools or ():
-        yield _row(f"no call of {name}", _check_forbidden, name, trajectory)
+        yield _check_row(f"no call of {name}", _check_forbidden, name, trajectory)
     if order is not None:
-        yield _row(_describe_order(order, expected), _check_order, order, expected, trajectory)
+        yield _check_row(
+            _describe_order(order, expected), _check_order, order, expected, trajectory
+        )
     if case.only_expected_tools:
-        yield _row("no other tool call", _check_others, expected, trajectory)
+        yield _check_row("no other tool call", _check_others, expected, trajectory)
     if case.max_tool_calls is not None:
         label = f"at most {plural(case.max_tool_calls, 'tool call')}"
-        yield _row(label, _check_max_calls, case.max_tool_calls, trajectory)
+        yield _check_row(label, _check_max_calls, case.max_tool_calls, trajectory)
     if case.no_repeated_calls:
-        yield _row("no repeated tool call", _check_repeated, trajectory)
+        yield _check_row("no repeated tool call", _check_repeated, trajectory)
     if case.handoffs is not None:
-        yield _row(f"agents: {_path(case.handoffs)}", _check_handoffs, case.handoffs, trajectory)
+        yield _check_row(
+            f"agents: {_path(case.handoffs)}", _check_handoffs, case.handoffs, trajectory
+        )
 
 
-def _row(expectation: str, check: Callable[..., Decision], *inputs: object) -> ToolCheck:
+def _check_row(expectation: str, check: Callable[..., Decision], *inputs: object) -> ToolCheck:
     try:
         passed, reason = check(*inputs)
     except EvaluationError as error:

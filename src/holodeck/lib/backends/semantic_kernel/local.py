@@ -149,7 +149,7 @@ class LocalChatCompletion(ChatCompletionClientBase):
             response_format=settings.response_format,
         )
         model = await self.load()
-        return await reply_to(model, _as_openai(chat_history), settings.tools or (), wanted)
+        return await reply_to(model, _openai_history(chat_history), settings.tools or (), wanted)
 
 
 def _tool_call_of(reply: "Reply") -> FunctionCallContent:
@@ -166,11 +166,11 @@ def _metadata(reply: "Reply") -> dict[str, Any]:
     return {"usage": usage, "finish_reason": reply.finish_reason}
 
 
-def _as_openai(history: "ChatHistory") -> list[dict[str, Any]]:
-    return [message for content in history.messages for message in _messages(content)]
+def _openai_history(history: "ChatHistory") -> list[dict[str, Any]]:
+    return [message for content in history.messages for message in _openai_messages(content)]
 
 
-def _messages(content: ChatMessageContent) -> list[dict[str, Any]]:
+def _openai_messages(content: ChatMessageContent) -> list[dict[str, Any]]:
     results = [item for item in content.items if isinstance(item, FunctionResultContent)]
     if results:
         return [
@@ -185,11 +185,11 @@ def _messages(content: ChatMessageContent) -> list[dict[str, Any]]:
     message: dict[str, Any] = {"role": content.role.value, "content": content.content}
     calls = [item for item in content.items if isinstance(item, FunctionCallContent)]
     if calls:
-        message["tool_calls"] = [_call(item) for item in calls]
+        message["tool_calls"] = [_openai_tool_call(item) for item in calls]
     return [message]
 
 
-def _call(item: FunctionCallContent) -> dict[str, Any]:
+def _openai_tool_call(item: FunctionCallContent) -> dict[str, Any]:
     arguments = item.arguments if isinstance(item.arguments, str) else json.dumps(item.arguments)
     return {
         "id": item.id,
