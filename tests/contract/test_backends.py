@@ -27,7 +27,8 @@ from holodeck.lib.backends.base import (
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
-from holodeck.models.agent import Agent, HttpBackendConfig, ProcessBackendConfig
+from holodeck.models.agent import Agent
+from holodeck.models.backend import HttpBackendConfig, ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 QUICK = ExecutionConfig(llm_timeout=0.3, max_retries=0)

@@ -11,7 +11,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.process.backend import ProcessBackend
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.backend import ProcessBackendConfig
 from support.frameworks import all_rows, script
 
 ROWS = {row.__module__.rpartition(".")[2]: row for row in reversed(all_rows())}

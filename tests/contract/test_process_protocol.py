@@ -13,7 +13,7 @@ from holodeck.errors import BackendSessionError
 from holodeck.lib.backends.process import python_worker
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.exceptions import raised_error
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.backend import ProcessBackendConfig
 from support.cli import run_cli
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from holodeck.lib.backends.http_backend import HttpBackend
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.backends.tapped_backend import TappedServiceBackend
-from holodeck.models.agent import HttpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import HttpBackendConfig, ProcessBackendConfig
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
 from support.tapped_service import serving
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holodeck.errors import ConfigError, HoloDeckError
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.backend import ProcessBackendConfig
 
 if TYPE_CHECKING:
     from holodeck.config.findings import CheckContext

@@ -28,11 +28,9 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
-from holodeck.models.agent import (
-    BUILT_IN_BACKENDS,
-    IN_PYTHON,
+from holodeck.models.agent import BUILT_IN_BACKENDS, IN_PYTHON, Agent
+from holodeck.models.backend import (
     A2aBackendConfig,
-    Agent,
     HttpBackendConfig,
     McpBackendConfig,
     ProcessBackendConfig,

@@ -9,7 +9,7 @@ from holodeck.config.python_files import require_definition
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.agent import McpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 
 
 def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:

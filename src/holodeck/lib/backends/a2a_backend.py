@@ -10,7 +10,7 @@ from holodeck.errors import BackendError, BackendInitError, BackendSessionError,
 from holodeck.lib.backends.base import ExecutionResult, Message, Method
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
-from holodeck.models.agent import A2aBackendConfig
+from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 NO_HISTORY = "an A2A agent takes no earlier messages; send them as turns of the case"

@@ -31,7 +31,7 @@ from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.registry import load_attribute, module_source
 from holodeck.lib.signatures import is_factory
 from holodeck.lib.threads import call_user_function
-from holodeck.models.agent import Scope
+from holodeck.models.backend import Scope
 from holodeck.models.config import ExecutionConfig
 
 SCOPE = f"{LOCATION}.scope"

@@ -41,7 +41,7 @@ from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
 from holodeck.lib.text import one_line
-from holodeck.models.agent import HttpBackendConfig
+from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 if TYPE_CHECKING:

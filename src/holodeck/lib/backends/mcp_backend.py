@@ -19,7 +19,7 @@ from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line
-from holodeck.models.agent import McpBackendConfig
+from holodeck.models.backend import McpBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 LIST_TOOLS = "tools/list"

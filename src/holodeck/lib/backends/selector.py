@@ -10,9 +10,9 @@ from holodeck.lib.backends.base import AgentBackend
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.exceptions import with_location
 from holodeck.lib.registry import Registry
-from holodeck.models.agent import (
+from holodeck.models.agent import Agent
+from holodeck.models.backend import (
     A2aBackendConfig,
-    Agent,
     HttpBackendConfig,
     McpBackendConfig,
     ProcessBackendConfig,

@@ -11,7 +11,8 @@ from typing import Any
 from holodeck.config.agent_files import load_instructions
 from holodeck.errors import ConfigError
 from holodeck.lib.safe_paths import file_inside
-from holodeck.models.agent import Agent, McpBackendConfig, ProcessBackendConfig
+from holodeck.models.agent import Agent
+from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
 from holodeck.models.record import PlannedCase

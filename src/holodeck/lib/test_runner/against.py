@@ -9,7 +9,8 @@ from holodeck.lib.observability import names, span
 from holodeck.lib.test_runner.executor import TestExecutor
 from holodeck.lib.test_runner.pairs import build_comparison, build_pair
 from holodeck.lib.test_runner.schedule import Lane, Schedule
-from holodeck.models.agent import AGENT_KEYS, Agent, PythonBackendConfig
+from holodeck.models.agent import AGENT_KEYS, Agent
+from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.comparison import ComparedAgent, ComparisonReport, Pair
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig

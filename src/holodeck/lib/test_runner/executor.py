@@ -39,7 +39,8 @@ from holodeck.lib.test_runner.misnamed_tools import misnamed_tools
 from holodeck.lib.test_runner.schedule import Lane, RunState, Schedule
 from holodeck.lib.test_runner.stop_policy import result_if_skipped
 from holodeck.lib.test_runner.tool_checks import validate_tool_calls
-from holodeck.models.agent import IN_PYTHON, Agent, PythonBackendConfig
+from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.selection import Selection

@@ -10,7 +10,8 @@ from functools import partial
 from holodeck.errors import Refusal
 from holodeck.lib.reports.costs import calls_of, money, tokens_of
 from holodeck.lib.text import plural
-from holodeck.models.agent import Agent, HttpBackendConfig
+from holodeck.models.agent import Agent
+from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDER_VARIABLES
 from holodeck.models.test_case import TestCaseModel

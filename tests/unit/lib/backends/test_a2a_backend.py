@@ -12,7 +12,7 @@ import pytest
 
 from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.a2a_backend import A2aBackend
-from holodeck.models.agent import A2aBackendConfig
+from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 pytest.importorskip("a2a.server", reason="a2a-sdk[http-server] is not installed")

@@ -9,7 +9,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import ExecutionResult, backend_in_context
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
-from holodeck.models.agent import HttpBackendConfig
+from holodeck.models.backend import HttpBackendConfig
 
 USER = {"user": "u-1", "flags": {"new": True}}
 

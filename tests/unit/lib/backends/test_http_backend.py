@@ -10,7 +10,7 @@ from holodeck.errors import (
     ConfigError,
 )
 from holodeck.lib.backends.http_backend import HttpBackend
-from holodeck.models.agent import HttpBackendConfig
+from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
 

@@ -13,7 +13,7 @@ import yaml
 
 from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.mcp_backend import McpBackend, parse_call
-from holodeck.models.agent import McpBackendConfig
+from holodeck.models.backend import McpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from support.cli import run_cli
 

@@ -20,7 +20,7 @@ from holodeck.lib.backends.process import python_worker
 from holodeck.lib.backends.process.backend import ProcessBackend
 from holodeck.lib.exceptions import raised_error
 from holodeck.lib.llm.limits import override_call_limit
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.token_usage import TokenUsage
 from support.processes import is_running, until, until_gone

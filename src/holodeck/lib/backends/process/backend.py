@@ -29,7 +29,7 @@ from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.tools.base import to_json_value
-from holodeck.models.agent import ProcessBackendConfig
+from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
 
 logger = logging.getLogger(__name__)
