@@ -49,6 +49,12 @@ def agent_framework(client):
     return Agent(llm, "You are the front desk.", name="front", tools=[billing.as_tool()])
 
 
+def agent_framework_workflow(client):
+    from agent_framework_orchestrations import SequentialBuilder
+
+    return SequentialBuilder(participants=[agent_framework(client)])
+
+
 def semantic_kernel(client):
     from semantic_kernel.agents import ChatCompletionAgent
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
@@ -67,10 +73,25 @@ def semantic_kernel(client):
     return agent("front", "You are the front desk.", billing)
 
 
+def semantic_kernel_orchestration(client):
+    from semantic_kernel.agents import SequentialOrchestration
+
+    return SequentialOrchestration(members=[semantic_kernel(client)])
+
+
+AGENTS = [
+    openai_agents,
+    agent_framework,
+    agent_framework_workflow,
+    semantic_kernel,
+    semantic_kernel_orchestration,
+]
+
+
 # Semantic Kernel looks through every attribute of an agent that is a plugin
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince20")
 @pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecatedSince211")
-@pytest.mark.parametrize("make_agent", [openai_agents, agent_framework, semantic_kernel])
+@pytest.mark.parametrize("make_agent", AGENTS)
 async def test_a_tool_that_an_agent_used_as_a_tool_calls_is_not_proved_absent(make_agent):
     from openai import AsyncOpenAI
 

@@ -230,6 +230,40 @@ class AcceptsContext(Protocol):
         ...
 
 
+class AnswersInContext(Protocol):
+    """A backend that takes the context of a case with each call."""
+
+    async def initialize(self) -> None: ...
+
+    async def ask(
+        self, message: str, context: Sequence[Message], case_context: CaseContext
+    ) -> ExecutionResult: ...
+
+    async def open(self, context: Sequence[Message], case_context: CaseContext) -> AgentSession: ...
+
+
+class BackendInContext:
+    """A backend for one case, which passes the context of the case with each call."""
+
+    def __init__(self, backend: AnswersInContext, case_context: CaseContext) -> None:
+        self._backend = backend
+        self._case_context = case_context
+
+    async def initialize(self) -> None:
+        await self._backend.initialize()
+
+    async def invoke_once(
+        self, message: str, context: Sequence[Message] | None = None
+    ) -> ExecutionResult:
+        return await self._backend.ask(message, context or (), self._case_context)
+
+    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
+        return await self._backend.open(context or (), self._case_context)
+
+    async def teardown(self) -> None:
+        """Do nothing: other cases use the backend, too."""
+
+
 def backend_in_context(
     backend: AgentBackend, context: CaseContext | None, location: str
 ) -> AgentBackend:

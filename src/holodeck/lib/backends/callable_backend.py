@@ -10,6 +10,7 @@ from holodeck.lib.backends.base import (
     NO_CASE_CONTEXT_PARAMETER,
     AgentBackend,
     AgentSession,
+    BackendInContext,
     CaseContext,
     ExecutionResult,
     Message,
@@ -105,7 +106,7 @@ class CallableBackend:
         """
         if self._known is not None and not self._known.takes_case_context:
             raise ConfigError(LOCATION, NO_CASE_CONTEXT_PARAMETER)
-        return _InContext(self, context)
+        return BackendInContext(self, context)
 
     async def ask(
         self, message: str, context: Sequence[Message], case_context: CaseContext | None = None
@@ -214,28 +215,6 @@ class CallableBackend:
 
 def _not_created(error: BaseException) -> str:
     return f"the agent cannot be created: {with_location(error)}"
-
-
-class _InContext:
-    """The backend for one case, with the case's context."""
-
-    def __init__(self, backend: CallableBackend, context: CaseContext) -> None:
-        self._backend = backend
-        self._context = context
-
-    async def initialize(self) -> None:
-        await self._backend.initialize()
-
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return await self._backend.ask(message, context or (), self._context)
-
-    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        return await self._backend.open(context or (), self._context)
-
-    async def teardown(self) -> None:
-        """Do nothing: other cases use the backend, too."""
 
 
 def _import_lean(source: str) -> None:

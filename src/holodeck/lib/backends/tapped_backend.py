@@ -14,6 +14,7 @@ from holodeck.lib.backends.base import (
     AcceptsHistory,
     AgentBackend,
     AgentSession,
+    BackendInContext,
     CaseContext,
     ExecutionResult,
     Message,
@@ -85,7 +86,7 @@ class TappedBackend:
         Raises ConfigError if the agent takes none.
         """
         backend_in_context(self._backend, context, LOCATION)
-        return _InContext(self, context)
+        return BackendInContext(self, context)
 
     def history_problem(self, method: Method) -> str | None:
         """Return why the agent cannot be given earlier messages; None if it can."""
@@ -270,28 +271,6 @@ async def start_tap(environment: Mapping[str, str]) -> Tap:
     except OSError as error:
         raise BackendInitError(f"the tap cannot listen on 127.0.0.1: {error}") from error
     return tap
-
-
-class _InContext:
-    """The backend for one case, with the case's context."""
-
-    def __init__(self, backend: TappedBackend, context: CaseContext) -> None:
-        self._backend = backend
-        self._context = context
-
-    async def initialize(self) -> None:
-        await self._backend.initialize()
-
-    async def invoke_once(
-        self, message: str, context: Sequence[Message] | None = None
-    ) -> ExecutionResult:
-        return await self._backend.ask(message, context, self._context)
-
-    async def create_session(self, context: Sequence[Message] | None = None) -> AgentSession:
-        return await self._backend.open(context, self._context)
-
-    async def teardown(self) -> None:
-        """Do nothing: other cases use the backend, too."""
 
 
 class TappedSession:

@@ -16,6 +16,7 @@ from uuid import uuid4
 from holodeck.lib.backends.frameworks.agent_framework_messages import (
     answer,
     check_options,
+    note_agent_tools,
     read_response,
     to_messages,
     tool_names,
@@ -312,6 +313,7 @@ class WorkflowConversation(FrameworkSession):
             if isinstance(executor, agent_framework.AgentExecutor):
                 for response in responses_of(event.data):
                     read_response(self.turn, response, event.executor_id)
+                    note_agent_tools(self.turn, _agent_of(executor))
                     self.turn.add_agent(event.executor_id)
             elif type(executor).__name__ in LEADING_EXECUTORS:
                 leaders.append(executor)

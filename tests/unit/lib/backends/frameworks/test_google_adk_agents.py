@@ -12,6 +12,7 @@ pytest.importorskip("google.adk", reason="scripts/frameworks google-adk installs
 from google.adk.agents import LlmAgent, SequentialAgent
 from google.adk.apps import App
 from google.adk.tools import FunctionTool
+from google.adk.tools.agent_tool import AgentTool
 
 from support.frameworks.google_adk import fake_model
 
@@ -59,6 +60,27 @@ async def test_google_adk_agents_that_hand_over_are_named_in_order(model, is_app
     assert (call["name"], call["agent"]) == ("lookup_order", "billing")
     assert result.response == "said: order 7 is shipped"
     assert result.tools == ["lookup_order"]
+
+
+async def test_the_calls_of_a_google_adk_agent_that_is_a_tool_are_unknown():
+    def delegate(request):
+        if results_of_turn(request):
+            return Reply("done")
+        if "You are triage" in request.system:
+            return Reply(tool_calls=[("billing", {"request": "order 7"})])
+        return Reply(tool_calls=[("lookup_order", {"order_id": "7"})])
+
+    with FakeOpenAI(delegate) as server:
+        llm = fake_model(server)
+        billing = LlmAgent(model=llm, name="billing", instruction="Bill.", tools=[lookup_order])
+        tools = [AgentTool(billing)]
+        agent = LlmAgent(model=llm, name="triage", instruction="You are triage.", tools=tools)
+        result = await ask(agent)
+        await llm.client.close()
+
+    assert [call["name"] for call in result.tool_calls] == ["billing"]
+    assert "'billing' are not seen" in result.tool_calls_problem
+    assert result.token_usage is None
 
 
 async def test_google_adk_agents_in_a_sequence_are_named_in_order(model):
