@@ -8,13 +8,13 @@ The same async function, once as `backend: "bot:answer"` and once as `{type: pro
 A run counts only when every case passed. `--check` exits with 1 when the ratio exceeds the goal.
 """
 
-import argparse
 import json
 import sys
 import tempfile
 from pathlib import Path
 
-from measure import Measured, measure, median_ratio, middle
+from measure import Measured, median_ratio, middle
+from pair import is_met, main, run_in_turn
 
 GOAL = 1.1
 AGENT = """\
@@ -41,30 +41,17 @@ def prepare(folder: Path, backend: object, cases: int, seconds: float) -> Path:
     return folder
 
 
-def run(folder: Path, cases: int) -> Measured:
-    """One whole run of the command. Raises RuntimeError if it did not pass every case."""
-    command = [sys.executable, "-P", "-m", "holodeck", "test", "-q", "-j", "10", "--no-record"]
-    ran = measure(command, folder, {"PATH": "/usr/bin:/bin", "HOME": str(folder)})
-    if ran.code != 0 or f"{cases}/{cases} passed" not in ran.output:
-        raise RuntimeError(f"{folder}: exit {ran.code}\n{ran.output[-2000:]}")
-    return ran
-
-
 def compare(home: Path, cases: int, runs: int, seconds: float) -> dict[str, list[Measured]]:
     """The runs of each backend with an agent that takes that long."""
     folders = {
         name: prepare(home / name / f"{seconds:g}", backend, cases, seconds)
         for name, backend in BACKENDS.items()
     }
-    found: dict[str, list[Measured]] = {name: [] for name in folders}
-    for _ in range(runs + 1):
-        for name, folder in folders.items():
-            found[name].append(run(folder, cases))
-    kept = {name: measured[1:] for name, measured in found.items()}  # the first wrote byte code
-    for name, measured in kept.items():
+    found = run_in_turn(folders, cases, 10, runs)
+    for name, measured in found.items():
         at = middle(measured)
         print(f"{name:14}{seconds * 1000:5.0f} ms {at.wall_s:7.2f} s  {at.cpu_s:6.2f} s of CPU")
-    return kept
+    return found
 
 
 def benchmark(cases: int, runs: int) -> bool:
@@ -75,25 +62,8 @@ def benchmark(cases: int, runs: int) -> bool:
     here, there = (middle(instant[backend]).wall_s for backend in BACKENDS)
     print(f"in a process, more per case: {(there - here) * 1000 / cases:.2f} ms")
     ratio = median_ratio(slow["in a process"], slow["in holodeck"])
-    is_met = ratio <= GOAL
-    verdict = "ok" if is_met else "MISSED"
-    print(f"in a process / in holodeck: {ratio:.2f}   goal <= {GOAL:g}  {verdict}")
-    return is_met
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--cases", type=int, default=1000)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--check", action="store_true", help="exit with 1 when the goal is missed")
-    given = parser.parse_args()
-    try:
-        met = benchmark(given.cases, given.runs)
-    except RuntimeError as error:
-        print(f"not counted: {error}", file=sys.stderr)
-        return 1
-    return 1 if given.check and not met else 0
+    return is_met("in a process / in holodeck", ratio, GOAL)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, benchmark, cases=1000))
