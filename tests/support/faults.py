@@ -285,15 +285,17 @@ def outcomes(fields: Mapping[str, Any]) -> Iterator[Outcome]:
         yield asyncio.run(outcome_of(own, **fields))
 
 
-async def report_of_spoiled(folder: Path, kinds: Sequence[Kind], **fields: Any) -> TestReport:
-    """The report of a hundred cases, of which the first ones meet these faults for ever."""
+async def report_of_spoiled(
+    folder: Path, kinds: Sequence[Kind], cases: int = 100, **fields: Any
+) -> TestReport:
+    """The report of that many cases, of which the first ones meet these faults for ever."""
     by_prompt = {f"case-{n:04} please": Spoiled(k, for_ever=True) for n, k in enumerate(kinds)}
 
     def answer(request: Request) -> Reply:
         spoiled = by_prompt.get(request.prompt)
         return spoiled(request) if spoiled else Reply(f"OK: {request.prompt}")
 
-    limits = ExecutionConfig(attempt_timeout=10, max_retries=0)  # generous, for busy machines
+    limits = ExecutionConfig(attempt_timeout=20, max_retries=0)  # generous, for busy machines
     with FakeOpenAI(answer) as server:
-        agent = agent_for(server, folder, 100, **fields)
+        agent = agent_for(server, folder, cases, **fields)
         return await run_cases(agent, folder, settings(limits))
