@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from holodeck.models.config import GlobalConfig
-from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum, ollama_url
+from holodeck.models.llm import PROVIDERS, LLMProvider, ProviderEnum, ollama_url
 
 
 def resolve_api_key(
@@ -13,7 +13,7 @@ def resolve_api_key(
     """Return the API key of the model, else of the provider's variable; None without either."""
     if llm is not None and llm.api_key is not None:
         return llm.api_key.get_secret_value()
-    return _first_set(PROVIDER_VARIABLES[provider].api_key, env)
+    return _first_set(PROVIDERS[provider].api_key, env)
 
 
 def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
     provider = model.get("provider")
     if provider not in list(ProviderEnum):
         return dict(model)
-    variables = PROVIDER_VARIABLES[ProviderEnum(str(provider))]
+    variables = PROVIDERS[ProviderEnum(str(provider))]
     endpoint = _first_set(variables.endpoint, env)
     if endpoint is not None and provider == ProviderEnum.OLLAMA:
         endpoint = ollama_url(endpoint)
@@ -36,14 +36,12 @@ def with_provider_variables(model: Mapping[str, Any], env: Mapping[str, str]) ->
 
 def missing_key_message(model: LLMProvider) -> str | None:
     """Return an error message if the model needs an API key and has none, else None."""
-    names = PROVIDER_VARIABLES[model.provider].api_key
-    needs_none = not names or (
-        model.endpoint is not None and model.provider is not ProviderEnum.AZURE_OPENAI
-    )
+    names = PROVIDERS[model.provider].api_key
+    needs_none = not names or (model.endpoint is not None and model.protocol != "azure")
     if model.api_key is not None or needs_none:
         return None
     return (
-        f"missing API key for {model.provider.value}: set {names[0]}, or write"
+        f"missing API key for {model.provider.value}: set {' or '.join(names)}, or write"
         f" 'api_key: ${{{names[0]}}}' under 'model'"
     )
 

@@ -13,7 +13,7 @@ from holodeck.config.flags import format_default
 from holodeck.config.settings import OTHER_VARIABLES, setting_fields
 from holodeck.models.config import GlobalConfig
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, CustomMetric
-from holodeck.models.llm import PROVIDER_VARIABLES
+from holodeck.models.llm import PROVIDERS
 from holodeck.models.metric import MetricSettings
 from holodeck.models.suite import AgentFile
 
@@ -106,10 +106,11 @@ variable.
 _VARIABLES = """\
 ## Variables of the providers
 
-These variables set what `model` does not.
+These variables set what `model` does not; of several, the first that is set wins. [Providers of
+models](../guide/providers.md) says more about each provider.
 
-| Provider | `api_key` | `endpoint` | `api_version` |
-| --- | --- | --- | --- |
+| Provider | Base URL | `api_key` | `endpoint` | `api_version` |
+| --- | --- | --- | --- | --- |
 """
 
 
@@ -318,7 +319,8 @@ def _other_variables() -> str:
 
 
 def _provider_rows() -> Iterator[str]:
-    for provider, names in PROVIDER_VARIABLES.items():
-        cells = (names.api_key, names.endpoint, names.api_version)
-        texts = [", ".join(f"`{name}`" for name in cell) for cell in cells]
-        yield f"| `{provider}` | " + " | ".join(texts) + " |\n"
+    for name, provider in PROVIDERS.items():
+        url = () if provider.url is None else (provider.url,)
+        cells = (url, provider.api_key, provider.endpoint, provider.api_version)
+        texts = [", ".join(f"`{one}`" for one in cell) for cell in cells]
+        yield f"| `{name}` | " + " | ".join(texts) + " |\n"

@@ -19,7 +19,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import nearest_word
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig, GlobalConfig, Setting, validate_min_pass
-from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider
+from holodeck.models.llm import PROVIDERS, LLMProvider
 from holodeck.models.test_case import TestCaseModel
 
 PREFIX = "HOLODECK_"
@@ -305,7 +305,7 @@ def effective_model_settings(
     model: LLMProvider, written: Source, shared: Sequence[ConfigFile], env: Mapping[str, str]
 ) -> Iterator[EffectiveSetting]:
     """Yield every key of an agent's `model`; `shared` begins with the strongest file."""
-    variables = PROVIDER_VARIABLES[model.provider]
+    variables = PROVIDERS[model.provider]
     for key in LLMProvider.model_fields:
         names = getattr(variables, key, ())
         variable = next((name for name in names if env.get(name, "").strip()), None)

@@ -18,7 +18,7 @@ from holodeck.models.backend import (
 from holodeck.models.base import Json, Model, NonBlank, OnDemand
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import LLMProvider
 from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
@@ -98,7 +98,6 @@ BUILT_IN_BACKENDS = (None, "semantic_kernel", CHAT)
 """Backends that take model, instructions and tools from the agent.yaml."""
 IN_PYTHON = "(a Python object)"
 """`backend` of an agent that is a Python object, which the executor gets as an argument."""
-OPENAI_COMPATIBLE = (ProviderEnum.OPENAI, ProviderEnum.AZURE_OPENAI)
 
 
 DUPLICATE_NAME = "duplicate_name"
@@ -267,7 +266,13 @@ class Agent(Model):
             raise ValueError(
                 "'instructions' is missing; write 'instructions: {inline: …}', for example"
             )
-        if self.backend == CHAT and self.model.provider not in OPENAI_COMPATIBLE:
+        if self.model.protocol == "litellm":
+            raise ValueError(
+                f"the built-in agent cannot call {self.model.provider.value!r} through LiteLLM,"
+                " which only judges and simulated users can; write an 'endpoint' that has OpenAI's"
+                " protocol, or 'provider: litellm_proxy'"
+            )
+        if self.backend == CHAT and self.model.protocol not in {"openai", "azure"}:
             raise ValueError(
                 f"'backend: chat' does not support the provider {self.model.provider.value!r};"
                 " write 'provider: openai' with the 'endpoint' of an OpenAI-compatible server,"

@@ -1,7 +1,7 @@
 """The model behind an agent: provider, name, sampling and how to reach it."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -11,35 +11,143 @@ DEFAULT_LOCAL_MODEL = "smollm2-135m-instruct"
 
 
 class ProviderEnum(StrEnum):
-    """Who serves the model; `local` runs it in the process, without key or server."""
+    """Who serves the model, by the names that LiteLLM uses where it has one."""
 
     OPENAI = "openai"
     AZURE_OPENAI = "azure_openai"
     ANTHROPIC = "anthropic"
     OLLAMA = "ollama"
     LOCAL = "local"
+    BEDROCK = "bedrock"
+    COHERE = "cohere"
+    DEEPSEEK = "deepseek"
+    FIREWORKS_AI = "fireworks_ai"
+    GEMINI = "gemini"
+    GROQ = "groq"
+    HOSTED_VLLM = "hosted_vllm"
+    HUGGINGFACE = "huggingface"
+    LITELLM = "litellm"
+    LITELLM_PROXY = "litellm_proxy"
+    MISTRAL = "mistral"
+    OPENROUTER = "openrouter"
+    PERPLEXITY = "perplexity"
+    TOGETHER_AI = "together_ai"
+    VERTEX_AI = "vertex_ai"
+    XAI = "xai"
 
 
-class ProviderVariables(NamedTuple):
-    """Environment variables of a provider; of several names, the first that is set wins."""
+Protocol = Literal["openai", "azure", "anthropic", "ollama", "local", "litellm"]
+"""How a provider is called: the chat completions of OpenAI or of Azure, the messages of Anthropic,
+the API of Ollama, in the process, or by the library LiteLLM."""
 
+
+class Provider(NamedTuple):
+    """How to reach a provider; of several variables, the first that is set wins."""
+
+    protocol: Protocol = "openai"
+    url: str | None = None
+    """The base URL; None if only the user knows it."""
     api_key: tuple[str, ...] = ()
+    """Variables of the API key; a provider without any needs no key."""
     endpoint: tuple[str, ...] = ()
+    """Variables of another base URL."""
     api_version: tuple[str, ...] = ()
+    endpoint_example: str = "http://host:4000/v1"
+    """An endpoint, for the error about a missing one."""
 
 
-PROVIDER_VARIABLES = {
-    ProviderEnum.OPENAI: ProviderVariables(("OPENAI_API_KEY",), ("OPENAI_BASE_URL",)),
-    ProviderEnum.AZURE_OPENAI: ProviderVariables(
-        ("AZURE_OPENAI_API_KEY",),
-        ("AZURE_OPENAI_ENDPOINT",),
-        ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION"),
+PROVIDERS = {
+    ProviderEnum.OPENAI: Provider(
+        url="https://api.openai.com/v1",
+        api_key=("OPENAI_API_KEY",),
+        endpoint=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     ),
-    ProviderEnum.ANTHROPIC: ProviderVariables(("ANTHROPIC_API_KEY",), ("ANTHROPIC_BASE_URL",)),
-    ProviderEnum.OLLAMA: ProviderVariables(endpoint=("OLLAMA_HOST",)),
-    ProviderEnum.LOCAL: ProviderVariables(),
+    ProviderEnum.AZURE_OPENAI: Provider(
+        "azure",
+        api_key=("AZURE_OPENAI_API_KEY", "AZURE_API_KEY"),
+        endpoint=("AZURE_OPENAI_ENDPOINT", "AZURE_API_BASE"),
+        api_version=("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION", "AZURE_API_VERSION"),
+        endpoint_example="https://<resource>.openai.azure.com",
+    ),
+    ProviderEnum.ANTHROPIC: Provider(
+        "anthropic",
+        url="https://api.anthropic.com",
+        api_key=("ANTHROPIC_API_KEY",),
+        endpoint=("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    ),
+    ProviderEnum.OLLAMA: Provider(
+        "ollama", url="http://127.0.0.1:11434", endpoint=("OLLAMA_HOST", "OLLAMA_API_BASE")
+    ),
+    ProviderEnum.LOCAL: Provider("local"),
+    ProviderEnum.BEDROCK: Provider("litellm"),
+    ProviderEnum.COHERE: Provider(
+        url="https://api.cohere.ai/compatibility/v1",
+        api_key=("COHERE_API_KEY", "CO_API_KEY"),
+        endpoint=("COHERE_BASE_URL",),
+    ),
+    ProviderEnum.DEEPSEEK: Provider(
+        url="https://api.deepseek.com",
+        api_key=("DEEPSEEK_API_KEY",),
+        endpoint=("DEEPSEEK_API_BASE",),
+    ),
+    ProviderEnum.FIREWORKS_AI: Provider(
+        url="https://api.fireworks.ai/inference/v1",
+        api_key=("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
+        endpoint=("FIREWORKS_API_BASE",),
+    ),
+    ProviderEnum.GEMINI: Provider(
+        url="https://generativelanguage.googleapis.com/v1beta/openai",
+        api_key=("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        endpoint=("GEMINI_BASE_URL",),
+    ),
+    ProviderEnum.GROQ: Provider(
+        url="https://api.groq.com/openai/v1",
+        api_key=("GROQ_API_KEY",),
+        endpoint=("GROQ_API_BASE",),
+    ),
+    ProviderEnum.HOSTED_VLLM: Provider(
+        api_key=("HOSTED_VLLM_API_KEY",),
+        endpoint=("HOSTED_VLLM_API_BASE",),
+        endpoint_example="http://host:8000/v1",
+    ),
+    ProviderEnum.HUGGINGFACE: Provider(
+        url="https://router.huggingface.co/v1",
+        api_key=("HF_TOKEN", "HUGGINGFACE_API_KEY"),
+        endpoint=("HF_BASE_URL",),
+    ),
+    ProviderEnum.LITELLM: Provider("litellm"),
+    ProviderEnum.LITELLM_PROXY: Provider(
+        api_key=("LITELLM_PROXY_API_KEY",), endpoint=("LITELLM_PROXY_API_BASE",)
+    ),
+    ProviderEnum.MISTRAL: Provider(
+        url="https://api.mistral.ai/v1",
+        api_key=("MISTRAL_API_KEY",),
+        endpoint=("MISTRAL_API_BASE",),
+    ),
+    ProviderEnum.OPENROUTER: Provider(
+        url="https://openrouter.ai/api/v1",
+        api_key=("OPENROUTER_API_KEY", "OR_API_KEY"),
+        endpoint=("OPENROUTER_API_BASE",),
+    ),
+    ProviderEnum.PERPLEXITY: Provider(
+        url="https://api.perplexity.ai",
+        api_key=("PERPLEXITY_API_KEY", "PERPLEXITYAI_API_KEY"),
+        endpoint=("PERPLEXITY_API_BASE",),
+    ),
+    ProviderEnum.TOGETHER_AI: Provider(
+        url="https://api.together.ai/v1",
+        api_key=("TOGETHER_API_KEY", "TOGETHER_AI_API_KEY", "TOGETHERAI_API_KEY"),
+        endpoint=("TOGETHER_AI_API_BASE",),
+    ),
+    ProviderEnum.VERTEX_AI: Provider("litellm"),
+    ProviderEnum.XAI: Provider(
+        url="https://api.x.ai/v1", api_key=("XAI_API_KEY",), endpoint=("XAI_API_BASE",)
+    ),
 }
-"""Variables that stand in for missing keys of `model`."""
+"""All providers; their variables stand in for missing keys of `model`. LiteLLM uses the same, but
+for COHERE_BASE_URL, GEMINI_BASE_URL and HF_BASE_URL: its own base URLs have another protocol."""
+PROVIDER_ALIASES = {"azure": ProviderEnum.AZURE_OPENAI, "ollama_chat": ProviderEnum.OLLAMA}
+"""LiteLLM's names of providers that are called differently here."""
 _OLLAMA_PORT = 11434
 
 
@@ -68,7 +176,8 @@ class ProviderSettings(Model):
     top_p: Ratio | None = None
     """Nucleus sampling."""
     endpoint: NonBlank | None = None
-    """Base URL; required for Azure. With `provider: openai`, any OpenAI-compatible server works."""
+    """Base URL; required for Azure, hosted_vllm and litellm_proxy. With `provider: openai`, any
+    OpenAI-compatible server works."""
     api_key: SecretStr | None = None
     """API key; by default the provider's environment variable (OPENAI_API_KEY, …)."""
     api_version: NonBlank | None = None
@@ -92,8 +201,18 @@ class LLMProvider(ProviderSettings):
     def _has_what_its_provider_needs(self) -> "LLMProvider":
         if not self.name:
             raise ValueError("'name' is missing; write the name of the model")
-        if self.provider is ProviderEnum.AZURE_OPENAI and not self.endpoint:
-            raise ValueError("azure_openai needs 'endpoint: https://<resource>.openai.azure.com'")
+        facts = PROVIDERS[self.provider]
+        if facts.protocol in {"openai", "azure"} and facts.url is None and not self.endpoint:
+            raise ValueError(
+                f"{self.provider} needs 'endpoint: {facts.endpoint_example}', or the variable"
+                f" {facts.endpoint[0]}"
+            )
         if self.provider is ProviderEnum.LOCAL and (self.endpoint or self.api_key):
             raise ValueError("a local model has no 'endpoint' and no 'api_key'; remove them")
         return self
+
+    @property
+    def protocol(self) -> Protocol:
+        """How the model is called; a provider of LiteLLM with an endpoint speaks OpenAI's API."""
+        protocol = PROVIDERS[self.provider].protocol
+        return "openai" if protocol == "litellm" and self.endpoint else protocol

@@ -51,7 +51,7 @@ class ChatBackend:
     """Requests completions and runs the tools that the model calls, without an agent library.
 
     Args:
-        llm: The model; its provider is `openai` or `azure_openai`.
+        llm: The model; its provider has the protocol of OpenAI or Azure.
         instructions: Sent unchanged as the system message; none if empty.
         tools: The tools that the model may call.
         schema: JSON schema of the response; any text if not given.

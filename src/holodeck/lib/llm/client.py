@@ -24,7 +24,7 @@ from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay, retry
 from holodeck.lib.observability import names, span
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import LLMProvider
 from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import UsageMeter
 
@@ -245,7 +245,7 @@ class HttpChatModel:
         kind: str = "judge",
         proxy_for: ProxyFor | None = None,
     ) -> None:
-        is_anthropic = llm.provider is ProviderEnum.ANTHROPIC
+        is_anthropic = llm.protocol == "anthropic"
         parse = parse_anthropic_message if is_anthropic else parse_completion
         endpoint = Endpoint.of(llm, proxy_for)
         self._llm = llm

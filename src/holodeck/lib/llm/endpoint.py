@@ -1,4 +1,4 @@
-"""The table of providers: the endpoint, key and request settings of each."""
+"""Endpoints of models: the URL, headers and request settings of each protocol."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -7,12 +7,9 @@ from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.llm.http_client import Server
-from holodeck.models.llm import PROVIDER_VARIABLES, LLMProvider, ProviderEnum
+from holodeck.models.llm import PROVIDERS, LLMProvider, Protocol, ProviderEnum
 
-OPENAI_URL = "https://api.openai.com/v1"
-ANTHROPIC_URL = "https://api.anthropic.com"
 ANTHROPIC_VERSION = "2023-06-01"
-OLLAMA_URL = "http://127.0.0.1:11434"
 AZURE_VERSION = "2024-10-21"
 
 ProxyFor = Callable[[str], str | None]
@@ -32,24 +29,29 @@ class Endpoint:
     def of(cls, llm: LLMProvider, proxy_for: ProxyFor | None = None) -> "Endpoint":
         """Return the endpoint of a model; `proxy_for` returns the proxy for a URL.
 
-        Raises ConfigError, also for a local model, which has no endpoint.
+        Raises ConfigError, also for a model without an endpoint, such as a local one.
         """
-        if llm.provider not in _PROVIDERS:
+        if llm.protocol not in _PROTOCOLS:
             raise ConfigError("model.provider", f"{llm.provider.value} has no endpoint")
-        url, headers = _PROVIDERS[llm.provider](llm)
+        url, headers = _PROTOCOLS[llm.protocol](llm)
         server = Server(_validate_url(url), proxy_for(url) if proxy_for else None)
         return cls(server, headers, endpoint_key(llm))
 
 
+def base_url(llm: LLMProvider) -> str:
+    """Return the base URL of a model, "" without one."""
+    return (llm.endpoint or PROVIDERS[llm.provider].url or "").rstrip("/")
+
+
 def _openai(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    base = (llm.endpoint or OPENAI_URL).rstrip("/")
+    base = base_url(llm)
     return f"{base}/chat/completions", _bearer(_api_key(llm, required=llm.endpoint is None))
 
 
 def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
     from urllib.parse import quote  # noqa: PLC0415 - no other provider needs it
 
-    base = (llm.endpoint or "").rstrip("/")
+    base = base_url(llm)
     version = quote(llm.api_version or AZURE_VERSION)
     deployment = quote(llm.name, safe="")
     url = f"{base}/openai/deployments/{deployment}/chat/completions?api-version={version}"
@@ -57,23 +59,23 @@ def _azure(llm: LLMProvider) -> tuple[str, dict[str, str]]:
 
 
 def _anthropic(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    base = (llm.endpoint or ANTHROPIC_URL).rstrip("/").removesuffix("/v1")
+    base = base_url(llm).removesuffix("/v1")
     key = _api_key(llm, required=True)
     return f"{base}/v1/messages", {"x-api-key": key, "anthropic-version": ANTHROPIC_VERSION}
 
 
 def _ollama(llm: LLMProvider) -> tuple[str, dict[str, str]]:
-    base = (llm.endpoint or OLLAMA_URL).rstrip("/").removesuffix("/v1")
+    base = base_url(llm).removesuffix("/v1")
     return f"{base}/v1/chat/completions", _bearer(_api_key(llm, required=False))
 
 
-_PROVIDERS: dict[ProviderEnum, Callable[[LLMProvider], tuple[str, dict[str, str]]]] = {
-    ProviderEnum.OPENAI: _openai,
-    ProviderEnum.AZURE_OPENAI: _azure,
-    ProviderEnum.ANTHROPIC: _anthropic,
-    ProviderEnum.OLLAMA: _ollama,
+_PROTOCOLS: dict[Protocol, Callable[[LLMProvider], tuple[str, dict[str, str]]]] = {
+    "openai": _openai,
+    "azure": _azure,
+    "anthropic": _anthropic,
+    "ollama": _ollama,
 }
-"""The URL and the headers of each provider."""
+"""The URL and the headers of a model, by protocol."""
 
 
 def _bearer(key: str) -> dict[str, str]:
@@ -90,8 +92,8 @@ def _api_key(llm: LLMProvider, *, required: bool) -> str:
 
 
 def missing_api_key(llm: LLMProvider) -> ConfigError:
-    variable = PROVIDER_VARIABLES[llm.provider].api_key[0]
-    return ConfigError("model.api_key", f"is missing: set {variable}, or write it in the model")
+    variables = " or ".join(PROVIDERS[llm.provider].api_key)
+    return ConfigError("model.api_key", f"is missing: set {variables}, or write it in the model")
 
 
 def _validate_url(url: str) -> str:
@@ -117,7 +119,7 @@ def sampling(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     # OpenAI has renamed the limit and refuses the old name for newer models; servers that imitate
     # it often know only the old one.
     is_openai = llm.provider is ProviderEnum.OPENAI and llm.endpoint is None
-    has_new_names = is_openai or llm.provider is ProviderEnum.AZURE_OPENAI
+    has_new_names = is_openai or llm.protocol == "azure"
     if schema is not None and "json_schema" not in schema:
         named = {"name": "answer", "strict": True, "schema": schema}
         schema = {"type": "json_schema", "json_schema": named}

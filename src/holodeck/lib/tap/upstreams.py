@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holodeck.lib.llm.endpoint import ANTHROPIC_URL, OLLAMA_URL, OPENAI_URL
-from holodeck.models.llm import ProviderEnum, ollama_url
+from holodeck.models.llm import PROVIDERS, ProviderEnum, ollama_url
 
 _LOOPBACK = "127.0.0.1"
 _PROXIES = ("http_proxy", "all_proxy")
@@ -17,8 +16,6 @@ class Route:
     provider: ProviderEnum
     variable: str
     """The environment variable with the server's base URL."""
-    default_url: str | None
-    """Where clients send requests without the variable; None if they need it."""
     suffix: str = ""
     """What clients expect at the end of the base URL."""
     aliases: tuple[str, ...] = ()
@@ -26,10 +23,10 @@ class Route:
 
 
 ROUTES = (
-    Route(ProviderEnum.OPENAI, "OPENAI_BASE_URL", OPENAI_URL, "/v1", ("OPENAI_API_BASE",)),
-    Route(ProviderEnum.AZURE_OPENAI, "AZURE_OPENAI_ENDPOINT", None),
-    Route(ProviderEnum.ANTHROPIC, "ANTHROPIC_BASE_URL", ANTHROPIC_URL),
-    Route(ProviderEnum.OLLAMA, "OLLAMA_HOST", OLLAMA_URL),
+    Route(ProviderEnum.OPENAI, "OPENAI_BASE_URL", "/v1", ("OPENAI_API_BASE",)),
+    Route(ProviderEnum.AZURE_OPENAI, "AZURE_OPENAI_ENDPOINT"),
+    Route(ProviderEnum.ANTHROPIC, "ANTHROPIC_BASE_URL"),
+    Route(ProviderEnum.OLLAMA, "OLLAMA_HOST"),
 )
 
 
@@ -57,7 +54,7 @@ def find_upstreams(environment: Mapping[str, str]) -> dict[str, Upstream]:
         url = next((environment[name] for name in names if environment.get(name)), None)
         if url is not None and route.provider is ProviderEnum.OLLAMA:
             url = ollama_url(url)
-        url = url or route.default_url
+        url = url or PROVIDERS[route.provider].url
         if url is not None:
             found[route.provider.value] = Upstream(route, url.rstrip("/"))
     return found

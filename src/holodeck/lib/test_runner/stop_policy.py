@@ -13,7 +13,7 @@ from holodeck.lib.text import plural
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.llm import PROVIDER_VARIABLES
+from holodeck.models.llm import PROVIDERS
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
 
@@ -153,7 +153,7 @@ def hint_for_refusal(agent: Agent, refusal: Refusal | None) -> str:
         return ""
     hint = f"{_HINTS[refusal]} {_path_with_location(agent, *path)}"
     if path == ("model", "api_key") and agent.model is not None:
-        variables = PROVIDER_VARIABLES[agent.model.provider].api_key
+        variables = PROVIDERS[agent.model.provider].api_key
         return f"{hint} or {variables[0]}" if variables else hint
     if path == ("model", "name") and agent.model is not None and agent.model.endpoint:
         return f"{hint} and {_path_with_location(agent, 'model', 'endpoint')}"

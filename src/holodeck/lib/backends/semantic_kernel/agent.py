@@ -27,6 +27,7 @@ from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PL
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.lib.llm.endpoint import (
     AZURE_VERSION,
+    base_url,
     drop_none,
     endpoint_key,
     missing_api_key,
@@ -35,7 +36,7 @@ from holodeck.lib.llm.endpoint import (
 from holodeck.lib.llm.limiter import Limiters
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.tools.base import Tool, run_tool
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
@@ -174,17 +175,19 @@ def build_service(
     llm: LLMProvider, limits: CallLimits, weights: "LocalWeights"
 ) -> ChatCompletionClientBase:
     """Return a new service of the model's provider, with its own client. Raises ConfigError."""
-    match llm.provider:
-        case ProviderEnum.OPENAI | ProviderEnum.AZURE_OPENAI:
+    match llm.protocol:
+        case "openai" | "azure":
             return _openai_service(llm, limits)
-        case ProviderEnum.ANTHROPIC:
+        case "anthropic":
             return _anthropic_service(llm, limits)
-        case ProviderEnum.OLLAMA:
+        case "ollama":
             return _ollama_service(llm, limits)
-        case ProviderEnum.LOCAL:
+        case "local":
             from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
 
             return LocalChatCompletion.of(llm.name, weights)
+        case "litellm":
+            raise ConfigError("model.provider", f"{llm.provider.value} needs an 'endpoint'")
 
 
 def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
@@ -193,8 +196,8 @@ def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClien
     from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion, OpenAIChatCompletion
 
     options = _client_arguments(llm, limits, DefaultAioHttpClient)
-    if llm.provider is ProviderEnum.OPENAI:
-        client = AsyncOpenAI(base_url=llm.endpoint, **options)
+    if llm.protocol == "openai":
+        client = AsyncOpenAI(base_url=base_url(llm), **options)
         return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
     azure_client = AsyncAzureOpenAI(
         azure_endpoint=llm.endpoint or "",
@@ -231,7 +234,7 @@ def _client_arguments(
     """Return the arguments that the clients of OpenAI and Anthropic have in common."""
     if llm.api_key is not None:
         key = llm.api_key.get_secret_value()
-    elif llm.endpoint is not None and llm.provider is ProviderEnum.OPENAI:
+    elif llm.endpoint is not None and llm.protocol == "openai":
         key = NO_KEY
     else:
         raise missing_api_key(llm)
@@ -246,14 +249,14 @@ def _client_arguments(
 
 def request_settings(llm: LLMProvider, schema: dict[str, Any] | None) -> dict[str, Any]:
     """Return the settings of each request, in the provider's own names."""
-    if llm.provider is ProviderEnum.OLLAMA:
+    if llm.protocol == "ollama":
         options = {
             "temperature": llm.temperature,
             "top_p": llm.top_p,
             "num_predict": llm.max_tokens,
         }
         return drop_none({"options": drop_none(options), "format": schema})
-    if llm.provider is ProviderEnum.ANTHROPIC and schema is not None:
+    if llm.protocol == "anthropic" and schema is not None:
         raise ConfigError(
             "response_format",
             "anthropic supports no schema; ask for the format in the instructions",
