@@ -8,7 +8,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Protocol
 
-from holodeck.config.environment import process_variables, variables_set
+from holodeck.config.environment import process_variables, proxy_for, variables_set
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.base import (
     AcceptsHistory,
@@ -265,7 +265,7 @@ async def start_tap(environment: Mapping[str, str]) -> Tap:
 
     Raises BackendInitError.
     """
-    tap = Tap(find_upstreams(environment))
+    tap = Tap(find_upstreams(environment), proxy_for)
     try:
         await tap.start()
     except OSError as error:

@@ -96,13 +96,18 @@ def missing_api_key(llm: LLMProvider) -> ConfigError:
     return ConfigError("model.api_key", f"is missing: set {variables}, or write it in the model")
 
 
-def _validate_url(url: str) -> str:
+def is_usable_url(url: str) -> bool:
+    """Return whether requests can be sent to the URL."""
     server = Server(url)
     try:
         is_usable = server.parts.scheme in {"http", "https"} and server.host and server.port
     except ValueError:
-        is_usable = False
-    if not (is_usable and url.isascii() and url.isprintable() and " " not in url):
+        return False
+    return bool(is_usable and url.isascii() and url.isprintable() and " " not in url)
+
+
+def _validate_url(url: str) -> str:
+    if not is_usable_url(url):
         raise ConfigError("model.endpoint", "is not a URL such as 'https://host/v1'")
     return url
 

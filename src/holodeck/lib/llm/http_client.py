@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import ip_address
-from typing import cast
+from typing import Protocol, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
@@ -75,34 +75,74 @@ class Server:
         return f"http://{self.authority}{path}" if self.proxy and not self.is_secure else path
 
 
+class Receiver(Protocol):
+    """Takes the response to one request from a connection."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any data has arrived."""
+        ...
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it takes nothing more."""
+        ...
+
+    def feed(self, data: bytes) -> None:
+        """Take what has arrived. Raises MalformedHttp, TooLarge."""
+        ...
+
+    def end(self) -> bool:
+        """Note that the server sends nothing more, and return whether the response is complete.
+
+        Raises MalformedHttp, TooLarge.
+        """
+        ...
+
+    def fail(self, error: Exception) -> None:
+        """Note why the response will not be complete."""
+        ...
+
+
 class Connection(asyncio.Protocol):
     """One connection, for one request after the other."""
 
     def __init__(self) -> None:
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
-        self._parser: ResponseParser | None = None
-        self._response: asyncio.Future[Response] | None = None
+        self._receiver: Receiver | None = None
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The transport of a connection that was opened."""
+        assert self._transport is not None  # noqa: S101 - as the docstring says
+        return self._transport
+
+    def send(self, request: bytes, receiver: Receiver) -> None:
+        """Send a request, whose response goes to the receiver."""
+        self._receiver = receiver
+        self.transport.write(request)
+
+    def release(self) -> None:
+        """Expect no data before the next request."""
+        self._receiver = None
+
     async def exchange(self, request: bytes, parser: ResponseParser) -> Response:
         """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
-        assert self._transport is not None  # noqa: S101 - set when it was opened
-        self._parser = parser
-        self._response = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
+        receiver = _WholeResponse(parser)
+        self.send(request, receiver)
         try:
-            return await self._response
+            return await receiver.response
         finally:
-            self._response = None
+            self.release()
 
     async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
-        assert self._transport is not None  # noqa: S101 - set when it was opened
         loop = asyncio.get_running_loop()
-        self._transport = await loop.start_tls(self._transport, self, context, server_hostname=host)
+        self._transport = await loop.start_tls(self.transport, self, context, server_hostname=host)
 
     def close(self) -> None:
         """Close at once."""
@@ -113,17 +153,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        response, parser = self._response, self._parser
-        if response is None or response.done() or parser is None:
+        receiver = self._receiver
+        if receiver is None or receiver.is_complete:
             self.close()  # data without a request must not become the response to the next one
             return
         try:
-            is_complete = parser.feed(data)
+            receiver.feed(data)
         except (MalformedHttp, TooLarge) as error:
-            self._fail(error)
-            return
-        if is_complete and parser.response is not None:
-            response.set_result(parser.response)
+            self._fail(receiver, error)
 
     def eof_received(self) -> None:
         self._end(None)
@@ -132,19 +169,54 @@ class Connection(asyncio.Protocol):
         self._end(exc)
 
     def _end(self, error: Exception | None) -> None:
-        response, parser = self._response, self._parser
-        if response is None or response.done() or parser is None:
+        receiver = self._receiver
+        if receiver is None or receiver.is_complete:
             return
-        if error is None and parser.end() and parser.response is not None:
-            response.set_result(parser.response)
-            return
-        when = "in the middle of the answer" if parser.has_begun else "before an answer came"
-        self._fail(error or ConnectionResetError(f"the connection was closed {when}"))
+        try:
+            if error is None and receiver.end():
+                return
+        except (MalformedHttp, TooLarge) as refused:
+            error = refused
+        when = "in the middle of the answer" if receiver.has_begun else "before an answer came"
+        closed = ConnectionResetError(f"the connection was closed {when}")
+        self._fail(receiver, error or closed)
 
-    def _fail(self, error: Exception) -> None:
-        if self._response is not None and not self._response.done():
-            self._response.set_exception(error)
+    def _fail(self, receiver: Receiver, error: Exception) -> None:
+        receiver.fail(error)
         self.close()
+
+
+class _WholeResponse:
+    """Waits for a response as a whole."""
+
+    def __init__(self, parser: ResponseParser) -> None:
+        self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._parser = parser
+
+    @property
+    def has_begun(self) -> bool:
+        return self._parser.has_begun
+
+    @property
+    def is_complete(self) -> bool:
+        return self.response.done()
+
+    def feed(self, data: bytes) -> None:
+        if self._parser.feed(data):
+            self._finish()
+
+    def end(self) -> bool:
+        if self._parser.end():
+            self._finish()
+        return self.is_complete
+
+    def fail(self, error: Exception) -> None:
+        if not self.response.done():
+            self.response.set_exception(error)
+
+    def _finish(self) -> None:
+        assert self._parser.response is not None  # noqa: S101 - it is complete
+        self.response.set_result(self._parser.response)
 
 
 class ConnectionPool:
@@ -158,18 +230,27 @@ class ConnectionPool:
 
     async def exchange(self, request: bytes) -> Response:
         """Return the response to a request. Raises OSError, MalformedHttp, TooLarge."""
-        connection = self._take_idle() or await self._open()
+        connection = await self.acquire()
         try:
             response = await connection.exchange(request, ResponseParser(self._max_bytes))
         except BaseException:
             connection.close()
             raise
-        if response.keeps_alive:
-            connection.idle_since = asyncio.get_running_loop().time()
-            self._idle.append(connection)
-        else:
-            connection.close()
+        self.release(connection, keeps_alive=response.keeps_alive)
         return response
+
+    async def acquire(self) -> Connection:
+        """Return a connection for one request. Raises OSError, MalformedHttp."""
+        return self._take_idle() or await self._open()
+
+    def release(self, connection: Connection, *, keeps_alive: bool) -> None:
+        """Take a connection back after its response."""
+        if not keeps_alive:
+            connection.close()
+            return
+        connection.release()
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._idle.append(connection)
 
     async def close(self) -> None:
         """Close idle connections; one in use closes when its request is cancelled."""
@@ -234,11 +315,16 @@ class ConnectionPool:
 
 def proxy_header(proxy: str) -> str:
     """Return the header line with the credentials in a proxy's URL, "" without any."""
-    parts = urlsplit(proxy)
+    credentials = basic_credentials(urlsplit(proxy))
+    return f"Proxy-Authorization: {credentials}\r\n" if credentials else ""
+
+
+def basic_credentials(parts: SplitResult) -> str | None:
+    """Return the credentials in a URL as the value of a header; None without any."""
     if parts.username is None:
-        return ""
+        return None
     credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Proxy-Authorization: Basic {base64.b64encode(credentials.encode()).decode()}\r\n"
+    return f"Basic {base64.b64encode(credentials.encode()).decode()}"
 
 
 def _is_address(host: str) -> bool:

@@ -2,13 +2,14 @@
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 64_000
 MAX_CHUNK_LINE_BYTES = 1_000
 STATUS_WITHOUT_BODY = frozenset({204, 304})
 _STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: |$)")
+_CONTROL = re.compile(r"\r(?!\n)|(?<!\r)\n|\0")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(?:;.*)?")
 
 
@@ -94,6 +95,179 @@ def decode_body(body: bytes, coding: str | None, max_bytes: int) -> bytes:
 
 
 @dataclass(frozen=True)
+class Head:
+    """The head of a response."""
+
+    status: int
+    reason: str
+    lines: list[tuple[str, str]]
+    """Names and values of the headers as they came; a name may occur more than once."""
+    headers: dict[str, str]
+    """The headers by their names in lower case."""
+
+
+class ResponseReader:
+    """Reads one response, fed with bytes as they arrive, and gives its body piece by piece.
+
+    Args:
+        max_bytes: The largest body; more raises TooLarge.
+        has_body: False for the response to CONNECT or HEAD.
+    """
+
+    def __init__(self, max_bytes: int, *, has_body: bool = True) -> None:
+        self.head: Head | None = None
+        self.is_complete = False
+        self.keeps_alive = False
+        """Whether the connection may be used again; known once it is complete."""
+        self._max_bytes = max_bytes
+        self._has_body = has_body
+        self._buffer = bytearray()
+        self._body = bytearray()
+        """What was read of the body and not returned yet."""
+        self._size = 0
+        """Bytes of the body so far."""
+        self._left = 0
+        self._has_interim_head = False
+        self._step: Callable[[], bool] = self._read_head
+        """Reads the next part; returns False if it needs more data."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether any data has arrived."""
+        return bool(self._buffer) or self._has_interim_head or self.head is not None
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the next piece of the body, "" if the data holds none.
+
+        A coding of the content is not decoded. Raises MalformedHttp, TooLarge.
+        """
+        self._buffer += data
+        while not self.is_complete and self._step():
+            pass
+        piece = bytes(self._body)
+        self._body.clear()
+        return piece
+
+    def end(self) -> bool:
+        """Note the end of the data, and return whether the response is complete."""
+        if not self.is_complete and self._step == self._read_until_end:
+            self.is_complete = True
+        return self.is_complete
+
+    def _read_head(self) -> bool:
+        end = self._buffer.find(b"\r\n\r\n")
+        if end < 0 or end > MAX_HEAD_BYTES:
+            self._refuse_long(MAX_HEAD_BYTES, "its head is too long")
+            return False
+        text = self._buffer[:end].decode("latin-1")
+        del self._buffer[: end + 4]
+        if _CONTROL.search(text):
+            raise MalformedHttp("its head holds a control character")
+        first, *lines = text.split("\r\n")
+        match = _STATUS.match(first)
+        if match is None:
+            raise MalformedHttp("it does not begin like HTTP/1.1")
+        status = int(match[2])
+        if 100 <= status < 200:
+            self._has_interim_head = True
+            return True
+        rows = [_parse_header(line) for line in lines]
+        self.head = Head(status, first[match.end() :], rows, _headers_by_name(rows))
+        options = self.head.headers.get("connection", "" if match[1] == "1" else "close").lower()
+        self.keeps_alive = "close" not in options
+        self._step = self._body_step(self.head)
+        return True
+
+    def _body_step(self, head: Head) -> Callable[[], bool]:
+        """Return the step that reads the body."""
+        transfer = head.headers.get("transfer-encoding")
+        length = head.headers.get("content-length")
+        if not self._has_body or head.status in STATUS_WITHOUT_BODY:
+            return self._read_counted
+        if transfer is not None:
+            if transfer.lower() != "chunked":
+                raise MalformedHttp(f"its transfer encoding is {transfer[:20]!r}")
+            return self._read_chunk_size
+        if length is None:
+            self.keeps_alive = False
+            return self._read_until_end
+        if not (length.isascii() and length.isdigit() and len(length) < 16):
+            raise MalformedHttp(f"its length is {length[:20]!r}")
+        self._expect(int(length))
+        return self._read_counted
+
+    def _read_counted(self) -> bool:
+        self._take()
+        if self._left == 0:
+            self._finish()
+        return False
+
+    def _read_until_end(self) -> bool:
+        self._expect(len(self._buffer))
+        self._take()
+        return False
+
+    def _read_chunk_size(self) -> bool:
+        line = self._read_line()
+        if line is None:
+            return False
+        if not _SIZE.fullmatch(line):
+            raise MalformedHttp("a chunk of it has no size")
+        self._expect(int(line.partition(b";")[0], 16))
+        self._step = self._read_chunk if self._left else self._read_trailer
+        return True
+
+    def _read_chunk(self) -> bool:
+        self._take()
+        if self._left or len(self._buffer) < 2:
+            return False
+        if self._buffer[:2] != b"\r\n":
+            raise MalformedHttp("a chunk of it is longer than its size")
+        del self._buffer[:2]
+        self._step = self._read_chunk_size
+        return True
+
+    def _read_trailer(self) -> bool:
+        line = self._read_line()
+        if line is None:
+            return False
+        if not line:
+            self._finish()
+        return True
+
+    def _read_line(self) -> bytes | None:
+        end = self._buffer.find(b"\r\n")
+        if end < 0:
+            self._refuse_long(MAX_CHUNK_LINE_BYTES, "a line of it is too long")
+            return None
+        line = bytes(self._buffer[:end])
+        del self._buffer[: end + 2]
+        return line
+
+    def _expect(self, size: int) -> None:
+        """Expect so many further bytes of the body."""
+        self._left = size
+        self._size += size
+        if self._size > self._max_bytes:
+            raise TooLarge(too_large(self._max_bytes))
+
+    def _take(self) -> None:
+        """Move what has arrived of the expected bytes to the body."""
+        piece = self._buffer[: self._left]
+        del self._buffer[: self._left]
+        self._body += piece
+        self._left -= len(piece)
+
+    def _finish(self) -> None:
+        self.keeps_alive = self.keeps_alive and not self._buffer
+        self.is_complete = True
+
+    def _refuse_long(self, max_bytes: int, problem: str) -> None:
+        if len(self._buffer) > max_bytes:
+            raise MalformedHttp(problem)
+
+
+@dataclass(frozen=True)
 class Response:
     """A complete response."""
 
@@ -106,7 +280,7 @@ class Response:
 
 
 class ResponseParser:
-    """Parses one response, fed with bytes as they arrive.
+    """Parses one whole response, fed with bytes as they arrive, and decodes its content.
 
     Args:
         max_bytes: The largest body; more raises TooLarge.
@@ -115,148 +289,46 @@ class ResponseParser:
 
     def __init__(self, max_bytes: int, *, has_body: bool = True) -> None:
         self.response: Response | None = None
+        self._reader = ResponseReader(max_bytes, has_body=has_body)
         self._max_bytes = max_bytes
-        self._has_body = has_body
-        self._buffer = bytearray()
         self._body = bytearray()
-        self._left = 0
-        self._status, self._headers = 0, dict[str, str]()
-        self._keeps_alive = False
-        self._step: Callable[[], bool] = self._read_head
-        """Parses the next part; returns False if it needs more data."""
 
     @property
     def has_begun(self) -> bool:
         """Whether any data has arrived."""
-        return bool(self._buffer) or self._status > 0
+        return self._reader.has_begun
 
     def feed(self, data: bytes) -> bool:
         """Parse data, and return whether the response is complete.
 
         Raises MalformedHttp, TooLarge.
         """
-        self._buffer += data
-        while self.response is None and self._step():
-            pass
-        return self.response is not None
+        self._body += self._reader.feed(data)
+        return self._reader.is_complete and self._finish()
 
     def end(self) -> bool:
         """Note the end of the data, and return whether the response is complete."""
-        if self.response is None and self._step == self._read_until_end:
-            self._finish(bytes(self._buffer))
-        return self.response is not None
+        return self._reader.end() and self._finish()
 
-    def _read_head(self) -> bool:
-        end = self._buffer.find(b"\r\n\r\n")
-        if end < 0 or end > MAX_HEAD_BYTES:
-            self._refuse_long(MAX_HEAD_BYTES, "its head is too long")
-            return False
-        lines = self._buffer[:end].decode("latin-1").split("\r\n")
-        del self._buffer[: end + 4]
-        match = _STATUS.match(lines[0])
-        if match is None:
-            raise MalformedHttp("it does not begin like HTTP/1.1")
-        self._status = int(match[2])
-        if 100 <= self._status < 200:
-            return True
-        self._headers = _parse_headers(lines[1:])
-        options = self._headers.get("connection", "" if match[1] == "1" else "close").lower()
-        self._keeps_alive = "close" not in options
-        self._step = self._body_step()
+    def _finish(self) -> bool:
+        head = self._reader.head
+        assert head is not None  # noqa: S101 - the head precedes the end
+        body = decode_body(bytes(self._body), head.headers.get("content-encoding"), self._max_bytes)
+        self.response = Response(head.status, head.headers, body, self._reader.keeps_alive)
         return True
 
-    def _body_step(self) -> Callable[[], bool]:
-        """Return the step that reads the body."""
-        transfer = self._headers.get("transfer-encoding")
-        length = self._headers.get("content-length")
-        if not self._has_body or self._status in STATUS_WITHOUT_BODY:
-            return self._read_counted
-        if transfer is not None:
-            if transfer.lower() != "chunked":
-                raise MalformedHttp(f"its transfer encoding is {transfer[:20]!r}")
-            return self._read_chunk_size
-        if length is None:
-            self._keeps_alive = False
-            return self._read_until_end
-        if not (length.isascii() and length.isdigit() and len(length) < 16):
-            raise MalformedHttp(f"its length is {length[:20]!r}")
-        self._left = self._check_size(int(length))
-        return self._read_counted
 
-    def _read_counted(self) -> bool:
-        if len(self._buffer) < self._left:
-            return False
-        body = bytes(self._buffer[: self._left])
-        del self._buffer[: self._left]
-        self._finish(body)
-        return True
-
-    def _read_until_end(self) -> bool:
-        self._check_size(len(self._buffer))
-        return False
-
-    def _read_chunk_size(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        if not _SIZE.fullmatch(line):
-            raise MalformedHttp("a chunk of it has no size")
-        self._left = int(line.partition(b";")[0], 16)
-        self._check_size(len(self._body) + self._left)
-        self._step = self._read_chunk if self._left else self._read_trailer
-        return True
-
-    def _read_chunk(self) -> bool:
-        if len(self._buffer) < self._left + 2:
-            return False
-        self._body += self._buffer[: self._left]
-        if self._buffer[self._left : self._left + 2] != b"\r\n":
-            raise MalformedHttp("a chunk of it is longer than its size")
-        del self._buffer[: self._left + 2]
-        self._step = self._read_chunk_size
-        return True
-
-    def _read_trailer(self) -> bool:
-        line = self._read_line()
-        if line is None:
-            return False
-        if not line:
-            self._finish(bytes(self._body))
-        return True
-
-    def _read_line(self) -> bytes | None:
-        end = self._buffer.find(b"\r\n")
-        if end < 0:
-            self._refuse_long(MAX_CHUNK_LINE_BYTES, "a line of it is too long")
-            return None
-        line = bytes(self._buffer[:end])
-        del self._buffer[: end + 2]
-        return line
-
-    def _finish(self, body: bytes) -> None:
-        keeps_alive = self._keeps_alive and not (
-            self._buffer and self._step != self._read_until_end
-        )
-        body = decode_body(body, self._headers.get("content-encoding"), self._max_bytes)
-        self.response = Response(self._status, self._headers, body, keeps_alive)
-
-    def _refuse_long(self, max_bytes: int, problem: str) -> None:
-        if len(self._buffer) > max_bytes:
-            raise MalformedHttp(problem)
-
-    def _check_size(self, size: int) -> int:
-        if size > self._max_bytes:
-            raise TooLarge(too_large(self._max_bytes))
-        return size
+def _parse_header(line: str) -> tuple[str, str]:
+    name, colon, value = line.partition(":")
+    if not colon:
+        raise MalformedHttp("a header of it has no colon")
+    return name.strip(), value.strip()
 
 
-def _parse_headers(lines: list[str]) -> dict[str, str]:
+def _headers_by_name(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        key, text = name.strip().lower(), value.strip()
-        if not colon:
-            raise MalformedHttp("a header of it has no colon")
+    for name, text in lines:
+        key = name.lower()
         if key == "content-length" and found.get(key, text) != text:
             raise MalformedHttp("it has two lengths")
         found[key] = text

@@ -23,32 +23,48 @@ EARLIER_WORK = "work of an earlier turn was not over, so that the requests canno
 BROKEN_OFF = "a response of the model broke off"
 NO_CONVERSATION = "of the requests through the tap, none asked a model for an answer"
 
+MAX_UNREAD_BYTES = 64_000
+"""Of a response, what is kept until somebody asks what it says."""
+
 
 class Exchange:
-    """A request that passes through the tap, its response, and what is known of both."""
+    """A request that passes through the tap, its response, and what is known of both.
+
+    Bytes are only kept while they pass, so that the agent need not wait for them to be read.
+    """
 
     def __init__(self, request: Request, lock: Lock) -> None:
         self._lock = lock
         self._started = time.perf_counter()
-        self.reading = Reading(request)
+        self._reading = Reading(request)
+        self._unread = bytearray()
+        """What was noted of the body and not read yet."""
+        self._has_whole_body = False
         self.status: int | None = None
         """The status of the response; None if none came."""
         self.elapsed_ms = 0
         self.is_over = False
 
+    def read_request(self) -> None:
+        """Read the request, which has been sent on meanwhile."""
+        with self._lock:
+            self._reading.read_request()
+
     def begin(self, response: Response) -> None:
         """Note the head of the response."""
         with self._lock:
             self.status = response.status
-            self.reading.begin(response)
+            self._reading.begin(response)
 
     def feed(self, piece: bytes, *, is_last: bool = False) -> None:
         """Note a piece of the body, before the agent gets it."""
         with self._lock:
             self.elapsed_ms = round((time.perf_counter() - self._started) * 1000)
-            self.reading.feed(piece)
-            if is_last:
-                self.reading.end()
+            self._has_whole_body |= is_last
+            if self._reading.reads_body:
+                self._unread += piece
+                if len(self._unread) > MAX_UNREAD_BYTES:
+                    self._read()
 
     def end(self) -> None:
         """Note that nothing more will come."""
@@ -56,19 +72,38 @@ class Exchange:
             self.is_over = True
 
     @property
+    def may_request_tools(self) -> bool:
+        """Whether a model answers the request, for all that is known."""
+        return self._reading.may_request_tools
+
+    @property
+    def reading(self) -> Reading:
+        """What the bytes say that were noted until now; needs the lock."""
+        self._read()
+        return self._reading
+
+    @property
     def is_under_way(self) -> bool:
-        """Whether something may come that is not known yet."""
+        """Whether something may come that is not known yet; needs the lock."""
         return not self.is_over and not self.reading.is_readable
 
     @property
     def model_request(self) -> ModelRequest:
-        """The request as reports show it."""
+        """The request as reports show it; needs the lock."""
         return ModelRequest(
             model=self.reading.model,
             status=self.status,
             elapsed_ms=self.elapsed_ms,
             token_usage=self.reading.reader.usage,
         )
+
+    def _read(self) -> None:
+        self._reading.read_request()
+        if self._unread:
+            self._reading.feed(bytes(self._unread))
+            self._unread.clear()
+        if self._has_whole_body:
+            self._reading.end()
 
 
 @dataclass(frozen=True)
@@ -118,7 +153,7 @@ class Turn:
                 return UNFINISHED
             if not reading.is_readable and exchange.status is not None:
                 return BROKEN_OFF
-        if not any(one.reading.may_request_tools for one in self.exchanges):
+        if not any(one.may_request_tools for one in self.exchanges):
             return NO_CONVERSATION
         return None
 
@@ -173,7 +208,7 @@ class Channel:
             for turn in self._turns:
                 turn.exchanges.append(exchange)
             is_stray = self._has_begun and not self._turns
-            self._is_out_of_turn |= is_stray and exchange.reading.may_request_tools
+            self._is_out_of_turn |= is_stray and exchange.may_request_tools
         return exchange
 
     @contextmanager

@@ -87,16 +87,28 @@ class Reading:
         self._pieces: _Pieces | None = None
         if kind is None:
             self.problem = f"the tap cannot read {self._name}"
-        elif kind is not OtherRequest:
-            self._guard(lambda: self._read_request(request))
+        self._unread = request if kind not in {None, OtherRequest} else None
+        """The request, until it is read."""
 
     @property
     def is_readable(self) -> bool:
         """Whether the tool calls of the response are known."""
         return self.problem is None and self.reader.has_all_calls
 
+    @property
+    def reads_body(self) -> bool:
+        """Whether anything is read of the body of the response."""
+        return self._pieces is not None and self.problem is None
+
+    def read_request(self) -> None:
+        """Read the request, once."""
+        request, self._unread = self._unread, None
+        if request is not None:
+            self._guard(lambda: self._read_request(request))
+
     def begin(self, response: Response) -> None:
         """Note the head of the response."""
+        self.read_request()
         if response.status >= 400:  # an error requests nothing
             self.reader, self.problem = OtherRequest(), None
         elif not isinstance(self.reader, OtherRequest):

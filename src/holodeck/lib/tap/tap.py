@@ -8,9 +8,11 @@ from contextlib import asynccontextmanager
 from hmac import compare_digest
 
 from holodeck.lib.background_loop import BackgroundRun
+from holodeck.lib.llm.endpoint import ProxyFor
 from holodeck.lib.tap.channel import Channel, Exchange
 from holodeck.lib.tap.exchange import Handler, Request, Response
-from holodeck.lib.tap.handlers import Forwarder, Recorder, error_response
+from holodeck.lib.tap.forwarder import Forwarder
+from holodeck.lib.tap.handlers import Recorder, error_response
 from holodeck.lib.tap.server import Connection, ReceivedRequest
 from holodeck.lib.tap.upstreams import Upstream, tap_variables
 
@@ -25,13 +27,16 @@ class Tap:
 
     Args:
         upstreams: The server of each route, by the route's segment in URLs.
+        proxy_for: Returns the proxy for a URL; without it, there is none.
     """
 
-    def __init__(self, upstreams: Mapping[str, Upstream]) -> None:
+    def __init__(
+        self, upstreams: Mapping[str, Upstream], proxy_for: ProxyFor = lambda _: None
+    ) -> None:
         self._upstreams = upstreams
         self._token = secrets.token_urlsafe(24)
         self._channels: dict[str, Channel] = {}
-        self._forwarder = Forwarder()
+        self._forwarder = Forwarder(proxy_for)
         self._answer: Handler = Recorder(self._forwarder, self._open_exchange)
         self._run: BackgroundRun[None] | None = None
         self._ready: Future[int] = Future()

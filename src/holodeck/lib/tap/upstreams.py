@@ -40,7 +40,10 @@ class Upstream:
 
     def url_of(self, path: str) -> str:
         """Return the URL for a path as the agent's client wrote it, below the tap's base URL."""
-        return self.url + path.removeprefix(self.route.suffix)
+        suffix = self.route.suffix
+        if path.startswith(suffix) and path[len(suffix) :][:1] in {"", "/", "?"}:
+            path = path[len(suffix) :]
+        return self.url + path
 
 
 def find_upstreams(environment: Mapping[str, str]) -> dict[str, Upstream]:

@@ -1,0 +1,236 @@
+"""The handler that sends requests on to the servers of models, over connections that stay open."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from holodeck.errors import ConfigError
+from holodeck.lib.llm.endpoint import ProxyFor, is_usable_url
+from holodeck.lib.llm.errors import unreachable_reason
+from holodeck.lib.llm.http_client import (
+    Connection,
+    ConnectionPool,
+    Server,
+    basic_credentials,
+    proxy_header,
+)
+from holodeck.lib.llm.http_parser import Head, MalformedHttp, ResponseReader
+from holodeck.lib.tap.exchange import Request, Response, UpstreamError, end_to_end, header
+from holodeck.lib.tap.handlers import error_response
+from holodeck.lib.tap.upstreams import Upstream
+from holodeck.lib.text import one_line
+
+MAX_WAITING_BYTES = 256_000
+"""Of what a server may send before the agent has read it."""
+_READABLE_CODINGS = frozenset({"gzip", "x-gzip", "deflate", "identity"})
+
+
+class Forwarder:
+    """Sends requests on to their servers; nothing in a response is changed.
+
+    Of a request, only `Accept-Encoding` is: a response in a coding that the tap cannot decode could
+    not be read.
+
+    Args:
+        proxy_for: Returns the proxy for a URL.
+    """
+
+    def __init__(self, proxy_for: ProxyFor) -> None:
+        self._proxy_for = proxy_for
+        self._servers: dict[Upstream, _ModelServer] = {}
+
+    @asynccontextmanager
+    async def __call__(self, request: Request) -> AsyncIterator[Response]:
+        """Yield the response of the server; 502 with the reason if there is none."""
+        try:
+            response = await self._send(request)
+        except (OSError, MalformedHttp, ConfigError) as error:
+            yield error_response(502, "upstream_error", _describe_failure(error, request))
+            return
+        try:
+            head = response.head
+            lines = [(_bytes(name), _bytes(value)) for name, value in head.lines]
+            pieces = response.pieces()
+            yield Response(head.status, end_to_end(lines), pieces, _bytes(head.reason))
+        finally:
+            response.close()
+
+    async def close(self) -> None:
+        """Close all connections to servers."""
+        for server in self._servers.values():
+            await server.pool.close()
+
+    async def _send(self, request: Request) -> "StreamedResponse":
+        """Return the response, whose head has come. Raises OSError, MalformedHttp, ConfigError."""
+        server = self._servers.get(request.upstream)
+        if server is None:
+            server = _ModelServer.of(request.upstream, self._proxy_for)
+            self._servers[request.upstream] = server
+        reader = ResponseReader(sys.maxsize, has_body=request.method != "HEAD")
+        return await StreamedResponse.begin(server.pool, server.encode(request), reader)
+
+
+@dataclass(frozen=True)
+class _ModelServer:
+    """A server of models: the connections to it, and what all requests to it have in common."""
+
+    pool: ConnectionPool
+    proxy: str | None
+    common: bytes
+    """Headers of every request."""
+    has_credentials: bool
+    """Whether the URL holds credentials, which go before those of the agent."""
+
+    @classmethod
+    def of(cls, upstream: Upstream, proxy_for: ProxyFor) -> "_ModelServer":
+        """Return the server. Raises ConfigError if its URL, or that of a proxy, cannot be used."""
+        if not is_usable_url(upstream.url):
+            raise ConfigError(upstream.route.variable, "is not a URL such as 'https://host/v1'")
+        server = Server(upstream.url, proxy_for(upstream.url))
+        credentials = basic_credentials(server.parts)
+        common = f"Host: {server.authority}\r\n"
+        common += f"Authorization: {credentials}\r\n" if credentials else ""
+        if server.proxy is not None and not server.is_secure:
+            common += proxy_header(server.proxy)
+        pool = ConnectionPool(server, sys.maxsize)
+        return cls(pool, server.proxy, _bytes(common), credentials is not None)
+
+    def encode(self, request: Request) -> bytes:
+        """Return the request as it is sent."""
+        server = Server(request.upstream.url_of(request.path), self.proxy)
+        head = b"%b %b HTTP/1.1\r\n" % (_bytes(request.method), _bytes(server.target))
+        lines = b"".join(b"%b: %b\r\n" % line for line in self._headers(request))
+        return b"".join((head, self.common, lines, b"\r\n", request.body))
+
+    def _headers(self, request: Request) -> Iterator[tuple[bytes, bytes]]:
+        for name, value in end_to_end(request.headers):
+            match name.lower():
+                case b"host" | b"content-length" | b"expect":
+                    continue
+                case b"authorization" if self.has_credentials:
+                    continue
+                case b"accept-encoding":
+                    yield name, _decodable_codings(value)
+                case _:
+                    yield name, value
+        if request.body or header(request.headers, b"content-length") is not None:
+            yield b"Content-Length", b"%d" % len(request.body)
+
+
+class StreamedResponse:
+    """Takes a response from a connection, and gives its body piece by piece.
+
+    The server has to wait while too much has not been taken.
+    """
+
+    head: Head
+
+    def __init__(
+        self, pool: ConnectionPool, connection: Connection, reader: ResponseReader
+    ) -> None:
+        self._pool = pool
+        self._connection = connection
+        self._reader = reader
+        self._waiting = bytearray()
+        self._error: Exception | None = None
+        self._change: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def begin(
+        cls, pool: ConnectionPool, request: bytes, reader: ResponseReader
+    ) -> "StreamedResponse":
+        """Send a request and return the response once its head has come.
+
+        Raises OSError, MalformedHttp.
+        """
+        connection = await pool.acquire()
+        response = cls(pool, connection, reader)
+        try:
+            connection.send(request, response)
+            while reader.head is None:
+                await response._wait()
+        except BaseException:
+            connection.close()
+            raise
+        response.head = reader.head
+        return response
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, not decoded. Raises UpstreamError if it breaks off."""
+        while self._waiting or not self._reader.is_complete:
+            if not self._waiting:
+                try:
+                    await self._wait()
+                except (OSError, MalformedHttp) as error:
+                    raise UpstreamError(str(error)) from error
+                continue
+            piece = bytes(self._waiting)
+            self._waiting.clear()
+            self._connection.transport.resume_reading()
+            yield piece
+
+    def close(self) -> None:
+        """Let the connection be used again if the whole response was taken; else close it."""
+        is_over = self._reader.is_complete and not self._waiting
+        self._pool.release(self._connection, keeps_alive=is_over and self._reader.keeps_alive)
+
+    async def _wait(self) -> None:
+        """Wait until something arrives. Raises what the connection failed with."""
+        if self._error is None:
+            self._change = asyncio.get_running_loop().create_future()
+            await self._change
+        if self._error is not None:
+            raise self._error
+
+    # What the connection calls
+
+    @property
+    def has_begun(self) -> bool:
+        return self._reader.has_begun
+
+    @property
+    def is_complete(self) -> bool:
+        return self._reader.is_complete or self._error is not None
+
+    def feed(self, data: bytes) -> None:
+        self._waiting += self._reader.feed(data)
+        if len(self._waiting) > MAX_WAITING_BYTES:
+            self._connection.transport.pause_reading()
+        self._wake()
+
+    def end(self) -> bool:
+        is_complete = self._reader.end()
+        self._wake()
+        return is_complete
+
+    def fail(self, error: Exception) -> None:
+        self._error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._change is not None and not self._change.done():
+            self._change.set_result(None)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _decodable_codings(accepted: bytes) -> bytes:
+    """Return the codings of an `Accept-Encoding` header that the tap can decode."""
+    codings = [one.strip() for one in accepted.decode("latin-1").split(",")]
+    known = [one for one in codings if one.partition(";")[0].strip().lower() in _READABLE_CODINGS]
+    return (", ".join(known) or "identity").encode("latin-1")
+
+
+def _describe_failure(error: Exception, request: Request) -> str:
+    parts = urlsplit(request.upstream.url)
+    reason = unreachable_reason(error) or one_line(str(error), 200) or type(error).__name__
+    variable = request.upstream.route.variable
+    return (
+        f"holodeck's tap got no response from {parts.scheme}://{parts.hostname}"
+        f"{f':{parts.port}' if parts.port else ''} ({variable}): {reason}"
+    )
