@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
     from holodeck.scenario.scenario_state import ScenarioState
     from holodeck.scenario.script import agent, fail, judge, message, proceed, succeed, user
+    from holodeck.scenario.spans import scenario_only, setup_scenario_tracing, with_custom_scopes
     from holodeck.scenario.types import (
         AgentInput,
         AgentReturnTypes,
@@ -32,6 +33,7 @@ _HOMES = {
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
     "scenario_state": ["ScenarioState"],
     "script": ["agent", "fail", "judge", "message", "proceed", "succeed", "user"],
+    "spans": ["scenario_only", "setup_scenario_tracing", "with_custom_scopes"],
     "types": [
         "AgentInput",
         "AgentReturnTypes",
@@ -72,8 +74,11 @@ __all__ = [
     "message",
     "proceed",
     "run",
+    "scenario_only",
+    "setup_scenario_tracing",
     "succeed",
     "user",
+    "with_custom_scopes",
 ]
 
 

@@ -65,6 +65,9 @@ class ScenarioConfig(BaseModel):
     """Seconds that a whole scenario may take."""
     call_timeout: float | None = None
     """Seconds that one call of a participant may take."""
+    observability: dict[str, Any] | None = None
+    """The arguments of `setup_scenario_tracing`: `span_filter`, `span_processors`,
+    `trace_exporter`, `instrumentors`."""
 
     @classmethod
     def configure(cls, *default_model: str | ModelConfig, **settings: Any) -> None:

@@ -12,11 +12,13 @@ from holodeck.lib.conversation.criteria_judge import (
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import is_list_of_criteria
 from holodeck.lib.conversation.response_cache import model_cache_facts
+from holodeck.lib.conversation.span_evidence import MAX_LOOKUPS, TOKEN_THRESHOLD, SpanEvidence
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
 from holodeck.lib.judging.judge import Judges
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
 from holodeck.scenario.config import ModelClient, model_for
+from holodeck.scenario.judge_spans import SpanCollector, SpanSettings
 
 
 class JudgeAgent(AgentAdapter):
@@ -30,14 +32,21 @@ class JudgeAgent(AgentAdapter):
         temperature: The default is 0.
         max_tokens: Most tokens of one answer.
         system_prompt: Replaces our instructions.
+        token_threshold: Tokens up to which all that spans hold is shown; beyond, the judge looks
+            up what it needs.
+        max_discovery_steps: How often it may look something up in the spans.
+        include_traces: False hides the spans from it.
+        span_collector: An object whose `get_spans_for_thread(thread_id)` returns spans in place of
+            those that the scenario collects.
 
     Raises:
         ConfigError: There is no model, or no criterion in the list.
     """
 
     role = AgentRole.JUDGE
+    _span_settings = SpanSettings()
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - as documented
         self,
         *,
         criteria: Sequence[str] | None = None,
@@ -47,6 +56,10 @@ class JudgeAgent(AgentAdapter):
         temperature: float | None = None,
         max_tokens: int | None = None,
         system_prompt: str | None = None,
+        token_threshold: int = TOKEN_THRESHOLD,
+        max_discovery_steps: int = MAX_LOOKUPS,
+        include_traces: bool | None = None,
+        span_collector: SpanCollector | None = None,
     ) -> None:
         if isinstance(criteria, str):
             raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
@@ -58,6 +71,9 @@ class JudgeAgent(AgentAdapter):
             )
         self.criteria: Sequence[str] | None = criteria
         self.system_prompt = system_prompt
+        self._span_settings = SpanSettings(
+            token_threshold, max_discovery_steps, include_traces, span_collector
+        )
         llm = model_for(
             "JudgeAgent",
             model,
@@ -77,7 +93,11 @@ class JudgeAgent(AgentAdapter):
         has_nothing_to_judge = not (self.criteria or input.judgment_request)
         if has_nothing_to_judge and input.scenario_state.has_checkpoints:
             return []
-        decided = await self._decided(input)
+        spans = self._span_settings.evidence(input, input.judgment_criteria or self.criteria or [])
+        if spans is None:
+            decided = await self._decided(input)
+        else:
+            decided = await self._decided_with_spans(input, spans)
         if isinstance(decided, ScenarioResult):
             require_same_criteria(decided.criteria, input.judgment_criteria or self.criteria or [])
             # A cached verdict has the messages of its own run.
@@ -87,8 +107,20 @@ class JudgeAgent(AgentAdapter):
     @cache()
     async def _decided(self, input: AgentInput) -> list[Message] | ScenarioResult:  # noqa: A002
         # The name of this method is part of the key of existing recordings.
-        judge = CriteriaJudge(self._client.get(), self.criteria, instructions=self.system_prompt)
-        return await judge.call(input)
+        return await self._judge().call(input)
+
+    @cache()
+    async def _decided_with_spans(
+        self,
+        input: AgentInput,  # noqa: A002
+        spans: SpanEvidence,
+    ) -> list[Message] | ScenarioResult:
+        return await self._judge(spans).call(input)
+
+    def _judge(self, spans: SpanEvidence | None = None) -> CriteriaJudge:
+        return CriteriaJudge(
+            self._client.get(), self.criteria, instructions=self.system_prompt, spans=spans
+        )
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the verdicts depend on."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.threads import join_at_exit
 from holodeck.scenario.config import ScenarioConfig
 from holodeck.scenario.events import listeners_of
+from holodeck.scenario.spans import ScenarioTracing, set_up_from_settings
 
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
 
@@ -56,6 +58,7 @@ class ScenarioExecutor(ScriptRun):
     """
 
     config: ScenarioConfig
+    _tracing: ScenarioTracing | None = None
 
     def __init__(  # noqa: PLR0913, PLR0917 - as documented
         self,
@@ -102,6 +105,23 @@ class ScenarioExecutor(ScriptRun):
             self.events.subscribe(listener)
         if config.is_shown:
             self.events.subscribe(ConversationPrinter(is_named=(config.verbose or 0) >= 2))
+
+    async def _run_script(self) -> ScenarioResult:
+        if self.config.observability is not None:
+            set_up_from_settings(self.config.observability)
+        self._tracing = ScenarioTracing(self)
+        self.span_log = self._tracing.log
+        with self._tracing.collect():
+            result = await super()._run_script()
+            self._tracing.finish(result)
+        return result
+
+    async def _run_step(self, step: Any) -> Any:
+        with nullcontext() if self._tracing is None else self._tracing.in_turn():
+            return await super()._run_step(step)
+
+    def _span_around(self, participant: Participant) -> AbstractContextManager[object]:
+        return nullcontext() if self._tracing is None else self._tracing.around(participant)
 
     def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:
         passed = CriterionStatus.PASSED

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from holodeck.errors import ConfigError
@@ -15,6 +16,7 @@ from holodeck.lib.conversation.messages import (
     paragraphs_of,
     shorten_lines,
 )
+from holodeck.lib.conversation.span_evidence import SpanEvidence
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -25,6 +27,10 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.judging.judge import Judge
 
 MAX_SEARCHES = 3
+_UNPROVEN = (
+    'passed although no spans were seen that could prove it; write "inconclusive", or'
+    ' "needs_spans": false if it needs none'
+)
 _KEY = re.compile(r"c\d+\Z")
 INSTRUCTIONS = """\
 You judge a conversation between a user and an assistant. Decide about each criterion, by what the
@@ -65,6 +71,7 @@ class CriteriaJudge:
         instructions: Replaces our instructions.
         budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
+        spans: What the agent's code recorded; None if there is nothing to say about spans.
     """
 
     role = AgentRole.JUDGE
@@ -77,8 +84,10 @@ class CriteriaJudge:
         instructions: str | None = None,
         budget: int = TRANSCRIPT_LIMIT,
         optional: Collection[str] = (),
+        spans: SpanEvidence | None = None,
     ) -> None:
         self.criteria = criteria
+        self._spans = spans
         self._optional = optional
         self._judge = judge
         self._instructions = INSTRUCTIONS if instructions is None else instructions
@@ -119,8 +128,11 @@ class CriteriaJudge:
     ) -> list[CriterionResult] | None:
         """Return a row for each criterion; None if the conversation may and has to go on."""
         prompt = await self._prompt(messages, situation, criteria, is_final=is_final)
-        schema = _schema(criteria, is_final=is_final)
-        parse = _VerdictParser(criteria, is_final=is_final, optional=self._optional)
+        doubtful = self._spans.doubtful(criteria) if self._spans is not None else frozenset()
+        schema = _schema(criteria, is_final=is_final, doubtful=doubtful)
+        parse = _VerdictParser(
+            criteria, is_final=is_final, optional=self._optional, doubtful=doubtful
+        )
         rows: list[CriterionResult] | None = await self._judge.ask(prompt, schema, parse)
         return rows
 
@@ -142,7 +154,15 @@ class CriteriaJudge:
         ]
         if len(transcript) < sum(map(len, lines)):
             parts += await self._search(parts, lines)
+        if self._spans is not None:
+            parts.append(self._spans.section)
+            parts += await self._spans.look_up(partial(self._ask_about, parts))
         return _messages(self._instructions, [*parts, MUST_DECIDE if is_final else MAY_GO_ON])
+
+    async def _ask_about(
+        self, parts: Sequence[str], question: str, schema: Mapping[str, Any]
+    ) -> Any:
+        return await self._judge.ask(_messages(self._instructions, [*parts, question]), schema)
 
     async def _search(self, parts: list[str], lines: list[str]) -> list[str]:
         """Return the passages that the judge looks up in the whole transcript."""
@@ -165,8 +185,10 @@ def _messages(instructions: str, parts: Sequence[str]) -> list[Message]:
     ]
 
 
-def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
-    row = {
+def _schema(
+    criteria: Sequence[str], *, is_final: bool, doubtful: Collection[str] = ()
+) -> dict[str, Any]:
+    row: dict[str, Any] = {
         "type": "object",
         "properties": {
             "reasoning": {"type": "string"},
@@ -174,7 +196,12 @@ def _schema(criteria: Sequence[str], *, is_final: bool) -> dict[str, Any]:
         },
         "required": ["reasoning", "status"],
     }
-    properties: dict[str, Any] = {f"c{number}": row for number in range(1, len(criteria) + 1)}
+    needs_spans = {"needs_spans": {"type": "boolean"}}
+    doubtful_row = {**row, "properties": {**row["properties"], **needs_spans}}
+    properties: dict[str, Any] = {
+        f"c{number}": doubtful_row if one in doubtful else row
+        for number, one in enumerate(criteria, 1)
+    }
     if is_final:
         return {"type": "object", "properties": properties}
     properties["decision"] = {"type": "string", "enum": ["continue", "verdict"]}
@@ -185,9 +212,15 @@ class _VerdictParser:
     """Converts an answer to rows, or to None to go on; a criterion missing twice has failed."""
 
     def __init__(
-        self, criteria: Sequence[str], *, is_final: bool, optional: Collection[str] = ()
+        self,
+        criteria: Sequence[str],
+        *,
+        is_final: bool,
+        optional: Collection[str] = (),
+        doubtful: Collection[str] = (),
     ) -> None:
         self._criteria = criteria
+        self._doubtful = doubtful
         self._optional = optional
         self._is_final = is_final
         self._is_first = True
@@ -200,9 +233,12 @@ class _VerdictParser:
         if unknown:
             raise ValueError(f"{', '.join(unknown)}: there is no such criterion")
         missing = [key for key in keys if key not in answer]
-        if missing and self._is_first:
+        unproven = self._unproven(answer)
+        if (missing or unproven) and self._is_first:
             self._is_first = False
-            raise ValueError(f"{', '.join(missing)}: missing")
+            faults = [f"{', '.join(missing)}: missing"] if missing else []
+            faults += [f"{', '.join(unproven)}: {_UNPROVEN}"] if unproven else []
+            raise ValueError("; ".join(faults))
         without = {
             "status": CriterionStatus.FAILED,
             "reasoning": "the judge said nothing about it",
@@ -215,11 +251,33 @@ class _VerdictParser:
             )
             for key, criterion in zip(keys, self._criteria, strict=True)
         ]
+        rows = [
+            _undecided_without_spans(row) if key in unproven else row
+            for key, row in zip(keys, rows, strict=True)
+        ]
         statuses = {row.status for row in rows if row.criterion not in self._optional}
         is_open = (
             CriterionStatus.INCONCLUSIVE in statuses and CriterionStatus.FAILED not in statuses
         )
         return None if is_open and not self._is_final else rows
+
+    def _unproven(self, answer: Mapping[str, Any]) -> list[str]:
+        """Return the criteria that passed by spans although none were seen."""
+        doubtful = [
+            f"c{number}"
+            for number, criterion in enumerate(self._criteria, 1)
+            if criterion in self._doubtful and f"c{number}" in answer
+        ]
+        passed = [key for key in doubtful if answer[key]["status"] == CriterionStatus.PASSED]
+        return [key for key in passed if answer[key].get("needs_spans") is not False]
+
+
+def _undecided_without_spans(row: CriterionResult) -> CriterionResult:
+    return CriterionResult(
+        criterion=row.criterion,
+        status=CriterionStatus.INCONCLUSIVE,
+        reasoning=f"no spans were seen that could prove it; the judge said: {row.reasoning}",
+    )
 
 
 def require_same_criteria(rows: Sequence[CriterionResult], criteria: Sequence[str]) -> None:

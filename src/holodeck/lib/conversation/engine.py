@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from holodeck.lib.conversation.events import (
@@ -43,6 +44,8 @@ from holodeck.lib.conversation.types import (
     undecided_checkpoint,
 )
 from holodeck.lib.conversation.usage import RunUsage
+from holodeck.lib.observability import propagation_headers
+from holodeck.lib.observability.span_log import SpanLog
 from holodeck.models.outcome import MAX_TURNS
 
 
@@ -64,6 +67,8 @@ class Conversation:
     """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
     """Whether a script has steps after the current one."""
+    span_log: SpanLog | None = None
+    """The spans that were made during the run; None if they are not collected."""
 
     def __init__(
         self,
@@ -386,15 +391,17 @@ class Conversation:
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
         participant, unread = self.agents[index], self.history.unread_messages(index)
-        given = AgentInput(
-            thread_id=self.usage.thread_id,
-            messages=self.history.messages,
-            new_messages=unread,
-            judgment_request=judgment,
-            judgment_criteria=criteria,
-            scenario_state=self.state,
-        )
-        returned = await self._caller.call(index, participant, given, self.location)
+        with self._span_around(participant):
+            given = AgentInput(
+                thread_id=self.usage.thread_id,
+                messages=self.history.messages,
+                new_messages=unread,
+                judgment_request=judgment,
+                judgment_criteria=criteria,
+                scenario_state=self.state,
+                propagation_headers=propagation_headers(),
+            )
+            returned = await self._caller.call(index, participant, given, self.location)
         self.history.mark_read(index, len(unread))
         if isinstance(returned, ScenarioResult):
             return self._accept_verdict(returned)
@@ -414,6 +421,10 @@ class Conversation:
             self.unseen_tool_calls = True
         self.add_messages(messages, index)
         return messages
+
+    def _span_around(self, participant: Participant) -> AbstractContextManager[object]:  # noqa: ARG002
+        """Return a context for one call of a participant; for subclasses that trace calls."""
+        return nullcontext()
 
     def _accept_verdict(self, result: ScenarioResult) -> ScenarioResult:
         if not self._dispatcher.is_idle:

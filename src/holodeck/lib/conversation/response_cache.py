@@ -161,7 +161,7 @@ def _parts(value: Any) -> dict[str, Any] | None:
     if isinstance(value, AgentInput):
         state = value.scenario_state
         given = {name: getattr(value, name) for name in type(value).model_fields}
-        del given["thread_id"], given["scenario_state"]
+        del given["thread_id"], given["scenario_state"], given["propagation_headers"]
         return {**given, "description": state.description} if state is not None else given
     if isinstance(value, ScenarioState):
         return {

@@ -6,7 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.conversation.messages import (
@@ -17,7 +17,12 @@ from holodeck.lib.conversation.messages import (
     tool_name,
     transcript_of,
 )
+from holodeck.lib.conversation.span_views import TraceView, contexts_of, spans_of, traces_of
+from holodeck.lib.observability.span_log import SpanLog
 from holodeck.models.evidence import unknown_reason
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 
 class History:
@@ -93,6 +98,8 @@ class RunningConversation(Protocol):
     def has_checkpoints(self) -> bool: ...
     @property
     def unseen_tool_calls(self) -> bool: ...
+    @property
+    def span_log(self) -> SpanLog | None: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
 
 
@@ -137,6 +144,29 @@ class ScenarioState:
     def messages(self) -> list[Message]:
         """All messages."""
         return self._executor.history.messages
+
+    @property
+    def span_log(self) -> SpanLog | None:
+        """The collected spans and what could not be seen; None if nothing is collected."""
+        return self._executor.span_log
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The OpenTelemetry spans of this conversation that have ended, oldest first.
+
+        If none can be collected in this process, it warns.
+        """
+        return spans_of(self.span_log)
+
+    @property
+    def traces(self) -> list[TraceView]:
+        """The traces of the conversation, one for each turn."""
+        return traces_of(self.spans)
+
+    @property
+    def contexts(self) -> list[str]:
+        """The texts that the agent retrieved, from the spans of retrievals."""
+        return contexts_of(self.spans)
 
     def add_message(self, message: Mapping[str, Any]) -> None:
         """Add a message for all participants."""

@@ -58,6 +58,9 @@ class AgentInput(BaseModel):
     judgment_criteria: list[str] | None = None
     """The criteria of a checkpoint; None for the judge's own."""
     scenario_state: Annotated[ScenarioState, SkipValidation]
+    propagation_headers: dict[str, str] = {}
+    """HTTP headers, such as `traceparent`, that make an agent behind a URL continue the trace of
+    this turn; empty without OpenTelemetry."""
 
     def last_new_user_message(self) -> Message:
         """The latest new message of the user. Raises ValueError if there is none."""

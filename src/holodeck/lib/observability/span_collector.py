@@ -1,0 +1,169 @@
+"""Collects the spans of this process for the conversations that run in it.
+
+A span belongs to a conversation by its trace, as every turn is a trace of its own, or by the
+attribute `langwatch.thread.id` of the span or of one around it.
+
+The collector is added to the tracer provider of the process while conversations run, and removed
+afterwards. Without a provider, one of ours takes its place for that time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holodeck.lib.observability.span_log import (
+    THREAD_ID,
+    SpanLog,
+    attributes_of,
+    is_ours,
+    parent_id,
+    span_id,
+    trace_id,
+)
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+
+Key = TypeVar("Key")
+
+MAX_UNASSIGNED = 2_000
+"""Spans of unknown conversations that are kept until a span around them says whose they are."""
+
+_lock = threading.RLock()
+_logs: dict[str, SpanLog] = {}
+_by_trace: dict[str, SpanLog] = {}
+_by_span: dict[int, SpanLog] = {}
+"""Conversations by spans of other traces than theirs."""
+_unassigned: deque[ReadableSpan] = deque(maxlen=MAX_UNASSIGNED)
+_providers: list[Any] = []
+"""The tracer providers that have the collector."""
+
+
+@contextmanager
+def collecting(log: SpanLog) -> Iterator[None]:
+    """Collect the spans of a conversation inside the block, as far as `watch` finds a provider."""
+    with _lock:
+        _logs[log.thread_id] = log
+    try:
+        yield
+    finally:
+        with _lock:
+            del _logs[log.thread_id]
+            _forget(_by_trace, log)
+            _forget(_by_span, log)
+            if not _logs:
+                _stop()
+
+
+def _forget(known: dict[Key, SpanLog], log: SpanLog) -> None:
+    for key in [key for key, one in known.items() if one is log]:
+        del known[key]
+
+
+def watch(log: SpanLog) -> None:
+    """Add the collector to the tracer provider of this process, if it is not there yet."""
+    # Imported here because most runs have no spans.
+    from holodeck.lib.observability.conversation_tracing import (  # noqa: PLC0415
+        our_provider,
+        process_provider,
+    )
+
+    with _lock:
+        provider = process_provider()
+        provider = our_provider() if provider is None else provider
+        if not any(one is provider for one in _providers):
+            if not hasattr(provider, "add_span_processor"):
+                name = f"{type(provider).__module__}.{type(provider).__qualname__}"
+                log.add_gap(f"the tracer provider of this process ({name}) takes no span processor")
+                return
+            provider.add_span_processor(_collector())
+            _providers.append(provider)
+        log.is_collecting = True
+
+
+def _stop() -> None:
+    _unassigned.clear()
+    if not _providers:
+        return
+    # Imported already, by `watch`.
+    from holodeck.lib.observability.conversation_tracing import (  # noqa: PLC0415
+        remove_our_provider,
+    )
+
+    _providers[:] = [one for one in _providers if not _is_removed_from(one)]
+    remove_our_provider()
+
+
+def _is_removed_from(provider: Any) -> bool:
+    """Remove the collector, and return whether that was possible; it does nothing otherwise.
+
+    OpenTelemetry has no function for it. From our own provider it need not be removed.
+    """
+    processors: Any = getattr(provider, "_active_span_processor", None)
+    if not isinstance(getattr(processors, "_span_processors", None), tuple):
+        return False
+    with processors._lock:  # noqa: SLF001
+        others = [one for one in processors._span_processors if one is not _collector()]  # noqa: SLF001
+        processors._span_processors = tuple(others)  # noqa: SLF001
+    return True
+
+
+@cache
+def _collector() -> SpanProcessor:
+    from opentelemetry.sdk.trace import SpanProcessor
+
+    class Collector(SpanProcessor):
+        def on_start(self, span: ReadableSpan, parent_context: object = None) -> None:  # noqa: ARG002
+            with _lock:
+                _start(span)
+
+        def on_end(self, span: ReadableSpan) -> None:
+            with _lock:
+                _end(span)
+
+    return Collector()
+
+
+def _start(span: ReadableSpan) -> None:
+    log = _log_of(span)
+    if log is None:
+        return
+    if is_ours(span):
+        _by_trace[trace_id(span)] = log
+    elif trace_id(span) not in _by_trace:
+        _by_span[span_id(span)] = log
+    log.start(span)
+
+
+def _end(span: ReadableSpan) -> None:
+    log = _log_of(span)
+    if log is not None:
+        log.end(span)
+        if trace_id(span) not in _by_trace and span_id(span) not in _by_span:
+            _by_span[span_id(span)] = log
+            _assign_inner_spans(log)
+    elif _logs:
+        _unassigned.append(span)
+
+
+def _log_of(span: ReadableSpan) -> SpanLog | None:
+    if not _logs:
+        return None
+    log = _by_trace.get(trace_id(span)) or _by_span.get(span_id(span))
+    if log is None:
+        log = _logs.get(str(attributes_of(span).get(THREAD_ID)))
+    return log or _by_span.get(parent_id(span) or 0)
+
+
+def _assign_inner_spans(log: SpanLog) -> None:
+    """Give the conversation the spans inside of one that was assigned when it ended."""
+    for span in reversed([*_unassigned]):
+        if _by_span.get(parent_id(span) or 0) is log:
+            _by_span[span_id(span)] = log
+            _unassigned.remove(span)
+            log.end(span)

@@ -1,0 +1,153 @@
+"""The spans of one conversation: which are kept, whose they are, and what could not be seen."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+SCOPE = "holodeck.scenario"
+"""The instrumentation scope of the spans that surround turns and calls of participants."""
+THREAD_ID = "langwatch.thread.id"
+"""The attribute that assigns a span to a conversation, wherever it is made."""
+ROLE = "scenario.role"
+TURN = "scenario.turn"
+AGENT = "Agent"
+"""The role of the agents under test."""
+
+MAX_SPANS = 5_000
+MAX_CHARACTERS = 20_000_000
+
+
+class SpanLog:
+    """Collects the spans of one conversation, from any thread, up to a limit.
+
+    Args:
+        thread_id: The id of the conversation.
+        max_spans: The most spans that are kept; further ones are only counted.
+        max_characters: The most characters of text in attributes that are kept.
+    """
+
+    def __init__(
+        self,
+        thread_id: str,
+        *,
+        max_spans: int = MAX_SPANS,
+        max_characters: int = MAX_CHARACTERS,
+    ) -> None:
+        self.thread_id = thread_id
+        self.gaps: list[str] = []
+        """What may have happened without being seen, as clauses for people and judges."""
+        self.is_collecting = False
+        """Whether spans of this process can be seen."""
+        self.dropped = 0
+        """Spans beyond the limit."""
+        self._max_spans = max_spans
+        self._room = max_characters
+        self._ended: dict[int, ReadableSpan] = {}
+        self._open: dict[int, ReadableSpan] = {}
+        self._lock = threading.Lock()
+
+    def add_gap(self, gap: str) -> None:
+        """Record once that something could not be seen."""
+        if gap not in self.gaps:
+            self.gaps.append(gap)
+
+    def start(self, span: ReadableSpan) -> None:
+        """Take a span that has begun."""
+        with self._lock:
+            if len(self._open) < self._max_spans:
+                self._open[span_id(span)] = span
+
+    def end(self, span: ReadableSpan) -> None:
+        """Take a span that has ended."""
+        with self._lock:
+            self._open.pop(span_id(span), None)
+            if is_ours(span):  # they say whose the others are
+                self._ended[span_id(span)] = span
+                return
+            size = _size(span)
+            if len(self._ended) >= self._max_spans or size > self._room:
+                self.dropped += 1
+                return
+            self._room -= size
+            self._ended[span_id(span)] = span
+
+    @property
+    def spans(self) -> list[ReadableSpan]:
+        """The spans that have ended, in the order of their beginnings."""
+        with self._lock:
+            return sort_spans(self._ended.values())
+
+    @property
+    def agent_spans(self) -> list[ReadableSpan]:
+        """The spans of the agents under test and of steps, without those of users and judges.
+
+        Spans that have not ended are among them, and so are ours around calls of agents.
+        Empty if there are none but ours.
+        """
+        with self._lock:
+            known = {**self._ended, **self._open}
+        found = [span for span in known.values() if _is_of_agent(span, known)]
+        return [] if all(map(is_ours, found)) else sort_spans(found)
+
+
+def span_id(span: ReadableSpan) -> int:
+    """Return the id of a span; 0 without one."""
+    context = span.get_span_context()
+    return 0 if context is None else context.span_id
+
+
+def trace_id(span: ReadableSpan) -> str:
+    """Return the id of a span's trace, as headers write it."""
+    context = span.get_span_context()
+    return format(0 if context is None else context.trace_id, "032x")
+
+
+def parent_id(span: ReadableSpan) -> int | None:
+    """Return the id of the span around a span; None if there is none."""
+    return None if span.parent is None else span.parent.span_id
+
+
+def attributes_of(span: ReadableSpan) -> Mapping[str, Any]:
+    """Return the attributes of a span."""
+    return span.attributes or {}
+
+
+def scope_of(span: ReadableSpan) -> str:
+    """Return the name of the tracer that made a span; `unknown` without one."""
+    scope = getattr(span, "instrumentation_scope", None)
+    return str(getattr(scope, "name", "unknown"))
+
+
+def is_ours(span: ReadableSpan) -> bool:
+    """Whether it is a span that holodeck puts around turns and calls of participants."""
+    return scope_of(span) == SCOPE
+
+
+def sort_spans(spans: Iterable[ReadableSpan]) -> list[ReadableSpan]:
+    """Return the spans in the order of their beginnings."""
+    return sorted(spans, key=lambda span: span.start_time or 0)
+
+
+def _is_of_agent(span: ReadableSpan, known: Mapping[int, ReadableSpan]) -> bool:
+    if is_ours(span) and ROLE not in attributes_of(span):
+        return False  # a turn
+    current: ReadableSpan | None = span
+    for _ in range(len(known)):
+        if current is None:
+            break
+        if is_ours(current) and ROLE in attributes_of(current):
+            return bool(attributes_of(current)[ROLE] == AGENT)
+        current = known.get(parent_id(current) or 0)
+    return True
+
+
+def _size(span: ReadableSpan) -> int:
+    texts = list(attributes_of(span).values())
+    for event in span.events:
+        texts += (event.attributes or {}).values()
+    return sum(len(one) if isinstance(one, str) else 16 for one in texts)
