@@ -11,11 +11,14 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from holodeck.lib.conversation.result_listeners import FrameworkOutcomes, add_result_listener
+
+if TYPE_CHECKING:
+    from holodeck.scenario.pytest_plugin import ScenarioReporter
 
 Row = dict[str, Any]
 """A scenario in the summary, in plain values, because it may come from another process."""
@@ -57,6 +60,8 @@ class Scenarios:
         """Those of all processes, each with its test."""
         self.never_run: list[str] = []
         """The tests that created a scenario and never awaited it."""
+        self.reporter: ScenarioReporter | None = None
+        """Keeps all results; None while no test asks for it."""
         self._known: set[str] = set()
 
     def note(self, name: str, result: Any) -> None:
@@ -64,6 +69,7 @@ class Scenarios:
         if result.scenario_run_id in self._known:
             return
         self._known.add(result.scenario_run_id)
+        self._report(name, result)
         self.new.append(
             {
                 "name": name,
@@ -75,6 +81,22 @@ class Scenarios:
                 "reason": "" if result.status == "passed" else (result.reasoning or ""),
             }
         )
+
+    def _report(self, name: str, result: Any) -> None:
+        if self.reporter is not None:
+            # Imported here because few tests use the reporter.
+            from holodeck.scenario.pytest_plugin import ReportedScenario  # noqa: PLC0415
+
+            self.reporter.add_result(ReportedScenario(name), result)
+
+    def start_reporter(self) -> ScenarioReporter:
+        """Return what keeps all results from now on."""
+        if self.reporter is None:
+            # Imported here because few tests use the reporter.
+            from holodeck.scenario.pytest_plugin import ScenarioReporter  # noqa: PLC0415
+
+            self.reporter = ScenarioReporter()
+        return self.reporter
 
     def take(self) -> list[Row]:
         """Return the new scenarios, each once."""
@@ -221,6 +243,18 @@ def _is_named(path: Path, session: pytest.Session) -> bool:
 def _absolute(path: Path) -> Path:
     """Return the path as pytest has it: without `..`, with links."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - resolve() would follow links
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the reporter before the first test if a test asks for it."""
+    if any("scenario_reporter" in getattr(one, "fixturenames", ()) for one in session.items):
+        session.config.stash[_KEY].start_reporter()
+
+
+@pytest.fixture
+def scenario_reporter(request: pytest.FixtureRequest) -> ScenarioReporter:
+    """The results of all scenarios of this session so far, and a summary of them."""
+    return request.config.stash[_KEY].start_reporter()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import holodeck
 from fakes import Reply, clean_environment
 from holodeck import scenario
 from holodeck.errors import BackendTimeoutError, ConfigError
@@ -439,3 +440,28 @@ async def test_any_name_works_at_an_endpoint_of_ones_own(fake_openai):
     await scenario.run("case", "", [user], script=[scenario.user(), scenario.succeed()])
 
     assert fake_openai.requests[0].model == "qwen/3"
+
+
+def test_the_decorator_works_before_and_after_its_module_is_imported():
+    code = (
+        "from holodeck import scenario\n"
+        "before = scenario.cache(ignore=['x'])\n"
+        "from holodeck.scenario.cache import context_scenario, scenario_cache\n"
+        "after = scenario.cache(ignore=['x'])\n"
+        "assert after(lambda x: x + 1)(1) == before(lambda x: x + 1)(1) == 2\n"
+        "assert scenario_cache is not scenario.cache\n"
+        "assert context_scenario.get() is None\n"
+    )
+
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_version_and_the_configured_defaults_are_there():
+    before = scenario.ScenarioConfig.default_config
+    try:
+        scenario.configure(max_turns=7)
+        assert scenario.default_config.max_turns == 7
+    finally:
+        scenario.ScenarioConfig.default_config = before
+
+    assert scenario.__version__ == holodeck.__version__

@@ -87,10 +87,44 @@ def scenarios(tmp_path):
     (tmp_path / "test_scenarios.py").write_text(SCENARIOS)
 
 
+REPORTER = """
+
+def test_the_report(scenario_reporter, capsys):
+    assert [one["scenario"].name for one in scenario_reporter.results] == ["good one", "bad one"]
+    assert scenario_reporter.get_summary() == {
+        "total": 2, "passed": 1, "failed": 1, "success_rate": 50.0
+    }
+    scenario_reporter.print_report()
+    assert capsys.readouterr().out == (
+        "2 scenarios: 1 passed, 1 failed; success rate 50 %\\n"
+        "1. good one: PASSED\\n"
+        "   Scenario marked as successful\\n"
+        "2. bad one: FAILED, criteria 1/2\\n"
+        "   too short\\n"
+    )
+"""
+
+
 @pytest.fixture
 def agent(tmp_path):
     (tmp_path / "agent.yaml").write_text(AGENT)
     (tmp_path / "echo.py").write_text("def answer(text: str) -> str:\n    return text\n")
+
+
+def test_a_test_can_read_the_results_of_the_scenarios_before_it(run, tmp_path):
+    (tmp_path / "test_scenarios.py").write_text(SCENARIOS + REPORTER)
+
+    told = run("-k", "good or bad or report")
+
+    assert "1 failed, 2 passed" in told
+
+
+def test_the_options_of_scenarios_own_plugin_are_there_on_request(run, tmp_path):
+    (tmp_path / "test_scenarios.py").write_text(SCENARIOS)
+    asked = ("-p", "holodeck.scenario.pytest_plugin", "-k", "good")
+
+    assert "1 passed" in run(*asked, "--headless")
+    assert "--holodeck-debug needs a terminal" in run(*asked, "--scenario-debug")
 
 
 def test_the_entry_point_is_declared():

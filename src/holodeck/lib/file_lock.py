@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 logger = logging.getLogger(__name__)
@@ -27,6 +27,33 @@ def exclusive_lock(path: Path, reason: str) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def claim(path: Path) -> int | None:
+    """Lock the file at `path`, which `release` removes; None if somebody else has locked it.
+
+    Works between the threads of a process and between processes.
+    """
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    if try_lock(handle) and _is_file_at(path, handle):
+        return handle
+    os.close(handle)
+    return None
+
+
+def release(path: Path, handle: int) -> None:
+    """Remove a file that `claim` locked, and unlock it."""
+    with suppress(OSError):  # Windows removes no open file
+        path.unlink()
+    os.close(handle)
+
+
+def _is_file_at(path: Path, handle: int) -> bool:
+    """Return whether it is still the open file that lies at the path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 if sys.platform == "win32":

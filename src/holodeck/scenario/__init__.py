@@ -3,13 +3,27 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from holodeck import __version__ as __version__
+
 if TYPE_CHECKING:
     from holodeck.scenario.agent_adapter import AgentAdapter
     from holodeck.scenario.caching import NotRecorded, cache
     from holodeck.scenario.config import ModelConfig, ScenarioConfig, configure
+    from holodeck.scenario.connected_agent import ConnectedAgentAdapter, ConnectedAgentCall
+    from holodeck.scenario.evaluators import (
+        EvaluationResult,
+        EvaluatorMapping,
+        ScenarioEvaluator,
+        conversation,
+        evaluator,
+        field,
+        scenario_source,
+        trace,
+        value,
+    )
     from holodeck.scenario.judge_agent import JudgeAgent
     from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
-    from holodeck.scenario.scenario_state import ScenarioState
+    from holodeck.scenario.scenario_state import ScenarioState, ToolCall, ToolCalls, TurnView
     from holodeck.scenario.script import agent, fail, judge, message, proceed, succeed, user
     from holodeck.scenario.spans import scenario_only, setup_scenario_tracing, with_custom_scopes
     from holodeck.scenario.types import (
@@ -19,6 +33,7 @@ if TYPE_CHECKING:
         CriterionResult,
         CriterionStatus,
         EndConversation,
+        JudgmentRequest,
         ScenarioResult,
         ScriptStep,
     )
@@ -28,10 +43,22 @@ _HOMES = {
     "agent_adapter": ["AgentAdapter"],
     "caching": ["NotRecorded", "cache"],
     "config": ["ModelConfig", "ScenarioConfig", "configure"],
+    "connected_agent": ["ConnectedAgentAdapter", "ConnectedAgentCall"],
+    "evaluators": [
+        "EvaluationResult",
+        "EvaluatorMapping",
+        "ScenarioEvaluator",
+        "conversation",
+        "evaluator",
+        "field",
+        "scenario_source",
+        "trace",
+        "value",
+    ],
     "events": [],
     "judge_agent": ["JudgeAgent"],
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
-    "scenario_state": ["ScenarioState"],
+    "scenario_state": ["ScenarioState", "ToolCall", "ToolCalls", "TurnView"],
     "script": ["agent", "fail", "judge", "message", "proceed", "succeed", "user"],
     "spans": ["scenario_only", "setup_scenario_tracing", "with_custom_scopes"],
     "types": [
@@ -41,6 +68,7 @@ _HOMES = {
         "CriterionResult",
         "CriterionStatus",
         "EndConversation",
+        "JudgmentRequest",
         "ScenarioResult",
         "ScriptStep",
     ],
@@ -53,31 +81,46 @@ __all__ = [
     "AgentInput",
     "AgentReturnTypes",
     "AgentRole",
+    "ConnectedAgentAdapter",
+    "ConnectedAgentCall",
     "CriterionResult",
     "CriterionStatus",
     "EndConversation",
+    "EvaluationResult",
+    "EvaluatorMapping",
     "JudgeAgent",
+    "JudgmentRequest",
     "ModelConfig",
     "NotRecorded",
     "ScenarioConfig",
+    "ScenarioEvaluator",
     "ScenarioExecutor",
     "ScenarioResult",
     "ScenarioState",
     "ScriptStep",
+    "ToolCall",
+    "ToolCalls",
+    "TurnView",
     "UserSimulatorAgent",
     "agent",
     "arun",
     "cache",
     "configure",
+    "conversation",
+    "evaluator",
     "fail",
+    "field",
     "judge",
     "message",
     "proceed",
     "run",
     "scenario_only",
+    "scenario_source",
     "setup_scenario_tracing",
     "succeed",
+    "trace",
     "user",
+    "value",
     "with_custom_scopes",
 ]
 
@@ -85,6 +128,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name in _HOMES or name == "models":
         return import_module(f"{__name__}.{name}")
+    if name == "default_config":
+        return import_module(f"{__name__}.config").ScenarioConfig.default_config
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)

@@ -25,7 +25,7 @@ class JudgeAgent(AgentAdapter):
     """Decides by criteria whether the agent passes.
 
     Args:
-        criteria: What must hold; optional if the script gives them: `judge([…])`.
+        criteria: What must hold; none if the script gives them: `judge([…])`.
         model: Provider and name, such as `openai/gpt-4.1`; the configured default if not given.
         api_base: The URL of the model's endpoint.
         api_key: Its key; the default is the provider's own variable.
@@ -40,7 +40,7 @@ class JudgeAgent(AgentAdapter):
             those that the scenario collects.
 
     Raises:
-        ConfigError: There is no model, or no criterion in the list.
+        ConfigError: There is no model, or a criterion is empty.
     """
 
     role = AgentRole.JUDGE
@@ -63,11 +63,11 @@ class JudgeAgent(AgentAdapter):
     ) -> None:
         if isinstance(criteria, str):
             raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
-        if criteria is not None and not is_list_of_criteria(criteria):
+        if criteria and not is_list_of_criteria(criteria):
             raise ConfigError(
                 "JudgeAgent.criteria",
-                f"{list(criteria)!r} contains no criteria; write one criterion or more, none of"
-                " them empty, or leave it out and write judge([…]) in the script",
+                f"{list(criteria)!r} contains an empty criterion; write a text for each, or leave"
+                " them out and write judge([…]) in the script",
             )
         self.criteria: Sequence[str] | None = criteria
         self.system_prompt = system_prompt

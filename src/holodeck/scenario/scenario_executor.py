@@ -1,10 +1,12 @@
 """Running scenarios: `run`, `arun`, and the executor that both use."""
 
+from __future__ import annotations
+
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.config.environment import batch_name
 from holodeck.lib.background_loop import BackgroundRun
@@ -23,8 +25,12 @@ from holodeck.lib.conversation.types import (
 )
 from holodeck.lib.threads import join_at_exit
 from holodeck.scenario.config import ScenarioConfig
+from holodeck.scenario.connected_agent import resolve_agents
 from holodeck.scenario.events import listeners_of
 from holodeck.scenario.spans import ScenarioTracing, set_up_from_settings
+
+if TYPE_CHECKING:
+    from holodeck.scenario.evaluators import ScenarioEvaluator
 
 __all__ = ["ScenarioExecutor", "ScenarioState", "arun", "run"]
 
@@ -55,6 +61,10 @@ class ScenarioExecutor(ScriptRun):
         events: Further listeners: a function, the path of a file for lines of JSON, or a list.
         batch_run_id: The batch that the run belongs to; the default is HOLODECK_BATCH_RUN_ID, else
             one for the process.
+        metadata: Values for the event that the run has started.
+        fields: Values that `state.fields` has, such as expected answers.
+        parameters: Arguments of agents that are connected functions.
+        evaluators: Evaluators that run after the verdict; see `scenario.evaluator`.
     """
 
     config: ScenarioConfig
@@ -80,6 +90,10 @@ class ScenarioExecutor(ScriptRun):
         cache_dir: str | Path | None = None,
         events: Any = None,
         batch_run_id: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+        parameters: Mapping[str, Any] | None = None,
+        evaluators: Sequence[ScenarioEvaluator] = (),
     ) -> None:
         config = ScenarioConfig.current(
             max_turns=max_turns,
@@ -94,11 +108,16 @@ class ScenarioExecutor(ScriptRun):
             call_timeout=call_timeout,
         )
         debugger = debugger_for(name) if config.debug else None
+        if isinstance(agents, Iterable):
+            agents = resolve_agents(list(agents), parameters)
         participants = agents if debugger is None else add_debug_user(agents)
         batch = batch_name() if batch_run_id is None else batch_run_id
         super().__init__(
             name, description, participants, script, config, set_id=set_id, batch_run_id=batch
         )
+        self.metadata = None if metadata is None else dict(metadata)
+        self.fields = dict(fields or {})
+        self.evaluators = [*(evaluators or ())]
         self.debugger = debugger
         self.event_bus = event_bus
         for listener in [*([event_bus] if event_bus else []), *listeners_of(config.events)]:
@@ -112,7 +131,7 @@ class ScenarioExecutor(ScriptRun):
         self._tracing = ScenarioTracing(self)
         self.span_log = self._tracing.log
         with self._tracing.collect():
-            result = await super()._run_script()
+            result = await self._evaluate(await super()._run_script())
             self._tracing.finish(result)
         return result
 
@@ -132,6 +151,14 @@ class ScenarioExecutor(ScriptRun):
                 " write success=False, or leave it out of the criteria"
             )
         return super()._accept_verdict(result)
+
+    async def _evaluate(self, result: ScenarioResult) -> ScenarioResult:
+        if not self.evaluators:
+            return result
+        # Imported here because few scenarios have evaluators.
+        from holodeck.scenario.evaluators import evaluate_run  # noqa: PLC0415
+
+        return await evaluate_run(self.evaluators, self.state, result)
 
     def on_result(self, result: ScenarioResult) -> None:
         """Notify the listeners to all scenarios of this process."""

@@ -7,6 +7,7 @@ from holodeck.lib.conversation.types import (
     CriterionResult,
     CriterionStatus,
     EndConversation,
+    JudgmentRequest,
     ScenarioResult,
     ScriptStep,
 )
@@ -18,6 +19,7 @@ __all__ = [
     "CriterionResult",
     "CriterionStatus",
     "EndConversation",
+    "JudgmentRequest",
     "ScenarioResult",
     "ScriptStep",
 ]

@@ -108,7 +108,10 @@ class CriteriaJudge:
                 for one in messages
             ]
         rows = await self.rows(
-            messages, input.scenario_state.description, criteria, is_final=input.judgment_request
+            messages,
+            input.scenario_state.description,
+            criteria,
+            is_final=bool(input.judgment_request),
         )
         if rows is None:
             return []

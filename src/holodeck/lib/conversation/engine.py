@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from types import MappingProxyType
 from typing import Any
 
 from holodeck.lib.conversation.events import (
@@ -37,6 +38,7 @@ from holodeck.lib.conversation.types import (
     AgentInput,
     Callback,
     EndConversation,
+    JudgmentRequest,
     Participant,
     ScenarioResult,
     ScenarioUsageError,
@@ -63,6 +65,8 @@ class Conversation:
 
     before: Sequence[Message] = ()
     """Messages from before the conversation, which are new to nobody."""
+    fields: Mapping[str, Any] = MappingProxyType({})
+    """Values that the case carries next to its description."""
     has_checkpoints = False
     """Whether a step may give the judge criteria of its own."""
     has_steps_left = False
@@ -162,7 +166,7 @@ class Conversation:
             [added] = to_messages(message, AgentRole.AGENT)
         except ValueError as error:
             raise self.usage_error(str(error)) from error
-        self.history.add(added, from_agent_idx)
+        self.history.add(added, from_agent_idx, self.turns.current)
         if added.get("role") == "user":
             self._silent_since = None
         if not self._dispatcher.is_idle:
@@ -181,6 +185,17 @@ class Conversation:
         """Add several messages of one author."""
         for message in messages:
             self.add_message(message, from_agent_idx)
+
+    def rollback_messages_to(self, index: int) -> list[Message]:
+        """Remove the messages from a place on, for everybody; return them.
+
+        Raises ValueError if the index is negative.
+        """
+        if index < 0:
+            raise ValueError(
+                f"rollback_messages_to({index}): the index is negative; write 0 or more"
+            )
+        return self.history.rollback(index)
 
     async def step(self) -> list[Message] | ScenarioResult:
         """Let the next participant speak; return its messages, or the result that ends it all.
@@ -390,19 +405,18 @@ class Conversation:
     async def _call(
         self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
     ) -> list[Message] | ScenarioResult:
-        participant, unread = self.agents[index], self.history.unread_messages(index)
-        with self._span_around(participant):
+        participant = self.agents[index]
+        with self._span_around(participant), self.history.follow() as messages:
             given = AgentInput(
                 thread_id=self.usage.thread_id,
-                messages=self.history.messages,
-                new_messages=unread,
-                judgment_request=judgment,
-                judgment_criteria=criteria,
+                messages=messages,
+                new_messages=self.history.unread_messages(index),
+                judgment_request=JudgmentRequest(criteria=criteria) if judgment else None,
                 scenario_state=self.state,
                 propagation_headers=propagation_headers(),
             )
             returned = await self._caller.call(index, participant, given, self.location)
-        self.history.mark_read(index, len(unread))
+        self.history.mark_read(index)
         if isinstance(returned, ScenarioResult):
             return self._accept_verdict(returned)
         if isinstance(returned, EndConversation):

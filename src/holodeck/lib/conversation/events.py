@@ -8,7 +8,7 @@ import queue
 import secrets
 import string
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import monotonic, time
@@ -65,6 +65,8 @@ class RunStarted(Event):
     name: str
     description: str
     thread_id: str
+    metadata: Mapping[str, Any] | None = None
+    """What the run was given as its metadata."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +74,8 @@ class MessageAdded(Event):
     """A message was added to the conversation."""
 
     index: int
-    """Its place among the messages of the run, from 0."""
+    """Its place among the messages of the run, from 0. A place that comes again takes back the
+    message that had it, and all after it."""
     message: Message
     turn: int
 
@@ -115,21 +118,31 @@ class EventStream:
         """Pass every event from now on to a listener that never waits nor fails; no thread."""
         self._relays.append(to)
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a listener with every event from now on; returns a function that unsubscribes it."""
-        self._listeners.append(listener)
-
-        def unsubscribe() -> None:
-            if listener in self._listeners:
-                self._listeners.remove(listener)
-
-        return unsubscribe
+    def subscribe(self, on_next: Listener) -> "Subscription":
+        """Call a listener with every event from now on; calling what it returns ends that."""
+        self._listeners.append(on_next)
+        return Subscription(self._listeners, on_next)
 
     def dispatcher(self) -> "EventDispatcher":
         """Return what delivers the events of one run."""
         return EventDispatcher(
             [ListenerThread(one) for one in self._listeners], tuple(self._relays)
         )
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A listener's subscription to events."""
+
+    _listeners: list[Listener]
+    _listener: Listener
+
+    def dispose(self) -> None:
+        """End it."""
+        if self._listener in self._listeners:
+            self._listeners.remove(self._listener)
+
+    __call__ = dispose
 
 
 class EventDispatcher:
@@ -253,7 +266,9 @@ def line_of(event: Event, clean: Clean | None = None) -> str:
     values = {name: value for name, value in values.items() if value is not None}
     if clean is not None:
         values = clean(values)
-    return json.dumps({"type": TYPES[type(event)], **values}, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({"type": TYPES[type(event)], **values}, ensure_ascii=False, default=str) + "\n"
+    )
 
 
 def _to_json(value: Any) -> Any:

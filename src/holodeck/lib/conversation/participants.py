@@ -51,6 +51,8 @@ def find_setting_error(config: ConversationSettings, max_turns: int) -> str | No
     """Return what is wrong with the settings; None if nothing is."""
     for key in _LIMITS:
         value = getattr(config, key)
+        if value == 0 and key == "min_turns":
+            continue  # as many as it takes, which is the default
         if value is not None and value <= 0:
             return f"{key}={value} is too small; write a number above 0"
     if config.min_turns is not None and config.min_turns > max_turns:

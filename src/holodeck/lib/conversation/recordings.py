@@ -7,15 +7,15 @@ import json
 import os
 import re
 import secrets
-import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
-
 from holodeck.errors import ConfigError
-from holodeck.lib.conversation.types import EndConversation
+from holodeck.lib.conversation.recorded_values import Signer, pack, unpack
+from holodeck.lib.file_lock import claim, release
 from holodeck.lib.text import one_line
 
 RECORDING_FORMAT = 1
@@ -23,9 +23,16 @@ _MAX_SHOWN = 80
 _NOT_IN_NAMES = re.compile(r"[^\w.-]+")
 _HOW_TO_RECORD = "run once with cache_mode='record' (or HOLODECK_CACHE_MODE=record)"
 
+_claimed: ContextVar[frozenset[Path]] = ContextVar("holodeck_claimed_calls", default=frozenset())
+"""The locks that the calls around the current one hold."""
+
 
 class NotRecorded(ConfigError):
     """There is no recorded response to replay."""
+
+
+class UnreadableRecording(ConfigError):
+    """A recorded response that cannot be replayed."""
 
 
 class Recordings:
@@ -35,6 +42,7 @@ class Recordings:
         folder: Contains the files of all cache keys.
         cache_key: The key that they belong to.
         clean: Hides secrets in what is written and shown.
+        signer: Signs pickles; None if there are to be none.
     """
 
     def __init__(
@@ -42,10 +50,12 @@ class Recordings:
         folder: Path,
         cache_key: str,
         clean: Callable[[dict[str, Any]], dict[str, Any]] = lambda value: value,
+        signer: Signer | None = None,
     ) -> None:
         self.folder = folder / (_file_name(cache_key) or "default")
         self._cache_key = cache_key
         self._clean = clean
+        self._signer = signer
 
     def key(self, function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return what identifies a call."""
@@ -54,31 +64,60 @@ class Recordings:
     def find(self, key: Mapping[str, Any]) -> list[Any]:
         """Return a list of the recorded response; empty if there is none.
 
-        Raises ConfigError for a file that cannot be used.
+        Raises UnreadableRecording for a file that cannot be used.
         """
         path = self._path(key)
         if not path.exists():
             return []
         try:
-            return [_unpack(_read(path)["value"])]
+            return [unpack(_read(path)["value"], path.name, self._signer)]
         except (ValueError, KeyError, TypeError, OSError) as error:
             message = f"cannot be replayed: {error}; delete it to make the call again"
-            raise ConfigError(str(path), message) from error
+            raise UnreadableRecording(str(path), message) from error
 
     def save(self, key: Mapping[str, Any], response: Any) -> None:
         """Write a response atomically. Raises ConfigError if it cannot be written."""
-        value = _pack(response, key["function"])
         path = self._path(key)
+        value = pack(response, key["function"], path.name, self._signer)
         cleaned = self._clean({"key": dict(key), "value": value})
         text = json.dumps({"format": RECORDING_FORMAT, **cleaned}, indent=1)
         draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._make_folder()
             draft.write_text(text, encoding="utf-8")
             os.replace(draft, path)  # noqa: PTH105 - the one that replaces on every system
         except OSError as error:
             draft.unlink(missing_ok=True)
             raise ConfigError(str(path), f"the response cannot be written: {error}") from error
+
+    @contextmanager
+    def try_claim(self, key: Mapping[str, Any]) -> Iterator[bool]:
+        """Try to be the only one who makes a call; yield whether no other makes it now.
+
+        Others are in this process or in another one. Raises ConfigError if nothing can be written.
+        """
+        path = self._path(key)
+        lock = path.with_name(f".{path.stem}.lock")
+        if lock in _claimed.get():  # a cached function that calls itself
+            yield True
+            return
+        try:
+            self._make_folder()
+            handle = claim(lock)
+        except OSError as error:
+            raise ConfigError(str(path), f"the response cannot be written: {error}") from error
+        if handle is None:
+            yield False
+            return
+        token = _claimed.set(_claimed.get() | {lock})
+        try:
+            yield True
+        finally:
+            _claimed.reset(token)
+            release(lock, handle)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
 
     def not_recorded_error(self, key: Mapping[str, Any]) -> NotRecorded:
         """Return the error for a missing response; it shows where the nearest call differs."""
@@ -118,54 +157,6 @@ def _read(path: Path) -> Any:
 
 def _file_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("-", name).strip("-.")[:80]
-
-
-def _pack(value: Any, function: str) -> dict[str, Any]:
-    """Return a response as JSON. Raises ConfigError if JSON cannot hold it."""
-    if isinstance(value, EndConversation):
-        return {"end": {"farewell": value.farewell, "reason": value.reason}}
-    if isinstance(value, BaseModel):
-        name = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {"model": name, "value": value.model_dump(mode="json")}
-    if isinstance(value, list):
-        return {"list": [_pack(one, function) for one in value]}
-    if not _is_json(value):
-        raise ConfigError(
-            function,
-            f"returns a {type(value).__name__}, which @scenario.cache cannot record; return a text,"
-            " a message, a list of messages, a pydantic model, or another JSON value",
-        )
-    return {"value": value}
-
-
-def _is_json(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(type(key) is str and _is_json(one) for key, one in value.items())
-    if isinstance(value, list):
-        return all(_is_json(one) for one in value)
-    return value is None or type(value) in (str, int, float, bool)
-
-
-def _unpack(packed: dict[str, Any]) -> Any:
-    """Return the response. Raises ValueError if its class is missing or has changed."""
-    if "end" in packed:
-        return EndConversation(**packed["end"])
-    if "list" in packed:
-        return [_unpack(one) for one in packed["list"]]
-    if "model" not in packed:
-        return packed["value"]
-    name = packed["model"]
-    module, _, path = name.partition(":")
-    # Only from modules that are imported already: reading a file must not run code.
-    found: Any = sys.modules.get(module)
-    for part in path.split("."):
-        found = getattr(found, part, None)
-    if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        raise ValueError(f"it needs {name}, which is not imported")  # noqa: TRY004 - of a file
-    try:
-        return found.model_validate(packed["value"])
-    except ValidationError as error:
-        raise ValueError(f"it no longer fits {name}: {error.errors()[0]['msg']}") from error
 
 
 def _leaves(value: Any, location: str = "") -> Iterator[tuple[str, str]]:

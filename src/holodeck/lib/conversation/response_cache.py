@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
+import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
-from datetime import date, time, timedelta
+from datetime import date, timedelta
+from datetime import time as time_of_day
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -24,7 +29,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import PROMPTS as JUDGE_PROMPTS
 from holodeck.lib.conversation.criteria_judge import CriteriaJudge, require_same_criteria
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.recordings import Recordings
+from holodeck.lib.conversation.recordings import Recordings, UnreadableRecording
 from holodeck.lib.conversation.simulated_user import PROMPTS as USER_PROMPTS
 from holodeck.lib.conversation.simulated_user import SimulatedUser
 from holodeck.lib.conversation.state import ScenarioState
@@ -34,9 +39,13 @@ from holodeck.lib.judging.judge import Judge
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.llm import LLMProvider
 
+logger = logging.getLogger(__name__)
+
 Json = Any
+_POLL_S = 0.05
+"""How often a call looks whether the same one, made by somebody else, has its response."""
 _SECRET = re.compile(r"(api_?key|token|secret|password|authorization)$", re.IGNORECASE)
-_AS_TEXT = (date, time, timedelta, Decimal, Fraction, UUID, PurePath)
+_AS_TEXT = (date, time_of_day, timedelta, Decimal, Fraction, UUID, PurePath)
 """Types whose text identifies their values."""
 _AGENT_ROLE = "holodeck.lib.conversation.roles.AgentRole"
 """The name of AgentRole in recordings: where it was before it moved, as keys must not change."""
@@ -162,6 +171,11 @@ def _parts(value: Any) -> dict[str, Any] | None:
         state = value.scenario_state
         given = {name: getattr(value, name) for name in type(value).model_fields}
         del given["thread_id"], given["scenario_state"], given["propagation_headers"]
+        # In this form since the first recordings, whose keys must not change.
+        given["judgment_request"] = value.judgment_request is not None
+        given["judgment_criteria"] = value.judgment_criteria
+        if value.judgment_request is not None and value.judgment_request.additional_context:
+            given["additional_context"] = value.judgment_request.additional_context
         return {**given, "description": state.description} if state is not None else given
     if isinstance(value, ScenarioState):
         return {
@@ -199,15 +213,23 @@ class ResponseCache:
     async def get(
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Awaitable[Any]]
     ) -> Any:
-        """Return the recorded response, or that of `call`. Raises NotRecorded when replaying."""
+        """Return the recorded response, or that of `call`. Raises NotRecorded when replaying.
+
+        Of several that miss the same response at once, one calls and the others wait for it.
+        """
         key = self.recordings.key(function, arguments)
         recorded = await run_in_thread(partial(self._find, key))
-        if recorded:
-            record_cache_hit()
-            return recorded[0]
-        response = await call()
-        await run_in_thread(partial(self.recordings.save, key, response))
-        return response
+        while not recorded:
+            with self._try_claim(key) as is_claimed:
+                recorded = await run_in_thread(partial(self._find_again, key))
+                if is_claimed and not recorded:
+                    response = await call()
+                    await run_in_thread(partial(self.recordings.save, key, response))
+                    return response
+            if not recorded:
+                await asyncio.sleep(_POLL_S)
+        record_cache_hit()
+        return recorded[0]
 
     def get_blocking(
         self, function: str, arguments: Mapping[str, Any], call: Callable[[], Any]
@@ -215,12 +237,17 @@ class ResponseCache:
         """Do the same as `get` for a function that is not async."""
         key = self.recordings.key(function, arguments)
         recorded = self._find(key)
-        if recorded:
-            record_cache_hit()
-            return recorded[0]
-        response = call()
-        self.recordings.save(key, response)
-        return response
+        while not recorded:
+            with self._try_claim(key) as is_claimed:
+                recorded = self._find_again(key)
+                if is_claimed and not recorded:
+                    response = call()
+                    self.recordings.save(key, response)
+                    return response
+            if not recorded:
+                time.sleep(_POLL_S)
+        record_cache_hit()
+        return recorded[0]
 
     async def get_for_role(
         self, role: str, call: Callable[[], Awaitable[Any]], **given: Any
@@ -230,10 +257,28 @@ class ResponseCache:
         return await self.get(role, arguments, call)
 
     def _find(self, key: Mapping[str, Any]) -> list[Any]:
-        recorded = [] if self.mode == "record" else self.recordings.find(key)
+        try:
+            recorded = [] if self.mode == "record" else self.recordings.find(key)
+        except UnreadableRecording as error:
+            if self.mode == "replay":
+                raise
+            logger.warning("%s; the call is made again", error)
+            return []
         if not recorded and self.mode == "replay":
             raise self.recordings.not_recorded_error(key)
         return recorded
+
+    def _find_again(self, key: Mapping[str, Any]) -> list[Any]:
+        """Return what somebody else has recorded meanwhile."""
+        if self.mode == "record":
+            return []
+        with suppress(UnreadableRecording):
+            return self.recordings.find(key)
+        return []
+
+    def _try_claim(self, key: Mapping[str, Any]) -> AbstractContextManager[bool]:
+        """Try to be the only one who makes a call; when recording, everybody makes it."""
+        return nullcontext(True) if self.mode == "record" else self.recordings.try_claim(key)
 
 
 class CachedUser:

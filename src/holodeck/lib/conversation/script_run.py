@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import traceback
 import warnings
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from contextvars import ContextVar
 from typing import Any, Protocol, runtime_checkable
@@ -64,6 +64,9 @@ running: ContextVar[ScriptRun | None] = ContextVar("holodeck_running_conversatio
 class ScriptRun(Conversation):
     """A conversation that follows a script; without steps, all participants speak in turn."""
 
+    metadata: Mapping[str, Any] | None = None
+    """Values for the event that the run has started."""
+
     def __init__(
         self,
         name: str,
@@ -103,7 +106,8 @@ class ScriptRun(Conversation):
         self._dispatcher = self.events.dispatcher()
         token = running.set(self)
         facts = {**self.ids, "name": self.name, "description": self.description}
-        self._dispatcher.put(RunStarted(thread_id=self.thread_id, **facts))
+        started = RunStarted(thread_id=self.thread_id, metadata=self.metadata, **facts)
+        self._dispatcher.put(started)
         try:
             result = await self._run_script()
         except (asyncio.CancelledError, KeyboardInterrupt) as error:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.conversation.messages import (
     UNSEEN_CALLS,
+    AgentRole,
     Message,
     deep_copy,
     tool_calls_in,
@@ -18,6 +20,14 @@ from holodeck.lib.conversation.messages import (
     transcript_of,
 )
 from holodeck.lib.conversation.span_views import TraceView, contexts_of, spans_of, traces_of
+from holodeck.lib.conversation.state_views import (
+    ToolCalls,
+    TurnView,
+    calls_in_messages,
+    first_text,
+    positions_of,
+    turn_views,
+)
 from holodeck.lib.observability.span_log import SpanLog
 from holodeck.models.evidence import unknown_reason
 
@@ -37,9 +47,12 @@ class History:
         self._participants = participants
         self._messages: list[Message] = []
         self._copies: list[Callable[[], Message]] = []
+        self._turns: list[int] = []
+        self._followers: list[list[Message]] = []
+        self._handed_over: dict[int, list[Callable[[], Message]]] = {}
         self._unread: defaultdict[int, list[Callable[[], Message]]] = defaultdict(list)
         for message in before:
-            self._append(message)
+            self._append(message, 0)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -50,33 +63,67 @@ class History:
         return [copy() for copy in self._copies]
 
     @property
+    def turns(self) -> Sequence[int]:
+        """The turn of each message."""
+        return self._turns
+
+    @contextmanager
+    def follow(self) -> Iterator[list[Message]]:
+        """Yield a copy of all messages that grows and shrinks with them inside the block."""
+        messages = self.messages
+        self._followers.append(messages)
+        try:
+            yield messages
+        finally:
+            self._followers = [one for one in self._followers if one is not messages]
+
+    @property
     def peek(self) -> list[Message]:
         """All messages themselves, for reading only."""
         return self._messages
 
-    def add(self, message: Message, author: int | None = None) -> None:
+    def add(self, message: Message, author: int | None = None, turn: int = 0) -> None:
         """Add a message, and queue it for everybody but its author."""
-        copy = self._append(message)
+        copy = self._append(message, turn)
         for index in range(self._participants):
             if index != author:
                 self._unread[index].append(copy)
 
-    def _append(self, message: Message) -> Callable[[], Message]:
+    def _append(self, message: Message, turn: int) -> Callable[[], Message]:
         own: Message = deep_copy(message)
         # Most messages hold nothing that can be changed, and everybody gets a copy of each.
         is_flat = not any(isinstance(one, dict | list) for one in own.values())
         copy = own.copy if is_flat else partial(deep_copy, own)
         self._messages.append(own)
         self._copies.append(copy)
+        self._turns.append(turn)
+        for messages in self._followers:
+            messages.append(copy())
         return copy
+
+    def rollback(self, index: int) -> list[Message]:
+        """Remove all messages from a place on, for everybody; return them."""
+        removed = self._messages[index:]
+        for queue in self._unread.values():
+            _remove(queue, self._copies[index:])
+        for messages in self._followers:
+            del messages[max(0, len(messages) - len(removed)) :]
+        del self._messages[index:], self._copies[index:], self._turns[index:]
+        return removed
 
     def unread_messages(self, index: int) -> list[Message]:
         """A copy of the messages that a participant has not been given yet."""
+        self._handed_over[index] = list(self._unread[index])
         return [copy() for copy in self._unread[index]]
 
-    def mark_read(self, index: int, count: int) -> None:
-        """Take the first messages off a participant's queue."""
-        del self._unread[index][:count]
+    def mark_read(self, index: int) -> None:
+        """Take what `unread_messages` returned last off a participant's queue."""
+        _remove(self._unread[index], self._handed_over.pop(index))
+
+
+def _remove(queue: list[Callable[[], Message]], gone: Sequence[Callable[[], Message]]) -> None:
+    ids = {id(one) for one in gone}
+    queue[:] = [one for one in queue if id(one) not in ids]
 
 
 class RunningConversation(Protocol):
@@ -95,12 +142,17 @@ class RunningConversation(Protocol):
     @property
     def history(self) -> History: ...
     @property
+    def agents(self) -> Sequence[Any]: ...
+    @property
+    def fields(self) -> Mapping[str, Any]: ...
+    @property
     def has_checkpoints(self) -> bool: ...
     @property
     def unseen_tool_calls(self) -> bool: ...
     @property
     def span_log(self) -> SpanLog | None: ...
     def add_message(self, message: Mapping[str, Any]) -> None: ...
+    def rollback_messages_to(self, index: int) -> list[Message]: ...
 
 
 class ScenarioState:
@@ -168,9 +220,42 @@ class ScenarioState:
         """The texts that the agent retrieved, from the spans of retrievals."""
         return contexts_of(self.spans)
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The values that the scenario carries next to its description."""
+        return dict(self._executor.fields)
+
+    def field(self, name: str) -> Any:
+        """One of the fields; None if the scenario has none of this name, or leaves it empty."""
+        value = self.fields.get(name)
+        return None if isinstance(value, str) and not value else value
+
+    @property
+    def criteria(self) -> list[str]:
+        """The criteria of all judges."""
+        judges = (one for one in self._executor.agents if one.role is AgentRole.JUDGE)
+        return [text for one in judges for text in getattr(one, "criteria", None) or ()]
+
+    @property
+    def turns(self) -> list[TurnView]:
+        """The turns that have messages, each with its messages and tool calls."""
+        messages, turns = self._messages_and_turns()
+        return turn_views(messages, turns, calls_in_messages(messages, turns))
+
+    def _messages_and_turns(self) -> tuple[list[Message], list[int]]:
+        history = self._executor.history
+        return history.peek, positions_of(history.turns)
+
     def add_message(self, message: Mapping[str, Any]) -> None:
         """Add a message for all participants."""
         self._executor.add_message(message)
+
+    def rollback_messages_to(self, index: int) -> list[Message]:
+        """Remove the messages from a place on, as if nobody had written them; return them.
+
+        Raises ValueError if the index is negative.
+        """
+        return self._executor.rollback_messages_to(index)
 
     def last_message(self) -> Message:
         """The latest message. Raises ValueError if there is none yet."""
@@ -182,11 +267,19 @@ class ScenarioState:
 
     def last_user_message(self) -> Message:
         """The latest message of the user. Raises ValueError if there is none."""
-        return self._last("user")
+        for message in reversed(self._executor.history.peek):
+            if message.get("role") == "user":
+                found: Message = deep_copy(message)
+                return found
+        raise ValueError("there is no message of the user yet")
 
-    def last_agent_message(self) -> Message:
-        """The latest message of the agent. Raises ValueError if there is none."""
-        return self._last("assistant")
+    def last_agent_message(self) -> str:
+        """The text of the agent's latest message; empty if there is none."""
+        return first_text(reversed(self._executor.history.peek), "assistant")
+
+    def first_user_message(self) -> str:
+        """The text of the user's first message; empty if there is none."""
+        return first_text(self._executor.history.peek, "user")
 
     @property
     def unseen_tool_calls(self) -> bool:
@@ -210,13 +303,18 @@ class ScenarioState:
         """Whether the agent called a tool."""
         return self.last_tool_call(tool_name) is not None
 
-    def tool_calls(self, tool_name: str | None = None) -> list[dict[str, Any]]:
-        """All calls of one tool or of any, oldest first."""
-        messages = self._executor.history.peek
-        found = [deep_copy(call) for one in messages for call in _calls_of(one, tool_name)]
+    def tool_calls(self, tool_name: str | None = None) -> ToolCalls:
+        """All calls of one tool or of any, oldest first, each with `input` and `output`.
+
+        If there is none and the agent's tool calls are unknown, it warns; where the backend
+        reported them as unknown, it raises EvaluationError.
+        """
+        messages, turns = self._messages_and_turns()
+        calls = calls_in_messages(messages, turns)
+        found = [one for one in calls if tool_name in {None, one.name}]
         if not found or any(one.get(UNSEEN_CALLS) for one in messages):
             self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
-        return found
+        return ToolCalls(found, tool_name)
 
     def transcript(self) -> str:
         """The conversation as text, with tool calls and their results."""
@@ -232,13 +330,6 @@ class ScenarioState:
                 UserWarning,
                 stacklevel=3,
             )
-
-    def _last(self, role: str) -> Message:
-        for message in reversed(self._executor.history.peek):
-            if message.get("role") == role:
-                found: Message = deep_copy(message)
-                return found
-        raise ValueError(f"there is no message of the {role} yet")
 
 
 def _calls_of(message: Message, wanted: str | None) -> list[dict[str, Any]]:

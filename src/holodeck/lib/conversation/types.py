@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeAlias, Union
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, Union
 
-from pydantic import BaseModel, ConfigDict, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
@@ -43,6 +43,24 @@ class CriterionResult(BaseModel):
     """Whether it belongs to a checkpoint in the script rather than to the whole conversation."""
 
 
+class JudgmentRequest(BaseModel):
+    """Asks a judge for its verdict; it is always true."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    criteria: list[str] | None = None
+    """The criteria of a checkpoint; None for the judge's own."""
+    additional_context: str | None = None
+    """What the judge should know besides the conversation."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _as_judgment_request(value: Any) -> Any:
+    return (JudgmentRequest() if value else None) if isinstance(value, bool) else value
+
+
 class AgentInput(BaseModel):
     """What a participant is given when it is called; all of it are copies."""
 
@@ -50,17 +68,23 @@ class AgentInput(BaseModel):
 
     thread_id: str
     messages: Annotated[list[Any], SkipValidation]
-    """The whole conversation, the oldest message first."""
+    """The whole conversation, the oldest message first. During the call it follows the
+    conversation: what is added to it or removed from it appears."""
     new_messages: Annotated[list[Any], SkipValidation]
     """The messages of the others since the last call."""
-    judgment_request: bool = False
-    """Whether a judge must decide now."""
-    judgment_criteria: list[str] | None = None
-    """The criteria of a checkpoint; None for the judge's own."""
+    judgment_request: Annotated[JudgmentRequest | None, BeforeValidator(_as_judgment_request)] = (
+        None
+    )
+    """What a judge must decide now; None while the conversation may go on."""
     scenario_state: Annotated[ScenarioState, SkipValidation]
     propagation_headers: dict[str, str] = {}
     """HTTP headers, such as `traceparent`, that make an agent behind a URL continue the trace of
     this turn; empty without OpenTelemetry."""
+
+    @property
+    def judgment_criteria(self) -> list[str] | None:
+        """The criteria of a checkpoint; None for the judge's own."""
+        return None if self.judgment_request is None else self.judgment_request.criteria
 
     def last_new_user_message(self) -> Message:
         """The latest new message of the user. Raises ValueError if there is none."""
@@ -85,6 +109,26 @@ class AgentInput(BaseModel):
         return content
 
 
+class EvaluationResult(BaseModel):
+    """What an evaluator of a run came to."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    evaluator_id: str
+    name: str
+    status: Literal["passed", "failed", "scored", "skipped", "error"]
+    required: bool
+    """Whether the scenario fails if it does not pass."""
+    passed: bool | None = None
+    """None if it gives only a score, or none."""
+    score: float | None = None
+    label: str | None = None
+    details: str | None = None
+    """The reason."""
+    inputs: dict[str, str] | None = None
+    """What the evaluator was given, cut after 2000 characters."""
+
+
 class ScenarioResult(BaseModel):
     """How a conversation ended, and why."""
 
@@ -104,6 +148,8 @@ class ScenarioResult(BaseModel):
     inconclusive_criteria: list[str] = []
     criteria: list[CriterionResult] = []
     """A row for each criterion, those of checkpoints first."""
+    evaluations: list[EvaluationResult] = []
+    """A row for each evaluator of the run."""
     reason_code: str | None = None
     """Why it ended: `max_turns`, `no_conclusion`, `timeout`, `agent_error`, `step_failed`,
     `skipped`, …"""

@@ -340,18 +340,28 @@ async def test_a_call_that_raises_is_not_cached(play, calls):
     assert len(calls) == 2
 
 
-async def test_a_file_that_cannot_be_read_is_named(play, tmp_path):
+async def test_a_file_that_cannot_be_read_is_named_and_its_call_made_again(
+    play, calls, tmp_path, caplog
+):
     await play(asking())
     [path] = tmp_path.rglob("*.json")
     path.write_text(path.read_text()[:40])
 
     with pytest.raises(ConfigError, match=re.escape(f"{path}: cannot be replayed")):
-        await play(asking())
+        await play(asking(), mode="replay")
+    await play(asking())
+    await play(asking())
+
+    assert calls == ["ask", "ask"], "once before, and once for the file"
+    [warning] = [one.getMessage() for one in caplog.records]
+    assert warning.startswith(f"{path}: cannot be replayed")
+    assert warning.endswith("the call is made again")
 
 
-async def test_files_are_whole_json_and_nothing_else_is_left(play, tmp_path):
+async def test_files_are_whole_json_and_nothing_else_is_left(play, calls, tmp_path):
     await asyncio.gather(*(play(asking()) for _ in range(10)))
 
+    assert calls == ["ask"], "the same calls at the same time share one"
     [path] = [one for one in tmp_path.rglob("*") if one.is_file()]
     assert json.loads(path.read_text())["key"]["arguments"]["model"] == "m"
 

@@ -87,7 +87,7 @@ async def test_a_person_can_call_the_judge_at_any_time():
 
     assert result.success
     assert result.passed_criteria == ["is kind"]
-    assert [one.judgment_request for one in judge.inputs] == [False, True]
+    assert [bool(one.judgment_request) for one in judge.inputs] == [False, True]
 
 
 @pytest.mark.parametrize("judges", [[], [a_judge([])]], ids=["no judge", "a judge that goes on"])

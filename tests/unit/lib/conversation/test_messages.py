@@ -4,6 +4,7 @@
 
 import asyncio
 import copy
+import json
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -334,11 +335,12 @@ async def test_the_state_tells_of_messages_and_tool_calls():
 
     assert state.last_message() == FOUND
     assert state.last_user_message()["content"] == "q"
-    assert state.last_agent_message() == CALL
+    assert state.last_agent_message() == json.dumps(CALL["tool_calls"][0])
     assert state.has_tool_call("search")
     assert state.last_tool_call("search")["id"] == "1"
     assert state.last_tool_call("other") is None
-    assert state.tool_calls() == state.tool_calls("search") == CALL["tool_calls"]
+    assert [one.name for one in state.tool_calls()] == ["search"]
+    assert state.tool_calls("search").last.output == FOUND["content"]
     assert state.transcript() == (
         "[1] user: q\n[2] assistant calls search({})\n[3] result of the tool: 42"
     )

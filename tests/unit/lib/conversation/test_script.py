@@ -308,7 +308,7 @@ async def test_usage_errors_name_the_case_and_the_step(step, agents, message):
 LIMITS = [
     {"max_turns": 0},
     {"max_turns": -2},
-    {"min_turns": 0},
+    {"min_turns": -1},
     {"timeout": 0},
     {"call_timeout": -1},
     {"min_turns": 9, "max_turns": 3},
@@ -319,6 +319,10 @@ LIMITS = [
 def test_limits_that_make_no_sense_are_refused(settings):
     with pytest.raises(ValueError, match=f"case 'case': {next(iter(settings))}="):
         ScenarioExecutor("case", "", [an_agent()], **settings)
+
+
+def test_no_least_number_of_turns_may_be_written_as_0():
+    assert ScenarioExecutor("case", "", [an_agent()], min_turns=0).config.min_turns == 0
 
 
 async def test_a_step_or_an_agent_without_its_list_is_refused():

@@ -283,7 +283,7 @@ async def test_a_judge_with_criteria_is_called_at_max_turns():
     result = await executor(a_user(), an_agent(), judge, max_turns=2).run()
 
     assert (result.success, result.reasoning) == (True, "decided")
-    assert [one.judgment_request for one in judge.inputs] == [False, False, True]
+    assert [bool(one.judgment_request) for one in judge.inputs] == [False, False, True]
 
 
 async def test_the_verdict_follows_when_a_user_leaves():

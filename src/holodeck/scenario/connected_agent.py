@@ -1,0 +1,136 @@
+"""Functions as agents: those with a `name` and `invoke(call)`, as `langwatch.connect_agent` makes.
+
+Nothing of that library is imported; any such object may be among the `agents` of a run.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias, TypeGuard
+
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.messages import AgentRole
+from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
+from holodeck.scenario.agent_adapter import AgentAdapter
+
+_TRACE_ID_LENGTH = 32
+
+
+@dataclass
+class ConnectedAgentCall:
+    """What such an agent is given in one turn."""
+
+    messages: list[Any]
+    new_messages: list[Any] = field(default_factory=list)
+    thread_id: str = ""
+    session: Any = None
+    """What the agent returned as its session in the turn before; None in the first."""
+    trace_id: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+    def turn_fields(self) -> dict[str, Any]:
+        """All fields but the parameters."""
+        names = ("messages", "new_messages", "thread_id", "session", "trace_id")
+        return {name: getattr(self, name) for name in names}
+
+
+class ConnectedAgentLike(Protocol):
+    """A function that also has a name and a way to run one turn."""
+
+    name: str
+
+    def __call__(self, *args: Any, **given: Any) -> Any: ...
+    def invoke(self, call: Any) -> Awaitable[Any]: ...
+
+
+AgentLike: TypeAlias = AgentAdapter | ConnectedAgentLike
+
+
+def is_connected_agent(value: Any) -> TypeGuard[ConnectedAgentLike]:
+    """Whether it is a function with a name and `invoke`, and no adapter."""
+    if isinstance(value, AgentAdapter | type) or not callable(value):
+        return False
+    return isinstance(getattr(value, "name", None), str) and callable(
+        getattr(value, "invoke", None)
+    )
+
+
+def trace_id_from_headers(headers: Mapping[str, str]) -> str | None:
+    """Return the trace id of a `traceparent` header; None without one."""
+    parts = str(headers.get("traceparent", "")).split("-")
+    has_id = len(parts) > 2 and len(parts[1]) == _TRACE_ID_LENGTH
+    return parts[1] if has_id else None
+
+
+def read_reply(reply: Any) -> tuple[AgentReturnTypes, Any]:
+    """Return what the agent says, and its session; None if the reply has none."""
+    session = None
+    output = reply
+    if isinstance(reply, Mapping) and "output" in reply:
+        output, session = reply["output"], reply.get("session")
+    elif not isinstance(reply, str | list | tuple | Mapping) and hasattr(reply, "output"):
+        output, session = reply.output, getattr(reply, "session", None)
+    if isinstance(output, tuple):
+        output = list(output)
+    elif not isinstance(output, str | list | Mapping):
+        output = "" if output is None else str(output)
+    said: AgentReturnTypes = output
+    return said, session
+
+
+class ConnectedAgentAdapter(AgentAdapter):
+    """Calls such a function as the agent under test, and gives it back its session.
+
+    Args:
+        agent: The function.
+        parameters: Its parameters; those that are not given have the function's own defaults.
+
+    Raises:
+        ConfigError: It is no such function.
+    """
+
+    role = AgentRole.AGENT
+
+    def __init__(
+        self, agent: ConnectedAgentLike, parameters: Mapping[str, Any] | None = None
+    ) -> None:
+        if not is_connected_agent(agent):
+            raise NotConnected(
+                "ConnectedAgentAdapter", f"{agent!r} has no `name` and `invoke(call)`"
+            )
+        self.agent = agent
+        self.name = agent.name
+        self.parameters = dict(parameters or {})
+        self._sessions: dict[str, Any] = {}
+
+    def session_for(self, thread_id: str) -> Any:
+        """The session of a thread; None before the first reply."""
+        return self._sessions.get(thread_id)
+
+    async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
+        """Return what the function says."""
+        call = ConnectedAgentCall(
+            messages=list(input.messages),
+            new_messages=list(input.new_messages),
+            thread_id=input.thread_id,
+            session=self.session_for(input.thread_id),
+            trace_id=trace_id_from_headers(input.propagation_headers),
+            parameters=copy.copy(self.parameters),
+        )
+        said, session = read_reply(await self.agent.invoke(call))
+        if session is not None:
+            self._sessions[input.thread_id] = session
+        return said
+
+
+class NotConnected(ConfigError, TypeError):
+    """What is given to ConnectedAgentAdapter is no connected function."""
+
+
+def resolve_agents(agents: Sequence[Any], parameters: Mapping[str, Any] | None = None) -> list[Any]:
+    """Return the participants, functions in an adapter."""
+    return [
+        ConnectedAgentAdapter(one, parameters) if is_connected_agent(one) else one for one in agents
+    ]

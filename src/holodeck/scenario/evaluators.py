@@ -1,0 +1,247 @@
+"""Evaluators of a scenario run: `evaluators=[scenario.evaluator(…)]`, and what their inputs read.
+
+An evaluator is one of holodeck's, such as `F1ScoreEvaluator(threshold=0.8)`. A name refers to an
+evaluator of the service that the original sends results to; holodeck calls no service, so such an
+evaluator has the status `error`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as data_field
+from typing import Any, TypeAlias
+
+from holodeck.errors import ConfigError
+from holodeck.lib.conversation.state import ScenarioState
+from holodeck.lib.conversation.types import EvaluationResult, ScenarioResult
+from holodeck.lib.evaluators.base import BaseEvaluator
+from holodeck.lib.exceptions import describe
+
+__all__ = [
+    "EvaluationResult",
+    "EvaluatorMapping",
+    "ScenarioEvaluator",
+    "StateMapping",
+    "conversation",
+    "evaluator",
+    "field",
+    "scenario_source",
+    "trace",
+    "value",
+]
+
+EvaluatorMapping: TypeAlias = Callable[[ScenarioState], Any] | str | int | float | bool
+"""What an input of an evaluator reads: a function of the state, async or not, or a constant."""
+_MAX_INPUT = 2000
+
+
+class StateMapping:
+    """A function of the state that shows what it reads."""
+
+    def __init__(self, expression: str, read: Callable[[ScenarioState], Any]) -> None:
+        self.expression = expression
+        self._read = read
+
+    def __call__(self, state: ScenarioState) -> Any:
+        return self._read(state)
+
+    def __repr__(self) -> str:
+        return f"<mapping {self.expression}>"
+
+
+@dataclass(frozen=True)
+class ScenarioEvaluator:
+    """An evaluator of a run; `evaluator()` makes it.
+
+    Args:
+        evaluator: An evaluator of holodeck, or the name of one of the original's service.
+        required: Whether the scenario fails without its pass. None for yes if it gives a verdict,
+            or cannot run.
+        mappings: What its inputs read. The response, the first input of the user and the expected
+            output (from a field with this name) need no mapping.
+        settings: Settings of an evaluator of the service.
+    """
+
+    evaluator: str | BaseEvaluator
+    required: bool | None = None
+    mappings: Mapping[str, EvaluatorMapping] = data_field(default_factory=dict)
+    settings: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name in results."""
+        return self.evaluator if isinstance(self.evaluator, str) else self.evaluator.name
+
+
+def evaluator(
+    evaluator: str | BaseEvaluator,
+    *,
+    required: bool | None = None,
+    mappings: Mapping[str, EvaluatorMapping] | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> ScenarioEvaluator:
+    """Attach an evaluator to a run; the parameters are those of ScenarioEvaluator.
+
+    Raises ConfigError if it is no evaluator.
+    """
+    if not evaluator or not isinstance(evaluator, str | BaseEvaluator):
+        raise ConfigError(
+            "scenario.evaluator",
+            f"{evaluator!r} is no evaluator; write one of holodeck, such as F1ScoreEvaluator()",
+        )
+    return ScenarioEvaluator(evaluator, required, dict(mappings or {}), settings)
+
+
+def field(name: str) -> StateMapping:
+    """Read a field of the scenario."""
+    return StateMapping(f"state.field({name!r})", lambda state: state.field(name))
+
+
+def value(literal: str | float | bool) -> StateMapping:
+    """Give a constant."""
+    return StateMapping(repr(literal), lambda _state: literal)
+
+
+class conversation:  # noqa: N801 - as documented
+    """What an input reads from the conversation."""
+
+    first_user_message = StateMapping(
+        "state.first_user_message()", lambda state: state.first_user_message() or None
+    )
+    last_agent_message = StateMapping(
+        "state.last_agent_message()", lambda state: state.last_agent_message() or None
+    )
+    transcript = StateMapping("state.transcript()", lambda state: state.transcript())
+    messages = StateMapping("state.messages", lambda state: state.messages)
+
+
+class scenario_source:  # noqa: N801 - as documented
+    """What an input reads from the scenario itself."""
+
+    situation = StateMapping("state.description", lambda state: state.description)
+    criteria = StateMapping("state.criteria", lambda state: "\n".join(state.criteria))
+
+
+class _ToolCallMapping:
+    def __init__(self, name: str, pick: str) -> None:
+        calls = f"state.tool_calls({name!r}).{pick}"
+        self.input = StateMapping(
+            f"{calls}.input", lambda state: getattr(state.tool_calls(name), pick).input
+        )
+        self.output = StateMapping(
+            f"{calls}.output", lambda state: getattr(state.tool_calls(name), pick).output
+        )
+
+
+class _ToolCallsMapping:
+    def __init__(self, name: str) -> None:
+        calls = f"state.tool_calls({name!r})"
+        self.first = _ToolCallMapping(name, "first")
+        self.last = _ToolCallMapping(name, "last")
+        self.inputs = StateMapping(f"{calls}.inputs", lambda state: state.tool_calls(name).inputs)
+        self.outputs = StateMapping(
+            f"{calls}.outputs", lambda state: state.tool_calls(name).outputs
+        )
+
+
+class trace:  # noqa: N801 - as documented
+    """What an input reads from the tool calls of the run."""
+
+    @staticmethod
+    def tool_calls(name: str) -> _ToolCallsMapping:
+        """Read the calls of one tool."""
+        return _ToolCallsMapping(name)
+
+    @staticmethod
+    def tool_call(name: str) -> _ToolCallMapping:
+        """Read the latest call of one tool."""
+        return _ToolCallMapping(name, "last")
+
+
+_INFERRED: dict[str, StateMapping] = {
+    "response": conversation.last_agent_message,
+    "actual_output": conversation.last_agent_message,
+    "query": conversation.first_user_message,
+    "input": conversation.first_user_message,
+    "ground_truth": field("ground_truth"),
+    "expected_output": field("expected_output"),
+}
+"""What inputs read that have no mapping."""
+
+
+async def evaluate_run(
+    attached: Sequence[ScenarioEvaluator], state: ScenarioState, result: ScenarioResult
+) -> ScenarioResult:
+    """Return the result with the evaluations; one that is required and does not pass fails it."""
+    evaluations = [await _evaluate(one, state) for one in attached]
+    missed = [one for one in evaluations if one.required and one.status not in {"passed", "scored"}]
+    if not missed:
+        return result.model_copy(update={"evaluations": evaluations})
+    reasons = [f"evaluator {one.name}: {one.status}: {one.details or ''}" for one in missed]
+    undecided = [one for one in missed if one.status != "failed"]
+    update: dict[str, Any] = {
+        "evaluations": evaluations,
+        "success": False,
+        "reasoning": "\n".join([*([result.reasoning] if result.reasoning else []), *reasons]),
+    }
+    if result.success:
+        update["reason_code"] = "evaluator_error" if undecided else "evaluator_failed"
+    if undecided and result.error is None:
+        update["error"] = f"evaluator {undecided[0].name}: {undecided[0].details}"
+    return result.model_copy(update=update)
+
+
+async def _evaluate(attached: ScenarioEvaluator, state: ScenarioState) -> EvaluationResult:
+    result = EvaluationResult(
+        evaluator_id=attached.name,
+        name=attached.name,
+        status="error",
+        required=attached.required is not False,
+    )
+    if isinstance(attached.evaluator, str):
+        details = (
+            "it runs on a service that holodeck does not call; give an evaluator of holodeck, such"
+            " as scenario.evaluator(F1ScoreEvaluator(threshold=0.8))"
+        )
+        return result.model_copy(update={"details": details})
+    try:
+        inputs = await _inputs(attached, attached.evaluator, state)
+        missing = next((name for name, given in inputs.items() if given in (None, [])), None)
+        if missing is not None:
+            update = {"status": "skipped", "details": f"there is nothing for its input {missing!r}"}
+            return result.model_copy(update=update)
+        scores = await attached.evaluator.evaluate(**inputs)
+    except Exception as error:  # noqa: BLE001 - an evaluation's fault is its row
+        return result.model_copy(update={"details": describe(error)})
+    passed, score = scores.get("passed"), scores.get("score")
+    statuses = {None: "scored", True: "passed", False: "failed"}
+    return result.model_copy(
+        update={
+            "status": statuses[passed],
+            "required": passed is not None if attached.required is None else attached.required,
+            "passed": passed,
+            "score": score,
+            "details": str(scores.get("reasoning") or "") or (f"score {score}" if score else None),
+            "inputs": {name: _shown(given) for name, given in inputs.items()},
+        }
+    )
+
+
+async def _inputs(
+    attached: ScenarioEvaluator, evaluator: BaseEvaluator, state: ScenarioState
+) -> dict[str, Any]:
+    needed = [one.value for one in evaluator.required_params()]
+    inferred = {name: _INFERRED[name] for name in needed if name in _INFERRED}
+    found: dict[str, Any] = {}
+    for name, mapping in {**inferred, **attached.mappings}.items():
+        given = mapping(state) if callable(mapping) else mapping
+        found[name] = await given if inspect.isawaitable(given) else given
+    return found
+
+
+def _shown(given: Any) -> str:
+    text = given if isinstance(given, str) else json.dumps(given, default=str, ensure_ascii=False)
+    return text[:_MAX_INPUT]
