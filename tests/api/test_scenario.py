@@ -429,8 +429,8 @@ async def test_a_missing_key_is_an_error_on_the_first_call(keyless, steps, messa
 
 
 def test_an_unknown_provider_is_an_error_with_the_known_ones(unconfigured):
-    with pytest.raises(ConfigError, match="unknown provider 'gemini'; the providers are openai"):
-        scenario.UserSimulatorAgent(model="gemini/pro")
+    with pytest.raises(ConfigError, match="unknown provider 'nowhere'; the providers are openai"):
+        scenario.UserSimulatorAgent(model="nowhere/pro")
 
 
 async def test_any_name_works_at_an_endpoint_of_ones_own(fake_openai):
