@@ -354,8 +354,8 @@ def wait_for(path):
         (("--against", "backend=nowhere:answer"), "nowhere"),
         (("--against", "backend=chta"), "did you mean 'chat'"),
         (("--fail-on", "regression"), "add --against FILE"),
-        (("--against", "b.yaml", "--list"), "remove --against"),
-        (("--against", "b.yaml", "--watch"), "--watch works with one agent"),
+        (("--against", "b.yaml", "--watch"), "both agents must run the same cases; remove it"),
+        (("--against", "b.yaml", "--debug"), "would play two conversations at once; remove it"),
         (("--against", "b.yaml", "--resume", "last"), "no run is recorded"),
         (("--against", "b.yaml", "-o", "r.txt", "--format", "old:answer"), "shows one run"),
     ],
@@ -365,8 +365,8 @@ def wait_for(path):
         "no module",
         "unknown",
         "no against",
-        "list",
         "watch",
+        "debug",
         "resume",
         "format",
     ],
@@ -377,6 +377,42 @@ def test_what_is_wrong_is_said_before_any_case_runs(two, args, message):
     assert_plain(ran)
     assert ran.code == 2
     assert message in " ".join(ran.stderr.split())
+
+
+def test_the_cases_of_a_comparison_are_listed_without_a_run(two):
+    ran = run_cli("test", "a.yaml", "--against", "b.yaml", "-k", "refund", "--list", cwd=two)
+
+    assert_plain(ran)
+    assert ran.code == 0
+    assert "refund" in ran.stdout
+    assert ran.stdout.endswith(", each on A (a.yaml) and B (b.yaml)\n")
+    assert not (two / ".holodeck").exists()
+
+
+def test_the_plan_of_a_comparison_is_that_of_each_agent(two):
+    args = ("--against", "b.yaml", "--fail-on", "regression", "--dry-run")
+    ran = run_cli("test", "a.yaml", *args, cwd=two)
+    as_json = run_cli("test", "a.yaml", *args, "--json", cwd=two)
+
+    assert_plain(ran)
+    assert (ran.code, as_json.code) == (0, 0)
+    first, second = ran.stdout.split("\n\n")
+    assert first.startswith("A (a.yaml)\nPlan for ")
+    assert second.startswith("B (b.yaml)\nPlan for ")
+    plans = json.loads(as_json.stdout)
+    assert [one["agent_config_path"] for one in plans] == ["a.yaml", "b.yaml"]
+    assert plans[0]["cases"] == plans[1]["cases"] == 3
+    assert not (two / ".holodeck").exists()
+
+
+def test_a_plan_checks_the_second_agent_and_a_list_does_not(two):
+    (two / "b.yaml").write_text(NEW_YAML.replace("new:answer", "new:anwser"))
+
+    args = ("test", "a.yaml", "--against", "b.yaml")
+    plan, listed = (run_cli(*args, one, cwd=two) for one in ("--dry-run", "--list"))
+
+    assert (plan.code, listed.code) == (2, 0)
+    assert "b.yaml:3:10: backend" in plan.stderr
 
 
 @pytest.mark.parametrize(

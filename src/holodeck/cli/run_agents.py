@@ -14,7 +14,7 @@ from holodeck.cli.agent_paths import AgentTarget, FoundAgents
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
 from holodeck.cli.options import ReportTarget
-from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_run
+from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_comparison, plan_run
 from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
 from holodeck.config.source import display_path
 from holodeck.config.suite_files import current_invalid_suites, why_not_run
@@ -167,7 +167,8 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
 
         check_formats(options.targets)
         second = load_second_agent(options.against, agent, context)
-        check_second_agent(second, agent, settings, findings)
+        if options.preview_mode != "list":
+            check_second_agent(second, agent, settings, findings)
     return LoadedAgent(target, agent, settings, request, frozenset(loader.cases_read), second)
 
 
@@ -264,6 +265,11 @@ def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int
     agent, selection = one.select(context)
     if options.preview_mode == "list":
         text = case_list(agent, selection, as_json=options.as_json)
+        if one.second is not None and not options.as_json:
+            text += f", each on A ({one.target.path}) and B ({one.second.argument})"
+    elif one.second is not None:
+        agents = ((agent, one.target.path), (one.second.with_tests_of(agent), one.second.argument))
+        text = plan_comparison(agents, one.settings, selection, as_json=options.as_json)
     else:
         text = plan_run(agent, one.target.path, one.settings, selection, as_json=options.as_json)
     write_text(sys.stdout, context.clean(text) + "\n")

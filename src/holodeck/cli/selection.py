@@ -1,7 +1,7 @@
 """Selects the cases that `holodeck test` runs, and shows them for `--list` and `--dry-run`."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +10,7 @@ from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.selection.request import CaseHistory, SelectionRequest
+    from holodeck.lib.test_runner.plan import Plan
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
     from holodeck.models.selection import Selection
@@ -160,11 +161,41 @@ def plan_run(
     as_json: bool,
 ) -> str:
     """Return the plan of a run. Raises ConfigError if the run could not start."""
+    from holodeck.lib.test_runner.plan import describe_plan
+
+    plan = _plan(agent, agent_config, settings, selection)
+    return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)
+
+
+def plan_comparison(
+    agents: "Sequence[tuple[Agent, str]]",
+    settings: "ExecutionConfig",
+    selection: "Selection | None",
+    *,
+    as_json: bool,
+) -> str:
+    """Return the plans of both agents, each with its file; as JSON, in a list.
+
+    Raises ConfigError if the run could not start.
+    """
+    from holodeck.lib.test_runner.plan import describe_plan
+
+    plans = [_plan(agent, source, settings, selection) for agent, source in agents]
+    if as_json:
+        return json.dumps([plan.model_dump(mode="json") for plan in plans], indent=2)
+    return "\n\n".join(
+        f"{who} ({source})\n{describe_plan(plan)}"
+        for who, (_, source), plan in zip("AB", agents, plans, strict=True)
+    )
+
+
+def _plan(
+    agent: "Agent", agent_config: str, settings: "ExecutionConfig", selection: "Selection | None"
+) -> "Plan":
     from holodeck.lib.selection.request import RESULTS_FOR_A_MEDIAN
     from holodeck.lib.test_runner.executor import TestExecutor
-    from holodeck.lib.test_runner.plan import build_plan, describe_plan
+    from holodeck.lib.test_runner.plan import build_plan
 
     TestExecutor(agent_config, agent_config=agent, resolved_execution_config=settings)
     history = load_history(agent, agent_config, RESULTS_FOR_A_MEDIAN)
-    plan = build_plan(agent, agent_config, settings, history, selection)
-    return plan.model_dump_json(indent=2) if as_json else describe_plan(plan)
+    return build_plan(agent, agent_config, settings, history, selection)

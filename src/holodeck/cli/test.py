@@ -20,6 +20,11 @@ _select = partial(click.option, cls=GroupedOption, group="Selection")
 _preview = partial(click.option, cls=GroupedOption, group="Preview")
 _resume = partial(click.option, cls=GroupedOption, group="Resuming")
 _run = partial(click.option, cls=GroupedOption, group="Run")
+_ONE_AGENT_ONLY = {
+    "debug": "a person would play two conversations at once",
+    "watch": "it reruns the cases that a change concerns, and both agents must run the same cases",
+}
+"""Option that --against refuses → the reason."""
 _PREVIEWS = {"--list": "only_list", "--dry-run": "dry_run"}
 
 
@@ -194,7 +199,6 @@ def _preview_mode(
         "--events": options["events"],
         "--debug": options["debug"],
         "--watch": options["watch"],
-        "--against": options["against"],
     }
     for flag, value in only_for_runs.items():
         if value:
@@ -220,9 +224,11 @@ def _check_comparison(options: Mapping[str, Any]) -> None:
                 f"--fail-on {options['fail_on']} compares two agents; add --against FILE"
             )
         return
-    for name in ("debug", "watch"):
+    for name, reason in _ONE_AGENT_ONLY.items():
         if options[name]:
-            raise click.UsageError(f"--{name} works with one agent; remove it or --against")
+            raise click.UsageError(
+                f"--{name} works with one agent, because {reason}; remove it or --against"
+            )
 
 
 def _check_watch(options: Mapping[str, Any]) -> None:

@@ -55,8 +55,20 @@ class Divergence(Model):
     second: str
 
 
+class AgentsDivergence(Model):
+    """The first turn in which other agents spoke."""
+
+    repetition: Count | None = None
+    """The repetition, from 1; None if the case is not repeated."""
+    turn: Count
+    """From 1."""
+    first: list[str]
+    """The names of those that spoke on the first side, in order."""
+    second: list[str]
+
+
 class Trajectories(Model):
-    """Whether the tool calls of two agents are the same."""
+    """Whether the tool calls of two agents are the same, and their hand-offs."""
 
     state: Literal["same", "parted", "unknown"]
     divergence: Divergence | None = None
@@ -69,6 +81,11 @@ class Trajectories(Model):
     """How many of these repetitions part."""
     unknown_results: Count = 0
     """Results of tools that one agent does not report, so that they were not compared."""
+    agents: Literal["same", "parted"] | None = None
+    """Whether the same agents spoke, in every repetition; None if that is unknown of one side, or
+    if neither side hands off. A single agent may have another name."""
+    agents_divergence: AgentsDivergence | None = None
+    """Where the agents that spoke part first; None unless they do."""
 
 
 class Difference(Model):

@@ -10,6 +10,7 @@ from holodeck.lib.reports.markdown import code, inline, table
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.lib.ui.terminal import ANSIColors, colorize, format_table
 from holodeck.models.comparison import (
+    AgentsDivergence,
     ComparedAgent,
     ComparisonReport,
     Pair,
@@ -114,12 +115,20 @@ def describe_trajectories(trajectories: Trajectories) -> str:
     return f"parted at {place}: A {found.first}, B {found.second}{order}{times}"
 
 
+def _describe_agents(found: AgentsDivergence) -> str:
+    repetition = "" if found.repetition is None else f"repetition {found.repetition}, "
+    ways = [" → ".join(names) or "no agent" for names in (found.first, found.second)]
+    return f"hand-offs parted at {repetition}turn {found.turn}: A {ways[0]}, B {ways[1]}"
+
+
 def pair_lines(pair: Pair, place: str) -> list[str]:
     """Return what a run prints when the pair is complete; no details if both passed alike."""
     word = colorize(WORDS[pair.verdict], _COLORS.get(pair.verdict, ANSIColors.YELLOW))
     times = [_number(one, " ms") for one in (pair.latency_ms.first, pair.latency_ms.second)]
     took = f" (A {times[0]}, B {times[1]})" if pair.latency_ms.delta is not None else ""
-    is_alike = pair.verdict is PairVerdict.BOTH and pair.trajectories.state == "same"
+    trajectories = pair.trajectories
+    is_alike = trajectories.state == "same" and trajectories.agents != "parted"
+    is_alike = is_alike and pair.verdict is PairVerdict.BOTH
     details = [] if is_alike else [f"    {line}" for line in detail_lines(pair)]
     return [f"{place} {word} {pair_name(pair)}{took}", *details]
 
@@ -136,6 +145,8 @@ def detail_lines(pair: Pair) -> Iterator[str]:
             yield one_line(f"{who}: {reason}", _MAX_LINE)
     if pair.trajectories.state != "unknown" or _has_two_results(pair):
         yield one_line(describe_trajectories(pair.trajectories), 2 * _MAX_LINE)
+    if pair.trajectories.agents_divergence is not None:
+        yield one_line(_describe_agents(pair.trajectories.agents_divergence), 2 * _MAX_LINE)
     for name, scores in pair.scores.items():
         if scores.delta is None:
             continue
@@ -280,6 +291,10 @@ def _count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
     tool_calls = _trajectory_counts(report.pairs)
     if tool_calls:
         yield "Tool calls", tool_calls
+    handoffs = [one.trajectories.agents for one in report.pairs if one.trajectories.agents]
+    if handoffs:
+        counts = (f"{handoffs.count(state)} {state}" for state in dict.fromkeys(handoffs))
+        yield "Hand-offs", ", ".join(counts)
 
 
 def _notes(report: ComparisonReport) -> Iterator[str]:

@@ -1,16 +1,16 @@
-"""Compare the tool calls of two agents, A and B, in the same test case."""
+"""Compare the tool calls and hand-offs of two agents, A and B, in the same test case."""
 
 import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 
 from holodeck.lib.test_runner.tool_matchers import equal_json
 from holodeck.lib.text import one_line
-from holodeck.lib.tools.names import unprefixed
-from holodeck.models.comparison import Divergence, Trajectories
+from holodeck.lib.tool_names import unprefixed
+from holodeck.models.comparison import AgentsDivergence, Divergence, Trajectories
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult, ToolInvocation, TurnResult
 
@@ -18,6 +18,9 @@ NO_CALL = "called no further tool"
 ENDED = "had ended the conversation"
 _MAX_ARGUMENT = 60
 _MAX_STEP = 160
+
+
+_Runs = Sequence[tuple[TestResult, TestResult]]
 
 
 class _Unknown(Exception):
@@ -34,7 +37,7 @@ class _Turn:
 
 
 def compare_trajectories(first: TestResult | None, second: TestResult | None) -> Trajectories:
-    """Return whether the agents called the same tools, and the first step where they did not.
+    """Return whether the agents called the same tools and handed off alike, or where they parted.
 
     The repetitions of a case are compared in their order. Unknown calls are never equal.
     """
@@ -43,6 +46,11 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
     if second is None or second.outcome is Outcome.SKIPPED:
         return Trajectories(state="unknown", reason="B did not run the case")
     runs = list(zip(_repetitions(first), _repetitions(second), strict=False))
+    found = _compare_calls(runs, is_repeated=first.repeats is not None)
+    return found.model_copy(update=_compare_agents(runs, is_repeated=first.repeats is not None))
+
+
+def _compare_calls(runs: _Runs, *, is_repeated: bool) -> Trajectories:
     divergences, reasons, unknown_results = [], [], 0
     for number, (one, other) in enumerate(runs, 1):
         comparison = _Comparison(_turns("A", one), _turns("B", other))
@@ -53,7 +61,7 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
         else:
             unknown_results += comparison.unknown_results
             if found is not None:
-                repetition = None if first.repeats is None else number
+                repetition = number if is_repeated else None
                 divergences.append(found.model_copy(update={"repetition": repetition}))
     if divergences:
         return Trajectories(
@@ -68,6 +76,36 @@ def compare_trajectories(first: TestResult | None, second: TestResult | None) ->
     return Trajectories(state="same", compared=len(runs), unknown_results=unknown_results)
 
 
+def _compare_agents(runs: _Runs, *, is_repeated: bool) -> dict[str, Any]:
+    """Return the fields about hand-offs; none if they are unknown, or if no agent hands off."""
+    known = [(_agents(one), _agents(other)) for one, other in runs]
+    spoke = [turns for pair in known for turns in pair]
+    if not any(turns is not None and len({*chain(*turns)}) > 1 for turns in spoke):
+        return {}
+    for number, (first, second) in enumerate(known, 1):
+        for turn, (one, other) in enumerate(zip(first or (), second or (), strict=False), 1):
+            if one != other:
+                at = AgentsDivergence(
+                    repetition=number if is_repeated else None, turn=turn, first=one, second=other
+                )
+                return {"agents": "parted", "agents_divergence": at}
+    is_known = None not in spoke and not any(_is_broken(one) for pair in runs for one in pair)
+    return {"agents": "same"} if is_known else {}
+
+
+def _agents(run: TestResult) -> list[list[str]] | None:
+    """Return who spoke in each complete turn; None if that is not known of every one."""
+    parts: Sequence[TestResult | TurnResult] = run.turns or [run]
+    complete = parts[:-1] if _is_broken(run) else parts
+    found = [part.agents for part in complete if part.agents is not None]
+    return found if len(found) == len(complete) else None
+
+
+def _is_broken(run: TestResult) -> bool:
+    """Whether the run ended with an error, so that its last turn is incomplete."""
+    return run.outcome is Outcome.AGENT_ERROR
+
+
 def _repetitions(result: TestResult) -> list[TestResult]:
     return [result] if result.repeats is None else result.repeats.runs
 
@@ -80,7 +118,7 @@ def _turns(who: str, run: TestResult) -> list[_Turn]:
         is_known = part.evidence.tool_calls is not None
         unknown = None if is_known else f"the tool calls of {who} are unknown"
         turns.append(_Turn(part.tool_invocations if is_known else (), unknown))
-    if run.outcome is Outcome.AGENT_ERROR:
+    if _is_broken(run):
         turns[-1] = _Turn(turns[-1].calls, f"{who} ended with an error")
     return turns
 

@@ -159,3 +159,47 @@ def test_steps_are_described_in_one_short_line():
 
     assert "\n" not in found.first
     assert len(found.first) < 200
+
+
+def spoken(*agents, **fields):
+    return a_result(agents=list(agents), evidence=SEEN, **fields)
+
+
+def turns_of(*turns, outcome=Outcome.PASSED):
+    rows = [TurnResult(input="go", agents=agents, evidence=SEEN) for agents in turns]
+    return a_result(outcome, turns=rows)
+
+
+BOTH = ["triage", "billing"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "state", "turn"),
+    [
+        (spoken(*BOTH), spoken(*BOTH), "same", None),
+        (spoken(*BOTH), spoken("triage", "refunds"), "parted", 1),
+        (spoken(*BOTH), spoken("triage"), "parted", 1),
+        (turns_of(["triage"], BOTH), turns_of(["triage"], ["triage"]), "parted", 2),
+        (repeated(spoken(*BOTH)), repeated(spoken("triage")), "parted", 1),
+        (spoken("support"), spoken("SupportAgent"), None, None),
+        (spoken(*BOTH), run(), None, None),
+        (turns_of(BOTH, None), turns_of(BOTH, BOTH), None, None),
+        (turns_of(BOTH, ["x"]), turns_of(BOTH, ["y"], outcome=Outcome.AGENT_ERROR), None, None),
+    ],
+    ids=[
+        "same",
+        "other agent",
+        "no hand-off",
+        "second turn",
+        "repeated",
+        "renamed",
+        "unknown",
+        "turn unknown",
+        "error",
+    ],
+)
+def test_hand_offs_are_compared_where_both_are_known(first, second, state, turn):
+    found = compare_trajectories(first, second)
+
+    assert found.agents == state
+    assert (found.agents_divergence and found.agents_divergence.turn) == turn
