@@ -17,7 +17,19 @@ from holodeck.models.test_result import Outcome
 from holodeck.models.token_usage import TokenUsage
 from support.frameworks import AGENT, TOOL
 from support.played import USER, an_agent, recorded, report_of, says
-from support.ways import ARGS, BLIND, INPUT, OWN, RESULT, WAYS, Fact, Facts, a_blind_one, facts_in
+from support.ways import (
+    ARGS,
+    BLIND,
+    EVIDENCE,
+    INPUT,
+    OWN,
+    RESULT,
+    WAYS,
+    Fact,
+    Facts,
+    a_blind_one,
+    facts_in,
+)
 
 ANSWER = "It is shipped."
 CALL = {"name": TOOL, "arguments": ARGS}
@@ -97,29 +109,31 @@ def checks(seen: ExecutionResult) -> dict[str, Check]:
 
 @dataclass(frozen=True)
 class Form:
-    """A form of test case, with the checks put into it."""
+    """A form of test case, made of an input and the checks."""
 
     name: str
-    case: Callable[[dict[str, Any]], dict[str, Any]]
+    case: Callable[[str, dict[str, Any]], dict[str, Any]]
 
 
 MOST_DIFFERENT = [
-    Form("input", lambda check: {"input": INPUT, **check}),
-    Form("step", lambda check: {"script": [{"user": INPUT}, "agent", {"check": check}]}),
+    Form("input", lambda said, check: {"input": said, **check}),
+    Form("step", lambda said, check: {"script": [{"user": said}, "agent", {"check": check}]}),
 ]
-FORMS = [
-    *MOST_DIFFERENT,
-    Form("repeated", lambda check: {"input": INPUT, "repeat": 2, **check}),
-    Form("tried again", lambda check: {"input": INPUT, "retries": 1, **check}),
-    Form("turn", lambda check: {"turns": [{"input": INPUT, **check}]}),
-    Form("all turns", lambda check: {"turns": [{"input": INPUT}], **check}),
-    Form("script", lambda check: {"script": [{"user": INPUT}, "agent"], **check}),
-    Form("simulated", lambda check: {"simulate": {"situation": "hi"}, "max_turns": 2, **check}),
+"""One sends a single message, the other opens a conversation: all that a backend notices."""
+OTHERS = [
+    Form("repeated", lambda said, check: {"input": said, "repeat": 2, **check}),
+    Form("tried again", lambda said, check: {"input": said, "retries": 1, **check}),
+    Form("turn", lambda said, check: {"turns": [{"input": said, **check}]}),
+    Form("all turns", lambda said, check: {"turns": [{"input": said}], **check}),
+    Form("script", lambda said, check: {"script": [{"user": said}, "agent"], **check}),
+    Form("simulated", lambda _, check: {"simulate": {"situation": "hi"}, "max_turns": 2, **check}),
 ]
+"""What they make of the same evidence is the same for every backend."""
 WAYS_AND_FORMS = [
     pytest.param(way, form, id=f"{way.name}, {form.name}")
-    for way in WAYS
-    for form in (FORMS if way.has_every_form else MOST_DIFFERENT)
+    for ways, forms in ((WAYS, MOST_DIFFERENT), (EVIDENCE, OTHERS))
+    for way in ways
+    for form in forms
 ]
 own_backends = pytest.mark.parametrize("backend", OWN, ids=lambda one: one.__name__)
 
@@ -141,9 +155,11 @@ async def test_a_check_is_decided_by_what_the_backend_reports_and_by_nothing_els
 
     async with way.open() as backend:
         await backend.initialize()
-        seen = await backend.invoke_once(INPUT)
+        seen = await backend.invoke_once(way.input)
         about = checks(seen)
-        cases = [{"name": name, **form.case(check.keys)} for name, check in about.items()]
+        cases = [
+            {"name": name, **form.case(way.input, check.keys)} for name, check in about.items()
+        ]
         agent = an_agent(fake_openai, *cases)
         report = await report_of(tmp_path, agent, backend)
         await backend.teardown()

@@ -5,10 +5,14 @@ a row in `WAYS`: a name, and a context manager that yields a backend. Agents of 
 in `support.frameworks`, and take part by themselves.
 """
 
+import socket
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from inspect import getsource
+from json import dumps
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -19,10 +23,17 @@ from holodeck.config.environment import variables_set
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
+from holodeck.lib.backends.mcp_backend import McpBackend
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.backends.process.backend import ProcessBackend
-from holodeck.lib.backends.tapped_backend import TappedServiceBackend
-from holodeck.models.backend import HttpBackendConfig, ProcessBackendConfig
+from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.backends.tapped_backend import (
+    ProcessTaps,
+    TappedPythonBackend,
+    TappedServiceBackend,
+)
+from holodeck.models.agent import Agent
+from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
 from support.tapped_service import serving
 
@@ -31,6 +42,7 @@ Fact = Literal["calls", "args", "results", "errors", "callers", "agents"]
 that requested each call; the agents that spoke."""
 Facts = frozenset[Fact]
 INPUT, ARGS, RESULT = "Where is order 7?", {"order_id": "7"}, lookup_order("7")
+MCP_CALL = f"{TOOL} {dumps(ARGS)}"
 BLIND: Facts = frozenset()
 SEEING: Facts = frozenset({"calls", "args", "results", "errors", "callers", "agents"})
 SOME: dict[str, Facts] = {
@@ -49,8 +61,8 @@ class Way:
     open: Callable[[], AbstractAsyncContextManager[AgentBackend]]
     reports: Facts | None = None
     """What the backend reports of the agent; None for what its results contain."""
-    has_every_form: bool = False
-    """Whether it is tested with every form of test case, or only with the most different ones."""
+    input: str = INPUT
+    """What the agent is asked."""
 
 
 def facts_in(result: ExecutionResult) -> Facts:
@@ -142,13 +154,15 @@ async def http(facts: Facts) -> AsyncIterator[AgentBackend]:
 @asynccontextmanager
 async def process(facts: Facts) -> AsyncIterator[AgentBackend]:
     with TemporaryDirectory() as folder:
-        _write_bot(Path(folder, "bot.py"), {"metadata": reported(SEEING), **reported(facts)})
+        answer = {"metadata": reported(SEEING), **reported(facts)}
+        code = f"async def answer(message, context=None):\n    return {answer!r}\n"
+        _write(Path(folder, "bot.py"), code)
         config = ProcessBackendConfig(type="process", target="bot:answer")
         yield ProcessBackend(config, Path(folder))
 
 
-def _write_bot(file: Path, answer: dict[str, Any]) -> None:
-    file.write_text(f"async def answer(message, context=None):\n    return {answer!r}\n")
+def _write(file: Path, code: str) -> None:
+    file.write_text(code)
 
 
 @asynccontextmanager
@@ -161,7 +175,20 @@ async def of_framework(row: Callable[[FakeOpenAI], Subject]) -> AsyncIterator[Ag
 
 
 @asynccontextmanager
-async def tapped(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
+async def built_in(backend: str) -> AsyncIterator[AgentBackend]:
+    """An agent that is described in YAML."""
+    with FakeOpenAI(script) as server, TemporaryDirectory() as folder:
+        _write(Path(folder, "tools.py"), getsource(lookup_order))
+        model = {"provider": "openai", "name": "m", "endpoint": server.url, "api_key": "k"}
+        tool = {"type": "function", "name": TOOL, "file": "tools.py", "function": TOOL}
+        fields = {"name": AGENT, "model": model, "instructions": {"inline": "Be brief."}}
+        fields |= {"tools": [tool], "backend": backend}
+        agent = Agent.model_validate(fields).with_base_dir(Path(folder))
+        yield await BackendSelector.select(agent, base_dir=Path(folder))
+
+
+@asynccontextmanager
+async def tapped_service(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
     """A service that reports nothing itself, whose requests to its model are read."""
     with FakeOpenAI(script) as server:
         own_url = None if uses_tap else server.url
@@ -171,20 +198,116 @@ async def tapped(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
             yield TappedServiceBackend(HttpBackend(config))
 
 
+@asynccontextmanager
+async def tapped_python(*, uses_tap: bool, facts: Facts = BLIND) -> AsyncIterator[AgentBackend]:
+    """A function that reports these facts itself, and whose requests to its model are read."""
+    with FakeOpenAI(script) as server, variables_set({"OPENAI_BASE_URL": server.url}):
+
+        def agent(message: str) -> dict[str, Any]:
+            return reported(facts) | {"response": ask_model(message, own_url)}
+
+        own_url = None if uses_tap else server.url
+        yield TappedPythonBackend(CallableBackend(agent))
+
+
+@asynccontextmanager
+async def tapped_process(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
+    """A function in a process of its own that reports nothing, whose requests are read."""
+    with FakeOpenAI(script) as server, TemporaryDirectory() as folder:
+        own_url = None if uses_tap else server.url
+        code = f"{getsource(ask_model)}\nbot = lambda message: ask_model(message, {own_url!r})\n"
+        _write(Path(folder, "bot.py"), code)
+        config = ProcessBackendConfig(type="process", target="bot:bot", tap=True)
+        with variables_set({"OPENAI_BASE_URL": server.url}):
+            yield ProcessBackend(config, Path(folder), None, ProcessTaps())
+
+
+def ask_model(question: str, url: str | None) -> str:
+    """What the agent answers: it calls the tools that its model asks for, and reports none."""
+    import json
+    import os
+    import urllib.request
+
+    messages: list[Any] = [{"role": "user", "content": question}]
+    tool = {"type": "function", "function": {"name": "lookup_order", "parameters": {}}}
+    while True:
+        request = urllib.request.Request(
+            f"{url or os.environ['OPENAI_BASE_URL']}/chat/completions",
+            json.dumps({"model": "m", "messages": messages, "tools": [tool]}).encode(),
+            {"authorization": "Bearer key", "content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request) as response:
+            message = json.load(response)["choices"][0]["message"]
+        if not message.get("tool_calls"):
+            return message["content"]
+        messages.append(message)
+        messages += [
+            {"role": "tool", "tool_call_id": call["id"], "content": "shipped"}
+            for call in message["tool_calls"]
+        ]
+
+
+@asynccontextmanager
+async def mcp_server() -> AsyncIterator[AgentBackend]:
+    """A server whose tool is called by the test case, without an agent."""
+    with _serving_mcp() as url:
+        yield McpBackend(McpBackendConfig(type="mcp", url=url), Path())
+
+
+@contextmanager
+def _serving_mcp() -> Iterator[str]:
+    import uvicorn
+    from mcp.server.fastmcp import FastMCP
+
+    server = FastMCP("orders", log_level="CRITICAL", stateless_http=True, json_response=True)
+    server.tool(structured_output=False)(lookup_order)
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        server.streamable_http_app(), log_config=None, timeout_graceful_shutdown=1
+    )
+    service = uvicorn.Server(config)
+    thread = threading.Thread(target=service.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        service.should_exit = True
+        thread.join()
+        listener.close()
+
+
 OWN = (function, coroutine, class_with_null, foreign_object, own_backend, http, process)
+TAPPED: Facts = frozenset({"calls", "args", "results"})
+"""What requests tell; a result in them does not say whether the tool failed."""
 
 
 def _own_ways() -> Iterator[Way]:
     for backend in OWN:
         for level, facts in {"blind": BLIND, **SOME, "seeing": SEEING}.items():
-            name = f"{backend.__name__}, {level}"
-            yield Way(name, partial(backend, facts), facts, has_every_form=level not in SOME)
+            yield Way(f"{backend.__name__}, {level}", partial(backend, facts), facts)
 
 
+def _tapped_ways() -> Iterator[Way]:
+    for tapped in (tapped_service, tapped_python, tapped_process):
+        yield Way(tapped.__name__, partial(tapped, uses_tap=True), TAPPED)
+        name = f"{tapped.__name__}, past the tap"
+        yield Way(name, partial(tapped, uses_tap=False), BLIND)
+    for level in ("names", "agents"):
+        open_it = partial(tapped_python, uses_tap=True, facts=SOME[level])
+        reports = SOME[level] | (TAPPED if level == "agents" else BLIND)
+        yield Way(f"tapped_python, reporting {level}", open_it, reports)
+
+
+EVIDENCE: list[Way] = [
+    Way(level, partial(own_backend, facts), facts)
+    for level, facts in {"blind": BLIND, **SOME, "seeing": SEEING}.items()
+]
+"""What any backend may report; what becomes of it depends on the form of the case only."""
 WAYS: list[Way] = [
     *_own_ways(),
-    Way("tapped", partial(tapped, uses_tap=True), frozenset({"calls", "args", "results"})),
-    Way("tapped, past the tap", partial(tapped, uses_tap=False), BLIND),
+    *_tapped_ways(),
+    Way("mcp", mcp_server, frozenset({"calls", "args", "results", "errors"}), MCP_CALL),
+    *(Way(name, partial(built_in, name)) for name in ("chat", "semantic_kernel")),
     *(Way(row.__name__, partial(of_framework, row)) for row in all_rows()),
 ]
 
@@ -192,8 +315,3 @@ WAYS: list[Way] = [
 def a_blind_one() -> AbstractAsyncContextManager[AgentBackend]:
     """A backend that reports nothing but the response."""
     return function(BLIND)
-
-
-def a_seeing_one() -> AbstractAsyncContextManager[AgentBackend]:
-    """A backend that reports everything."""
-    return function(SEEING)
