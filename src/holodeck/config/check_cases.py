@@ -15,7 +15,7 @@ from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.patterns import compile_pattern, passes_every_text
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.lib.text import plural
-from holodeck.lib.tools.names import is_forbidden, matches_tool_name, tools_named
+from holodeck.lib.tool_names import is_forbidden, matches_tool_name, tools_named
 from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.conversation import find_unanswered_step, step_kind, step_value

@@ -21,6 +21,7 @@ from holodeck.lib.evaluators.base import (
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.registry import load_callable
 from holodeck.lib.threads import call_user_function
+from holodeck.lib.tool_names import did_you_mean_tool, find_tool
 
 _KEYS = ("score", "passed", "reason")
 _ALLOWED_RESULTS = (
@@ -140,7 +141,8 @@ NOTHING_TO_COMPARE = "nothing to compare: the case has neither ground_truth nor 
 
 class PassFailEvaluator(ScoredEvaluator):
     """The response is not blank and contains the case's `ground_truth`, ignoring case, and the
-    agent called every expected tool that is given by name only, by exactly that name.
+    agent called every expected tool that is given by name only. A name may lack the prefix of a
+    framework, such as `OrderPlugin-`, if it means only one tool.
 
     Without a ground truth and expected tools there is no verdict.
     """
@@ -154,20 +156,34 @@ class PassFailEvaluator(ScoredEvaluator):
         expected = kwargs.get(EvalParam.GROUND_TRUTH)
         if expected is None and (observation is None or observation.expected_tools is None):
             return self._result(Score(0.0, None, NOTHING_TO_COMPARE))
-        faults = list(_faults(self._response(kwargs), expected, observation))
-        reason = "; ".join(faults) or "response and tool calls are as expected"
+        faults = list(_faults(self._response(kwargs), expected))
+        tool_faults, notes = _compare_tools(observation) if observation else ([], [])
+        faults += tool_faults
+        reason = "; ".join(faults or ["response and tool calls are as expected", *notes])
         return self._result(Score(float(not faults), not faults, reason))
 
 
-def _faults(response: str, expected: str | None, observation: Observation | None) -> Iterator[str]:
+def _faults(response: str, expected: str | None) -> Iterator[str]:
     if not response.strip():
         yield "the response is empty"
     if expected is not None and expected.casefold() not in response.casefold():
         yield f"{quote(expected)} is not in {quote(response)}"
-    names = [
-        name for name in (observation and observation.expected_tools) or () if isinstance(name, str)
-    ]
-    called = {call.name for call in observation.tool_calls} if observation and names else set()
-    for name in names:
-        if name not in called:
-            yield f"no tool named exactly {name!r} was called"
+
+
+def _compare_tools(observation: Observation) -> tuple[list[str], list[str]]:
+    """Return what is wrong with the called tools, and which names matched with a prefix.
+
+    Raises EvaluationError if a name may mean several tools.
+    """
+    wanted = [name for name in observation.expected_tools or () if isinstance(name, str)]
+    called = [call.name for call in observation.tool_calls] if wanted else []
+    offered = [one.name for one in observation.tools] if observation.evidence.tools else []
+    faults, notes = [], []
+    for name in wanted:
+        found = find_tool(name, [*called, *offered])
+        if found not in called:
+            hint = did_you_mean_tool(name, [*called, *offered])
+            faults.append(f"no call of {name!r}; called: {', '.join(called) or 'nothing'}{hint}")
+        elif found != name:
+            notes.append(f"{name!r} matches {found!r}")
+    return faults, notes

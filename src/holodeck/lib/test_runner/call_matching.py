@@ -6,7 +6,7 @@ from functools import cached_property
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.test_runner.tool_matchers import describe_matcher, matches, short
-from holodeck.lib.tools.names import tools_named
+from holodeck.lib.tool_names import find_tool
 from holodeck.models.evidence import Evidence, unknown_reason
 from holodeck.models.test_case import ExpectedTool
 from holodeck.models.test_result import ToolInvocation
@@ -65,17 +65,7 @@ class Trajectory:
             return expected in call.name
         if expected.match == "substring":
             return expected.name in call.name
-        return call.name in self._meant(expected.name)
-
-    def _meant(self, name: str) -> list[str]:
-        """Return the tool that a name means, or none. Raises EvaluationError for several."""
-        meant = tools_named(name, self.names)
-        if len(meant) > 1:
-            raise EvaluationError(
-                f"{name!r} is ambiguous: it may be {' or '.join(map(repr, meant))};"
-                " write the whole name"
-            )
-        return meant
+        return call.name == find_tool(expected.name, self.names)
 
     def compare(self, expected: str | ExpectedTool, call: ToolInvocation) -> "Comparison | None":
         """Return how the call meets the expectation; None if it is of another tool."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 
-from holodeck.lib.tools.names import is_forbidden, unprefixed
+from holodeck.lib.tool_names import is_forbidden, unprefixed
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 

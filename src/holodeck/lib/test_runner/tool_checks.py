@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 
 from holodeck.errors import EvaluationError
-from holodeck.lib.suggestions import nearest_word
 from holodeck.lib.test_runner.call_matching import Comparison, Trajectory
 from holodeck.lib.test_runner.tool_matchers import describe_matcher, equal_json, short
 from holodeck.lib.test_runner.tool_order import is_in_order
 from holodeck.lib.text import plural
-from holodeck.lib.tools.names import is_forbidden, matches_tool_name, unprefixed
+from holodeck.lib.tool_names import did_you_mean_tool, is_forbidden, matches_tool_name
 from holodeck.models.evidence import Evidence, unknown_reason
 from holodeck.models.expectations import Expectations, ExpectedTool, ToolOrder
 from holodeck.models.test_result import ToolCheck, ToolInvocation
@@ -178,10 +177,7 @@ def _note_on_name(expected: ExpectedTool, called: str) -> str | None:
 
 def _not_called(name: str, trajectory: Trajectory) -> str:
     """Return what was called instead, and which of the known tools may be meant."""
-    known = [one for tool in trajectory.names for one in (tool, *unprefixed(tool))]
-    ending = (tool for tool in trajectory.names if tool.endswith(f"_{name}"))
-    suggestion = next(ending, None) or nearest_word(name, known, cutoff=0.8)
-    hint = "" if suggestion in {None, name} else f"; did you mean {suggestion!r}?"
+    hint = did_you_mean_tool(name, trajectory.names)
     return f"no call of {name!r}; called: {_names(trajectory.calls)}{hint}"
 
 

@@ -18,6 +18,7 @@ from holodeck.lib.evaluators.deepeval.base import (
 from holodeck.lib.evaluators.json_schema import JsonSchemaEvaluator
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
+from holodeck.lib.tool_names import did_you_mean_tool, find_tool
 from holodeck.models.evidence import UNSEEN_CALLS
 from holodeck.models.test_case import ExpectedTool
 
@@ -158,7 +159,10 @@ class TaskCompletionEvaluator(DeepEvalEvaluator):
 
 
 class ToolCorrectnessEvaluator(DeepEvalEvaluator):
-    """The share of the expected tools that were called, by name; needs no judge."""
+    """The share of the expected tools that were called, by name; needs no judge.
+
+    Names match as in `expected_tools`.
+    """
 
     metric = "tool_correctness"
     uses_judge = False
@@ -175,6 +179,13 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
         case.tools_called = [make(name=name) for name in called]
         case.expected_tools = [make(name=_full_name(one, called)) for one in expected]
         return case
+
+    def _result(self, metric: Any, case: Any) -> dict[str, Any]:
+        result = super()._result(metric, case)
+        called = [one.name for one in case.tools_called]
+        missing = [one.name for one in case.expected_tools if one.name not in called]
+        hints = [f"no call of {one!r}{did_you_mean_tool(one, called)}" for one in missing]
+        return {**result, "reasoning": "; ".join(filter(None, [result["reasoning"], *hints]))}
 
 
 class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
@@ -194,9 +205,12 @@ class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
 
 
 def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
-    """Return the called name that matches; without `match: exact`, a part of the name matches."""
+    """Return the called name that is meant; without `match: exact`, a part of the name matches.
+
+    Raises EvaluationError if the expected name may mean several tools.
+    """
     if isinstance(expected, ExpectedTool) and expected.match == "exact":
-        return expected.name
+        return find_tool(expected.name, called) or expected.name
     name = expected if isinstance(expected, str) else expected.name
     return next((one for one in called if name in one), name)
 

@@ -3,6 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 
+from holodeck.errors import EvaluationError
+from holodeck.lib.suggestions import nearest_word
+
 SEPARATORS = "-._"
 """Characters between the name of a plugin and the name of its function."""
 _AFTER_PREFIX = re.compile(r"__|\.")
@@ -54,6 +57,29 @@ def tools_named(written: str, tools: Iterable[str]) -> list[str]:
     if written in names:
         return [written]
     return [name for name in names if written in unprefixed(name)]
+
+
+def find_tool(written: str, tools: Iterable[str]) -> str | None:
+    """Return the tool that a name means; None if it means none of them.
+
+    Raises EvaluationError if it may mean several.
+    """
+    meant = tools_named(written, tools)
+    if len(meant) > 1:
+        raise EvaluationError(
+            f"{written!r} is ambiguous: it may be {' or '.join(map(repr, meant))};"
+            " write the whole name"
+        )
+    return meant[0] if meant else None
+
+
+def did_you_mean_tool(written: str, tools: Iterable[str]) -> str:
+    """Return `; did you mean '…'?` with the nearest of the tools; empty if none is near."""
+    names = list(dict.fromkeys(tools))
+    known = [one for tool in names for one in (tool, *unprefixed(tool))]
+    ending = (tool for tool in names if tool.endswith(f"_{written}"))
+    suggestion = next(ending, None) or nearest_word(written, known, cutoff=0.8)
+    return "" if suggestion in {None, written} else f"; did you mean {suggestion!r}?"
 
 
 def is_forbidden(tool: str, written: str, offered: Iterable[str] = ()) -> bool:
