@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -50,14 +50,15 @@ def _streamed(client: Any, messages: list[Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def serving(own_url: str | None = None) -> Iterator[str]:
+def serving(own_url: str | None = None, answering: Callable[..., str] = answer) -> Iterator[str]:
     """The URL of the service; with `own_url`, it ignores where requests tell it its model is."""
 
     class Service(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
             url = own_url or asked.get("model_url") or self.headers["x-model-url"]
-            said = answer(asked["question"], url, stream=asked.get("stream", False))
+            options = {"stream": True} if asked.get("stream") else {}
+            said = answering(asked["question"], url, **options)
             body = json.dumps({"response": said}).encode()
             self.send_response(200)
             self.send_header("content-length", str(len(body)))

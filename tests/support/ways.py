@@ -192,7 +192,7 @@ async def tapped_service(*, uses_tap: bool) -> AsyncIterator[AgentBackend]:
     """A service that reports nothing itself, whose requests to its model are read."""
     with FakeOpenAI(script) as server:
         own_url = None if uses_tap else server.url
-        with serving(own_url) as url, variables_set({"OPENAI_BASE_URL": server.url}):
+        with serving(own_url, ask_model) as url, variables_set({"OPENAI_BASE_URL": server.url}):
             request = {"question": "{input}", "model_url": "{tap_url}/openai/v1"}
             config = HttpBackendConfig(type="http", url=url, tap=True, request=request)
             yield TappedServiceBackend(HttpBackend(config))
