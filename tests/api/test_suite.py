@@ -41,19 +41,39 @@ from holodeck.suite import (
     load_scenarios_from_dir,
     register_scorer,
 )
+from holodeck.suite.loader import SUITE_SCHEMA, validate_scenario_file, validate_with_schema
+from holodeck.suite.scorers import SimilarityScorer, base
 
 PATHS = {
     "holodeck.suite": [
         "AgentResult", "RunResult", "Runner", "Scenario", "ScenarioRunResult", "ScoreResult",
-        "Suite", "SuiteConfig", "TokenUsage", "ToolCall", "get_scorer", "list_scorers",
-        "load_scenarios", "load_scenarios_from_dir", "register_scorer",
+        "Suite", "SuiteConfig", "TokenUsage", "ToolCall", "__version__", "get_scorer",
+        "list_scorers", "load_scenarios", "load_scenarios_from_dir", "register_scorer",
     ],
     "holodeck.suite.adapters": ["AgentAdapter"],
-    "holodeck.suite.loader": ["load_scenarios", "load_scenarios_from_dir"],
+    "holodeck.suite.adapters.base": ["AgentAdapter"],
+    "holodeck.suite.adapters.langchain": ["LangChainAdapter"],
+    "holodeck.suite.adapters.openai": ["OpenAIAdapter"],
+    "holodeck.suite.loader": [
+        "SUITE_SCHEMA", "load_scenarios", "load_scenarios_from_dir", "validate_scenario_file",
+        "validate_with_schema",
+    ],
+    "holodeck.suite.reports": ["CLIReporter", "HTMLReporter", "JSONReporter"],
+    "holodeck.suite.reports.cli_report": ["CLIReporter"],
+    "holodeck.suite.reports.html_report": ["HTMLReporter"],
+    "holodeck.suite.reports.json_report": ["JSONReporter"],
     "holodeck.suite.results": ["AgentResult", "RunResult", "ScoreResult", "TokenUsage", "ToolCall"],
     "holodeck.suite.runner": ["Runner"],
     "holodeck.suite.scenario": ["Scenario", "Suite", "SuiteConfig"],
-    "holodeck.suite.scorers": ["Scorer", "get_scorer", "list_scorers", "register_scorer"],
+    "holodeck.suite.scorers": [
+        "ExactMatchScorer", "PassFailScorer", "RegexScorer", "Scorer", "SimilarityScorer",
+        "get_scorer", "list_scorers", "register_scorer",
+    ],
+    "holodeck.suite.scorers.base": ["Scorer", "get_scorer", "list_scorers", "register_scorer"],
+    "holodeck.suite.scorers.exact": ["ExactMatchScorer"],
+    "holodeck.suite.scorers.passfail": ["PassFailScorer"],
+    "holodeck.suite.scorers.regex": ["RegexScorer"],
+    "holodeck.suite.scorers.similarity": ["SimilarityScorer"],
 }  # fmt: skip
 
 SUPPORT = """\
@@ -105,6 +125,12 @@ class Broken:
         if self.left >= 0:
             raise self.error
         return AgentResult(output="fine")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Scorers that a test registers are gone afterwards."""
+    monkeypatch.setattr(base, "_registered", {})
 
 
 @pytest.fixture
@@ -466,7 +492,7 @@ def test_similarity_compares_meanings_in_the_process(said, metadata, passed):
     assert (row.passed, row.error) == (passed, None)
     assert 0 <= row.score <= 1
     threshold = metadata.get("similarity_threshold", 0.7)
-    assert row.details == {"similarity": row.score, "threshold": threshold}
+    assert row.details == {"cosine_similarity": row.score, "threshold": threshold}
 
 
 @pytest.mark.parametrize("threshold", [0, -1, 1.5, "0.7", True, None, float("nan")], ids=repr)
@@ -510,19 +536,49 @@ def test_a_scorer_can_be_named_by_module_and_attribute(scenarios, desk):
     assert (result.pass_rate, result.aggregate_score) == (1.0, 0.5)
 
 
-def test_a_taken_name_needs_replace_and_the_same_class_does_not():
-    class Passing:
-        name = "passfail"
+class Passing:
+    def __init__(self, name):
+        self.name = name
 
-        def score(self, scenario, result):
-            raise AssertionError
+    def score(self, scenario, result):
+        return ScoreResult(
+            scenario_id=scenario.id, scorer_name=self.name, score=1, passed=True, explanation="mine"
+        )
 
+
+@pytest.mark.parametrize("name", ["exact", "grumpy"], ids=["built-in", "registered"])
+def test_a_scorer_replaces_the_one_of_its_name_with_a_warning(name, caplog, desk):
+    register_scorer(Grumpy())
+    register_scorer(Passing(name))
+
+    [row] = Runner(desk).run_scenario(Scenario(name="a", input="b", scorers=[name])).scores
+
+    assert row.explanation == "mine"
+    assert f"scorer '{name}' is now" in caplog.text
+
+
+def test_a_scorer_that_is_registered_again_or_replaces_knowingly_gives_no_warning(caplog):
     register_scorer(Grumpy())
     register_scorer(Grumpy())
-    with pytest.raises(ConfigError, match="replace=True"):
-        register_scorer(Passing())
+    register_scorer(Passing("grumpy"), replace=True)
+
+    assert caplog.text == ""
+    assert list_scorers()[-1:] == ["grumpy"]
+
+
+def test_a_class_is_no_scorer():
     with pytest.raises(ConfigError, match="expected an object"):
         register_scorer(Grumpy)
+
+
+def test_similarity_has_a_threshold_of_its_own_and_one_model():
+    assert SimilarityScorer("all-MiniLM-L6-v2", threshold=0.9).threshold == 0.9
+    with pytest.raises(
+        ConfigError, match=r"model_name: found 'big'; the only model is 'all-MiniLM"
+    ):
+        SimilarityScorer(model_name="big")
+    with pytest.raises(ConfigError, match="threshold: found 0"):
+        SimilarityScorer(threshold=0)
 
 
 @pytest.mark.parametrize("name", ["", " ", None, "a:b"], ids=["empty", "blank", "none", "colon"])
@@ -790,10 +846,21 @@ def test_context_is_not_shared_between_scenarios():
     assert (seen, mine) == ([[], []], {"log": []})
 
 
-def test_context_that_cannot_be_copied_ends_it_before_the_agent_is_called(desk):
-    with pytest.raises(ConfigError, match=r"context\['lock'\]: cannot be copied"):
-        Runner(desk).run_suite(a_suite("a"), context={"lock": threading.Lock()})
-    assert desk.asked == []
+def test_what_cannot_be_copied_of_a_context_is_shared_with_a_warning(caplog):
+    seen = []
+
+    def agent(input, context):
+        seen.append(context)
+        context["log"].append(input)
+        return "ok"
+
+    lock, log = threading.Lock(), []
+    Runner(agent).run_suite(a_suite("a", "b"), context={"lock": lock, "log": log})
+
+    assert all(one["lock"] is lock for one in seen)
+    assert [one["log"] for one in seen] == [["a"], ["b"]]
+    assert log == []
+    assert caplog.text.count("context['lock'] cannot be copied (TypeError: cannot pickle") == 1
 
 
 def test_context_that_would_not_reach_the_agent_is_refused():
@@ -819,12 +886,15 @@ def test_a_function_whose_answers_are_kept_is_an_adapter_too():
     assert run.pass_rate == 1
 
 
-@pytest.mark.parametrize("tags", [["nope"], []], ids=["unknown", "none"])
-def test_selecting_nothing_is_an_error_that_names_the_tags(tags, scenarios, desk):
+def test_selecting_nothing_is_an_error_that_names_the_tags(scenarios, desk):
     suite = load_scenarios(scenarios / "customer-support.yaml")
 
     with pytest.raises(NothingSelected, match="its tags: api, smoke"):
-        Runner(desk).run_suite(suite, tags=tags)
+        Runner(desk).run_suite(suite, tags=["nope"])
+
+
+def test_an_empty_list_of_tags_selects_everything(desk):
+    assert len(Runner(desk).run_suite(a_suite("a", "b"), tags=[]).scenario_results) == 2
 
 
 def test_a_suite_without_scenarios_and_tags_as_text_are_errors(desk):
@@ -857,6 +927,15 @@ def test_two_scenarios_of_one_id_are_refused(desk):
         Runner(desk).run_suite(suite)
 
 
+def test_one_scenario_runs_as_often_as_it_is_in_the_suite(desk):
+    again = Scenario(name="a", input="b")
+
+    run = Runner(desk).run_suite(Suite(name="s", scenarios=[again, again, again.model_copy()]))
+
+    assert [one.scenario.name for one in run.scenario_results] == ["a", "a", "a"]
+    assert len(desk.asked) == 3
+
+
 def test_a_misspelled_expectation_is_refused():
     with pytest.raises(ValueError, match="expected_outputs"):
         Scenario(name="a", input="b", expected_outputs="4")
@@ -872,6 +951,17 @@ def test_durations_are_by_the_clock_and_working_them_out_again_changes_nothing()
     assert 100 <= result.total_duration_ms <= most_ms
     assert result == once
     assert 100 <= result.sum_duration_ms <= result.total_duration_ms
+
+
+def test_the_durations_of_a_result_made_by_hand_are_their_sum():
+    results = Runner(lambda input: "x").run_suite(a_suite("a", "b")).scenario_results
+    by_hand = RunResult(suite_name="s", scenario_results=results[:1])
+    by_hand.compute_aggregates()
+    by_hand.scenario_results.append(results[1])
+
+    by_hand.compute_aggregates()
+
+    assert by_hand.total_duration_ms == sum(one.duration_ms for one in results)
 
 
 def test_a_rate_counts_what_passed_and_not_what_was_scored():
@@ -1013,6 +1103,35 @@ def test_a_scorer_without_what_it_needs_is_an_error(scorers, fields, error):
 
     assert (result.passed, result.outcome) == (False, "metric_error")
     assert error in result.error
+
+
+@pytest.mark.parametrize(
+    ("scorer", "fields", "reason"),
+    [
+        ("exact", {}, "expected_output: 'exact' compares with it"),
+        ("exact", {"expected_output": "x", "metadata": {"exact_normalize": 1}}, "true or false"),
+        ("passfail", {"expected_output": ""}, "which every answer contains"),
+        ("regex", {}, "metadata.regex_pattern: found None"),
+        ("regex", {"metadata": {"regex_pattern": "("}}, "is not a regular expression"),
+        ("regex", {"metadata": {"regex_pattern": ".*"}}, "matches every text"),
+        ("similarity", {}, "'similarity' compares with it"),
+    ],
+)
+def test_a_scorer_that_is_called_without_what_it_needs_fails_and_says_why(scorer, fields, reason):
+    row = scored(scorer, "x", **fields)
+
+    assert (row.passed, row.score, row.scorer_name) == (False, 0.0, scorer)
+    assert reason in row.explanation
+    assert reason in row.error
+
+
+def test_expected_tools_fail_where_the_calls_of_tools_are_unknown():
+    scenario = Scenario(name="a", input="b", expected_tools=[])
+
+    row = get_scorer("passfail").score(scenario, AgentResult(output="x"))
+
+    assert not row.passed
+    assert "tool calls are unknown" in row.explanation
 
 
 def test_token_usage_adds_up():
@@ -1167,3 +1286,51 @@ def test_an_adapter_and_a_scorer_that_raise_tell_their_file_and_line(grumpy, des
     assert scored.explanation.endswith('raise RuntimeError("cannot say"))')
     assert answered.error == "KeyError: 'b'"
     assert answered.raised.code == "return {}[message]"
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("scenarios: [{name: Größe, input: b}]", encoding="utf-8-sig")
+
+    assert load_scenarios(file).scenarios[0].name == "Größe"
+    assert validate_scenario_file(file) == []
+
+
+def test_validating_a_file_gives_its_problems_as_a_list(tmp_path):
+    file = tmp_path / "s.yaml"
+    file.write_text("scenarios:\n  - {name: a, tags: b}\n")
+
+    problems = validate_scenario_file(str(file))
+
+    assert problems == [
+        f"Schema validation failed: {file}:2:5: scenarios[0].input: this key is missing",
+        f"{file}:2:21: scenarios[0].tags: found 'b'; expected a list",
+    ]
+    assert "file not found" in validate_scenario_file(tmp_path / "gone.yaml")[0]
+    (tmp_path / "open.yaml").write_text("scenarios: [")
+    assert "open.yaml:2:1" in validate_scenario_file(tmp_path / "open.yaml")[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "problems"),
+    [
+        ({"scenarios": [{"name": "a", "input": "b"}]}, []),
+        ({"suite": {"name": "s"}}, ["(root): 'scenarios' is a required property"]),
+        (
+            {"suite": {}, "scenarios": [{"name": "a", "input": "b"}]},
+            ["suite: 'name' is a required property"],
+        ),
+        (
+            {"scenarios": [{"name": "a", "input": "b", "tag": ["x"], "tags": None}]},
+            [
+                "scenarios.0: Additional properties are not allowed ('tag' was unexpected)",
+                "scenarios.0.tags: None is not of type 'array'",
+            ],
+        ),
+    ],
+    ids=["valid", "no scenarios", "no name", "unknown key"],
+)
+def test_values_can_be_compared_with_the_schema_of_files(data, problems):
+    assert validate_with_schema(data) == [f"Schema: {one}" for one in problems]
+    assert SUITE_SCHEMA["required"] == ["scenarios"]
+    assert "null" not in json.dumps(SUITE_SCHEMA)

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from holodeck.lib.redact import Redactor
 from holodeck.lib.reports.formats import FORMATS
 from holodeck.models.test_result import MetricResult, TestReport, ToolInvocation
+from support.html_page import HtmlPage
 from support.results import a_report, a_result
 
 
@@ -67,6 +68,8 @@ def test_any_answer_makes_a_valid_report_in_every_format(text, arguments):
             assert TestReport.model_validate(json.loads(data)) == report
         elif name == "junit":
             assert ET.fromstring(data) is not None
+        elif name == "html":
+            HtmlPage(data).require_harmless()
         else:
             assert MarkdownIt("commonmark", {"html": True}).enable("table").parse(data)
 

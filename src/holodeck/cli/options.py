@@ -74,9 +74,9 @@ def output_options(command: F) -> F:
         cls=GroupedOption,
         group="Output",
         metavar="FORMAT",
-        help="Format of --output files: markdown or json.",
+        help="Format of --output: markdown, json or html.",
     )(command)
-    return output_option("Write a report (.md or .json); repeatable.")(command)
+    return output_option("Write a report (.md, .json, .html); repeatable.")(command)
 
 
 def output_option(description: str) -> Callable[[F], F]:
@@ -110,10 +110,27 @@ def report_targets(outputs: Sequence[Path], report_format: str | None) -> list[R
 
     if report_format is not None and not outputs:
         raise click.UsageError("--format needs a file to write; add --output FILE")
+    if report_format is None:
+        outputs = [_new_file(one) for one in outputs if str(one) != _TERMINAL]
     targets = [ReportTarget(one, format_for(one, report_format), one.absolute()) for one in outputs]
     for target in targets:
         check_writable(target.path)
     return targets
+
+
+_TERMINAL = "cli"
+_NEW_FILES = {"html": "report", "json": "results"}
+"""Formats that `--output` takes in place of a file, as AgenticAssure does, and what they name."""
+
+
+def _new_file(output: Path) -> Path:
+    """Return the path, or for a format alone that of a new file in the working folder."""
+    stem = _NEW_FILES.get(str(output))
+    if stem is None:
+        return output
+    from uuid import uuid4
+
+    return Path(f"{stem}_{uuid4()}.{output}")
 
 
 def write_reports(

@@ -22,7 +22,7 @@ from holodeck.cli.options import (
     "--format",
     "report_format",
     metavar="FORMAT",
-    help="markdown (default on stdout) or json.",
+    help="markdown (default on stdout), json or html.",
 )
 @output_option("Write the report to a file instead; repeatable.")
 @agent_option

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from holodeck import __version__
     from holodeck.suite.adapters import AgentAdapter
     from holodeck.suite.loader import load_scenarios, load_scenarios_from_dir
     from holodeck.suite.results import (
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "adapters": ["AgentAdapter"],
+    "reports": [],
     "loader": ["load_scenarios", "load_scenarios_from_dir"],
     "results": [
         "AgentResult",
@@ -49,6 +51,7 @@ __all__ = [
     "SuiteConfig",
     "TokenUsage",
     "ToolCall",
+    "__version__",
     "get_scorer",
     "list_scorers",
     "load_scenarios",
@@ -58,6 +61,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return import_module("holodeck").__version__
     if name in _NAMES:
         return import_module(f"{__name__}.{name}")
     if name not in _MODULES:

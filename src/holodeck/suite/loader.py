@@ -4,8 +4,9 @@ import builtins
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -43,6 +44,13 @@ class NotAFolder(errors.FileNotFoundError, NotADirectoryError):
 
 class InvalidScenarioFile(ConfigError, ValueError):
     """The content of a scenario file is wrong."""
+
+
+class SchemaMismatch(InvalidScenarioFile):
+    """Keys or values of a scenario file are wrong."""
+
+    def __str__(self) -> str:
+        return f"Schema validation failed: {super().__str__()}"  # words that tests look for
 
 
 class SuiteHeader(SuiteModel):
@@ -83,6 +91,55 @@ def load_scenarios_from_dir(directory: str | Path) -> list[Suite]:
     if not suites:
         raise NothingSelected(f"{folder}: no YAML file with 'scenarios:' in it")
     return suites
+
+
+def validate_scenario_file(path: str | Path) -> list[str]:
+    """Return what is wrong in a scenario file, one problem a line; empty if nothing is."""
+    try:
+        load_scenarios(path)
+    except ScenarioFileNotFound as error:
+        return [f"{path}: file not found ({error.message})"]
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+def validate_with_schema(data: object) -> list[str]:
+    """Return how the values of a scenario file contradict SUITE_SCHEMA; empty if they do not."""
+    # Imported here because loading a file needs neither.
+    from jsonschema import Draft202012Validator
+
+    errors = Draft202012Validator(_suite_schema()).iter_errors(data)
+    found = [(".".join(map(str, one.absolute_path)) or "(root)", one.message) for one in errors]
+    return [f"Schema: {path}: {message}" for path, message in sorted(found)]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "SUITE_SCHEMA":
+        return _suite_schema()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _suite_schema() -> dict[str, Any]:
+    """Return the JSON Schema of scenario files, made from the models that read them."""
+    schema = _without_null(SuiteFile.model_json_schema())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _without_null(schema: Any) -> Any:
+    """Return the schema without null, because a key without a value is an error in a file."""
+    if isinstance(schema, list):
+        return [_without_null(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {key: _without_null(value) for key, value in schema.items()}
+    choices = [one for one in plain.pop("anyOf", []) if one != {"type": "null"}]
+    if not choices:
+        return plain
+    if plain.get("default", "") is None:
+        del plain["default"]
+    return plain | (choices[0] if len(choices) == 1 else {"anyOf": choices})
 
 
 def _suite_files(folder: Path) -> Iterator[tuple[Path, Source]]:
@@ -131,7 +188,7 @@ def _to_suite(path: Path, source: Source) -> Suite:
         written = SuiteFile.model_validate(source.data(), strict=True)
     except ValidationError as error:
         wrong = config_error(error, Locations(source), SuiteFile)
-        raise InvalidScenarioFile(wrong.field, wrong.message) from error
+        raise SchemaMismatch(wrong.field, wrong.message) from error
     try:
         raise_on_lost_checks(_lost_checks(written), Locations(source))
     except ConfigError as error:

@@ -1,7 +1,7 @@
 """Results: an agent's answer, its scores, the result of a scenario and of a run."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from pydantic import Field, PlainSerializer
@@ -85,6 +85,24 @@ class ScenarioRunResult(SuiteModel):
     outcome: Outcome = Outcome.FAILED
     """The verdict, or what made it impossible."""
 
+    @property
+    def status(self) -> Literal["PASS", "FAIL", "ERROR"]:
+        """What reports show: "ERROR" if there is no verdict."""
+        if self.error:
+            return "ERROR"
+        return "PASS" if self.passed else "FAIL"
+
+    @property
+    def mean_score(self) -> float | None:
+        """Mean of the scores; None without any."""
+        scores = [one.score for one in self.scores]
+        return sum(scores) / len(scores) if scores else None
+
+    @property
+    def explanations(self) -> list[str]:
+        """The error, or what each scorer explains."""
+        return [self.error] if self.error else [one.explanation for one in self.scores]
+
 
 class RunResult(SuiteModel):
     """The result of a suite."""
@@ -107,14 +125,15 @@ class RunResult(SuiteModel):
     """Names of the scenarios that `fail_fast` left out."""
 
     def compute_aggregates(self) -> None:
-        """Compute rate, score and sum from the results; may be called again."""
+        """Compute rate, score and sum from the results; may be called again.
+
+        Without a measured wall-clock time, `total_duration_ms` is the sum.
+        """
         results = self.scenario_results
+        is_measured = self.total_duration_ms != self.sum_duration_ms
         count = len(results) or 1
         self.pass_rate = sum(one.passed for one in results) / count
-        self.aggregate_score = sum(map(_mean_score, results)) / count
+        self.aggregate_score = sum(one.mean_score or 0 for one in results) / count
         self.sum_duration_ms = sum(one.duration_ms for one in results)
-
-
-def _mean_score(result: ScenarioRunResult) -> float:
-    scores = [one.score for one in result.scores]
-    return sum(scores) / len(scores) if scores else 0.0
+        if not is_measured:
+            self.total_duration_ms = self.sum_duration_ms

@@ -5,8 +5,7 @@ import logging
 import math
 import time
 import traceback
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
@@ -14,16 +13,17 @@ from typing import Any
 
 from holodeck.errors import BackendError, ConfigError, EvaluationError, NothingSelected
 from holodeck.lib.background_loop import BackgroundLoop
-from holodeck.lib.exceptions import describe, raised_error, with_location
+from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, retry
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.process_exit import process_exit_forbidden
 from holodeck.lib.threads import call_user_function
 from holodeck.models.outcome import Outcome, combine_outcomes
-from holodeck.suite.adapters import AgentCaller, Context, describe_failure
+from holodeck.suite.adapters.base import AgentCaller, Context, describe_failure
 from holodeck.suite.results import AgentResult, RunResult, ScenarioRunResult, ScoreResult
 from holodeck.suite.scenario import Scenario, Suite
 from holodeck.suite.scorers import QUICK, Scorer, get_scorer
+from holodeck.suite.scorers.base import error_row
 
 logger = logging.getLogger(__name__)
 
@@ -76,10 +76,10 @@ class Runner:
     def run_suite(
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
     ) -> RunResult:
-        """Run the scenarios of a suite, or those with at least one of the tags.
+        """Run the scenarios of a suite, or those with at least one of the tags, if there are any.
 
-        Every attempt gets a copy of the context. Raises ConfigError before the agent is called, and
-        NothingSelected.
+        Every attempt gets a copy of the context; values that cannot be copied are shared, with a
+        warning. Raises ConfigError before the agent is called, and NothingSelected.
         """
         return self._loop.run(partial(self.arun_suite, suite, tags, context))
 
@@ -91,12 +91,7 @@ class Runner:
         self, suite: Suite, tags: Sequence[str] | None = None, context: Context | None = None
     ) -> RunResult:
         """Do what `run_suite` does on the caller's event loop."""
-        ids = Counter(one.id for one in suite.scenarios)
-        duplicates = [one for one, count in ids.items() if count > 1]
-        if duplicates:
-            raise ConfigError(
-                f"suite {suite.name!r}", f"more than one scenario has the id {duplicates[0]!r}"
-            )
+        _check_ids(suite)
         return await self._run(_with_tags(suite, tags), suite, context)
 
     async def arun_scenario(
@@ -128,13 +123,15 @@ class Runner:
         planned = self._plan(scenarios, suite)
         agent = AgentCaller(self.adapter)
         agent.check_context(context)
-        context = _copy_of(context)
+        shared = _uncopyable(context)
+        context = _copy_of(context, shared)
         run = RunResult(suite_name=suite.name)
         started = time.perf_counter()
         try:
             with process_exit_forbidden():
                 for one in planned:
-                    result = await self._run_scenario(agent, one, retries, context)
+                    copy = partial(_copy_of, context, shared)
+                    result = await self._run_scenario(agent, one, retries, copy)
                     run.scenario_results.append(result)
                     if fail_fast and not result.passed:
                         break
@@ -160,7 +157,11 @@ class Runner:
         return planned
 
     async def _run_scenario(
-        self, agent: AgentCaller, planned: PlannedScenario, retries: int, context: Context | None
+        self,
+        agent: AgentCaller,
+        planned: PlannedScenario,
+        retries: int,
+        context: Callable[[], Context | None],
     ) -> ScenarioRunResult:
         with span(names.CASE, {names.CASE_NAME: planned.scenario.name}) as current:
             call = _AgentCall(agent, planned, context)
@@ -203,16 +204,7 @@ class Runner:
                 if self.strict_scorers:
                     raise
                 logger.debug("scorer %s: %s", scorer.name, traceback.format_exc())
-                row = ScoreResult(
-                    scenario_id=planned.scenario.id,
-                    scorer_name=scorer.name,
-                    score=0.0,
-                    passed=False,
-                    explanation=f"could not be scored: {with_location(error)}",
-                    error=describe(error),
-                    raised=raised_error(error),
-                )
-                rows.append(row)
+                rows.append(error_row(scorer, planned.scenario, error))
         return rows
 
 
@@ -220,7 +212,10 @@ class _AgentCall:
     """The attempts to get an answer for one scenario."""
 
     def __init__(
-        self, agent: AgentCaller, planned: PlannedScenario, context: Context | None
+        self,
+        agent: AgentCaller,
+        planned: PlannedScenario,
+        context: Callable[[], Context | None],
     ) -> None:
         self.attempts = 0
         self.last_ms = 0.0
@@ -237,7 +232,7 @@ class _AgentCall:
         with span(names.INVOKE_AGENT, operation, kind="client") as current:
             set_content(current, names.INPUT_MESSAGES, message)
             try:
-                answer = await self._agent.answer(message, deepcopy(self._context), limit_s)
+                answer = await self._agent.answer(message, self._context(), limit_s)
             except BackendError as error:
                 current.fail(type(error).__name__, str(error))
                 raise
@@ -276,10 +271,10 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
     """Return the scenarios with one of the tags; the suite's tags are those of all."""
     if not suite.scenarios:
         raise NothingSelected(f"suite {suite.name!r} has no scenarios")
-    if tags is None:
-        return suite.scenarios
     if isinstance(tags, str):
         raise ConfigError("tags", f"found {tags!r}; expected a list: [{tags!r}]")
+    if not tags:
+        return suite.scenarios
     wanted = set(tags)
     found = [one for one in suite.scenarios if wanted & {*one.tags, *suite.tags}]
     if not found:
@@ -291,18 +286,36 @@ def _with_tags(suite: Suite, tags: Sequence[str] | None) -> list[Scenario]:
     return found
 
 
-def _copy_of(context: Context | None) -> Context | None:
-    """Return a copy, so that no scenario changes what the next one gets. Raises ConfigError."""
+def _check_ids(suite: Suite) -> None:
+    """Raise ConfigError if different scenarios have one id; the same one may be there twice."""
+    seen: dict[str, Scenario] = {}
+    for one in suite.scenarios:
+        if seen.setdefault(one.id, one) != one:
+            raise ConfigError(
+                f"suite {suite.name!r}", f"more than one scenario has the id {one.id!r}"
+            )
+
+
+def _uncopyable(context: Context | None) -> dict[int, Any]:
+    """Return the values that cannot be copied, by `id()`; a warning says that they are shared."""
+    shared = {}
     for key, value in (context or {}).items():
         try:
             deepcopy(value)
-        except Exception as error:
-            raise ConfigError(
-                f"context[{key!r}]",
-                f"cannot be copied for each scenario ({type(error).__name__}: {error});"
-                " make it in the adapter, or give its class a __deepcopy__",
-            ) from error
-    return deepcopy(context)
+        except Exception as error:  # noqa: BLE001 - the user's object may raise anything
+            shared[id(value)] = value
+            logger.warning(
+                "context[%r] cannot be copied (%s), so all scenarios share it; if one changes it,"
+                " the next one sees that. Give its class a __deepcopy__, or make it in the adapter",
+                key,
+                describe(error),
+            )
+    return shared
+
+
+def _copy_of(context: Context | None, shared: Mapping[int, Any]) -> Context | None:
+    """Return a copy, so that no attempt changes what the next one gets."""
+    return deepcopy(context, dict(shared))
 
 
 def _ms_since(started: float) -> float:

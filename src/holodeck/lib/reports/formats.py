@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
 from holodeck.errors import ConfigError, ReportError
 from holodeck.lib.registry import Registry, unknown_name
-from holodeck.models.base import Model
 from holodeck.models.test_result import TestReport
 
 Renderer = Callable[[TestReport], str]
@@ -24,15 +24,22 @@ FORMATS: Registry[Renderer] = Registry(
     {
         "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
         "json": "holodeck.lib.reports.formats:generate_json_report",
+        "html": "holodeck.lib.reports.html:generate_html_report",
     },
 )
 """Format → function from a report to its text."""
 PIPE_TIMEOUT_S = 1.0
 """How long to wait until a process reads from a pipe."""
-SUFFIXES = {".md": "markdown", ".markdown": "markdown", ".json": "json"}
+SUFFIXES = {
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".json": "json",
+    ".html": "html",
+    ".htm": "html",
+}
 
 
-def generate_json_report(report: Model) -> str:
+def generate_json_report(report: BaseModel) -> str:
     """Return the report with every field, as JSON."""
     try:
         text = report.model_dump_json(indent=2)

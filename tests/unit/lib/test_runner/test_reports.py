@@ -26,6 +26,8 @@ from support.results import a_report, a_result
         ("r.md", None, "markdown"),
         ("r.MARKDOWN", None, "markdown"),
         ("r.json", None, "json"),
+        ("r.html", None, "html"),
+        ("r.HTM", "html", "html"),
         ("r.txt", "markdown", "markdown"),
         ("r", "json", "json"),
         ("r.md", "markdown", "markdown"),

@@ -1,0 +1,5 @@
+"""Adapters: `base` has the protocol; `openai` and `langchain` have one adapter each."""
+
+from holodeck.suite.adapters.base import AgentAdapter
+
+__all__ = ["AgentAdapter"]
