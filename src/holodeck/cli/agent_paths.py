@@ -23,11 +23,19 @@ class AgentTarget:
     """Of its file, as short as the user wrote it."""
     suites: tuple[str, ...] = ()
     """Suite files to run with it; none means all test cases of the agent."""
+    adapter: str | None = None
+    """The agent as `module:attribute`, which is then `path`, too; None if an agent.yaml has it."""
 
     @property
     def args(self) -> tuple[str, ...]:
         """The arguments of the command line that mean the same."""
-        return self.suites or (self.path,)
+        adapter = () if self.adapter is None else ("--adapter", self.adapter)
+        return (*adapter, *(self.suites or (self.path,)))
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return ", ".join(self.suites or (self.path,))
 
 
 @dataclass(frozen=True)
@@ -38,6 +46,29 @@ class FoundAgents:
     """Each agent once."""
     others: list[str]
     """YAML files in the folders that are neither an agent.yaml nor run as suites."""
+    unused_agents: Sequence[str] = ()
+    """Each agent.yaml in the folders that is not read, because `--adapter` names the agent."""
+
+
+def find_suites(paths: Sequence[str], adapter: str) -> FoundAgents:
+    """Return the suites that the paths contain, to run with an adapter; no agent.yaml is read.
+
+    `adapter` is `module:attribute`, or `module.Class` as AgenticAssure writes it. Without paths,
+    the suites of the working folder are used. Raises FileNotFoundError and UsageError.
+    """
+    module, _, attribute = adapter.rpartition("." if ":" not in adapter else ":")
+    if not module or not attribute:
+        raise click.UsageError(f"--adapter: found {adapter!r}; expected 'module:Class'")
+    adapter = f"{module}:{attribute}"
+    suites: dict[str, None] = {}
+    others: list[str] = []
+    for path in _each_file(paths or (".",), others, only_suites=True):
+        if Path(path).is_file() and not is_suite_file(path):
+            raise click.UsageError(f"--adapter runs suite files, and {path!r} is not one")
+        suites[path] = None
+    agents = [one for one in others if Path(one).name == DEFAULT_AGENT_FILE]
+    others = [one for one in others if one not in agents]
+    return FoundAgents([AgentTarget(adapter, tuple(suites), adapter)], others, agents)
 
 
 def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
@@ -69,6 +100,22 @@ def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
     return FoundAgents(targets, others)
 
 
+def find_checked(path: str) -> FoundAgents:
+    """Return the agents and suites that a path contains, to check them.
+
+    Like `find_agents`, but each suite without an agent.yaml is a target of its own.
+    """
+    from holodeck.models.agent import IN_PYTHON
+
+    others: list[str] = []
+    files = list(_each_file((path,), others))
+    alone = [one for one in files if is_suite_file(one) and find_agent_above(one) is None]
+    owned = [one for one in files if one not in alone]
+    targets = find_agents(owned).targets if owned else []
+    targets += [AgentTarget(one, (one,), IN_PYTHON) for one in alone]
+    return FoundAgents(targets, others)
+
+
 def find_target(path: str) -> AgentTarget:
     """Return the agent of a path that is not a folder of agents. Raises ConfigError."""
     return AgentTarget(_agent_above(path), (path,)) if is_suite_file(path) else AgentTarget(path)
@@ -82,24 +129,25 @@ def _agent_above(path: str) -> str:
     raise ConfigError(
         path,
         f"is a suite, and neither its folder nor one above has an {DEFAULT_AGENT_FILE};"
-        " write one with a 'name' and a 'backend' such as 'module:Class', or name it with"
-        " --agent FILE",
+        " write one with a 'name' and a 'backend' such as 'module:Class', name it with"
+        " --agent FILE, or name your code with --adapter module:Class",
     )
 
 
-def _each_file(paths: Sequence[str], others: list[str]) -> Iterator[str]:
+def _each_file(
+    paths: Sequence[str], others: list[str], *, only_suites: bool = False
+) -> Iterator[str]:
     """Yield the files that the paths contain; add the other YAML files of folders to `others`."""
     for path in paths:
         if not os.path.isdir(path):  # noqa: PTH112 - a Path would raise for a name too long
             yield path
             continue
         inside = list(_yaml_files(Path(path)))
-        found = [one for one in inside if one.name == DEFAULT_AGENT_FILE]
-        found = found or list(filter(is_suite_file, inside))
+        agents = [one for one in inside if one.name == DEFAULT_AGENT_FILE]
+        found = list(filter(is_suite_file, inside)) if only_suites or not agents else agents
         if not found:
-            raise errors.FileNotFoundError(
-                path, f"neither the folder nor one in it has an {DEFAULT_AGENT_FILE} or a suite"
-            )
+            missing = "a suite" if only_suites else f"an {DEFAULT_AGENT_FILE} or a suite"
+            raise errors.FileNotFoundError(path, f"neither the folder nor one in it has {missing}")
         yield from map(str, found)
         others += [str(one) for one in inside if one not in found]
 

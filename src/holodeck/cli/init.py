@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from holodeck.cli.context import CliContext
 
@@ -55,6 +56,48 @@ test_cases:
         value: which day
         ignore_case: true
 """
+_SUITE_FILE = Path("scenarios", "example.yaml")
+_ADAPTER_CODE = '''\
+"""The adapter: calls your agent, and reports its answer and its tool calls."""
+
+from holodeck.suite import AgentResult, ToolCall
+
+HOURS = {"monday": "9 to 17", "saturday": "10 to 14"}
+
+
+class MyAgent:
+    """Replace the body of `run` by a call of your agent."""
+
+    def run(self, input: str, context: dict[str, object] | None = None) -> AgentResult:
+        day = next((day for day in HOURS if day in input.lower()), None)
+        if day is None:
+            return AgentResult(output="Which day do you mean?", tool_calls=[])
+        call = ToolCall(name="opening_hours", arguments={"day": day}, result=HOURS[day])
+        return AgentResult(output=f"We are open from {HOURS[day]}.", tool_calls=[call])
+'''
+_SCENARIOS = """\
+# Run the scenarios with: holodeck test FILE
+suite:
+  name: opening hours
+  config:
+    default_timeout: 30 # seconds that one call of the agent may take
+    retries: 1 # after an error, not after a failed scenario
+
+scenarios:
+  - name: looks the day up
+    input: When do you open on Saturday?
+    expected_output: 10 to 14
+    expected_tools: [opening_hours]
+    expected_tool_args:
+      opening_hours: {day: saturday}
+    tags: [tools]
+
+  - name: asks for the day
+    input: When do you open?
+    expected_tools: [] # no tool may be called
+    scorers: [passfail, regex]
+    metadata: {regex_pattern: "(?i)which day"}
+"""
 _HEAD = """\
 # Fill in every 'input' and 'value', or remove the test case; until then, nothing runs.
 # Then run the test cases with: holodeck test FILE
@@ -78,15 +121,23 @@ _CASE = """\
 @click.command()
 @click.argument("agent_config", default="agent.yaml", type=click.Path(path_type=Path))
 @click.option("--from", "target", metavar="MODULE:OBJECT", help="The agent that you have.")
+@click.option("--suite", is_flag=True, help="Write a file of scenarios and an adapter instead.")
 @click.pass_context
-def init(context: click.Context, agent_config: Path, target: str | None) -> None:
+def init(context: click.Context, agent_config: Path, target: str | None, suite: bool) -> None:
     """Write a first AGENT_CONFIG, and never overwrite a file.
 
     With --from, holodeck imports the agent and writes three test cases for you to fill in. Without
-    it, holodeck writes a small example that runs.
+    it, holodeck writes a small example that runs. With --suite, the example is a file of scenarios
+    for `holodeck test --adapter` (scenarios/example.yaml by default) and an adapter in Python.
     """
     from holodeck.config.suite_files import is_yaml
 
+    if suite:
+        if target is not None:
+            raise click.UsageError("--suite writes an example; remove it or --from")
+        is_default = context.get_parameter_source("agent_config") is ParameterSource.DEFAULT
+        _write_suite(_SUITE_FILE if is_default else agent_config, context)
+        return
     if not is_yaml(agent_config):
         raise click.UsageError(f"{str(agent_config)!r} is no YAML file; name it agent.yaml, say")
     files = {agent_config: _EXAMPLE}
@@ -109,6 +160,22 @@ def init(context: click.Context, agent_config: Path, target: str | None) -> None
     click.echo(
         cli_context.clean(f"Next: fill in the three test cases, then run: holodeck test {shown}")
     )
+
+
+def _write_suite(file: Path, context: click.Context) -> None:
+    """Write a file of scenarios, and the adapter that they pass with."""
+    from holodeck.config.suite_files import is_yaml
+
+    if not is_yaml(file):
+        raise click.UsageError(f"{str(file)!r} is no YAML file; name it {_SUITE_FILE}, say")
+    code = Path(f"{_AGENT_MODULE}.py")
+    _require_new({file: _SCENARIOS, code: _ADAPTER_CODE})
+    command = f"{shlex.quote(str(file))} --adapter {_AGENT_MODULE}:MyAgent"
+    _write(file, _SCENARIOS.replace("holodeck test FILE", f"holodeck test {command}"))
+    _write(code, _ADAPTER_CODE)
+    cli_context = context.ensure_object(CliContext)
+    click.echo(cli_context.clean(f"Wrote {file} and {code}"))
+    click.echo(cli_context.clean(f"Next: holodeck test {command}"))
 
 
 def _require_new(files: "dict[Path, str]") -> None:

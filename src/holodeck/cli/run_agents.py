@@ -84,10 +84,6 @@ class LoadedAgent:
     second: "SecondAgent | None" = None
     """The agent to compare with."""
 
-    @property
-    def title(self) -> str:
-        return ", ".join(self.target.args)
-
     def select(self, context: CliContext) -> tuple[Agent, Selection | None]:
         """Return the agent with the selected cases. Raises NothingSelected."""
         return apply_selection(self.agent, self.request, self.target.path, context)
@@ -105,6 +101,9 @@ def run_agents(options: TestOptions, found: FoundAgents, context: CliContext) ->
         names = ", ".join(unnamed[:_MAX_FILES])
         more = f" and {len(unnamed) - _MAX_FILES} more" if unnamed[_MAX_FILES:] else ""
         _echo(f"Ignored, because no agent.yaml names them: {names}{more}", context)
+    if found.unused_agents:
+        names = ", ".join(found.unused_agents[:_MAX_FILES])
+        _echo(f"Ignored, because --adapter names the agent: {names}", context)
     if len(agents) == 1:
         code = _run_one(options, agents[0], context)
     elif options.preview_mode == "list" and options.as_json:
@@ -145,10 +144,13 @@ def _load(options: TestOptions, target: AgentTarget, context: CliContext) -> Loa
 
     if options.debug:
         _check_debug(options.settings)
-    env = ConfigLoader().environment(agent_file(target.path).parent)
+    folder = Path.cwd() if target.adapter is not None else agent_file(target.path).parent
+    env = ConfigLoader().environment(folder)
     context.protect(collect(None, env))
     start_logging(context.verbosity, env, context.clean)
-    agent, settings, loader = load_agent_with_config(target.path, options.settings, target.suites)
+    agent, settings, loader = load_agent_with_config(
+        target.path, options.settings, target.suites, target.adapter
+    )
     context.protect(collect(agent, env))
     notice = loader.overridden_notice(agent, options.settings)
     if notice is not None and context.is_new_notice(notice):
@@ -220,21 +222,25 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
     """Run one agent after the other; after runs, print the exit code of each."""
     codes: dict[str, int] = {}
     for number, one in enumerate(agents, 1):
-        write_text(sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.title}\n"))
+        write_text(
+            sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.target.title}\n")
+        )
         try:
-            codes[one.title] = _run_one(options, one, context)
+            codes[one.target.title] = _run_one(options, one, context)
         except NothingSelected as error:
-            click.echo(context.brief(f"{one.title}: {error}"), err=True)
+            click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
         except HoloDeckError as error:  # the others can still run
             print_error(error, context)
-            codes[one.title] = error.exit_code
-        if codes.get(one.title) in _INTERRUPTED:
+            codes[one.target.title] = error.exit_code
+        if codes.get(one.target.title) in _INTERRUPTED:
             break
     if options.preview_mode is None:
         is_interrupted = any(code in _INTERRUPTED for code in codes.values())
         otherwise = "not run" if is_interrupted else "no case selected"
         ends = {
-            one.title: f"exit {codes[one.title]}" if one.title in codes else otherwise
+            one.target.title: f"exit {codes[one.target.title]}"
+            if one.target.title in codes
+            else otherwise
             for one in agents
         }
         lines = [f"  {end}  {title}" for title, end in ends.items()]
@@ -250,7 +256,7 @@ def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: 
         try:
             agent, _ = one.select(context)
         except NothingSelected as error:
-            click.echo(context.brief(f"{one.title}: {error}"), err=True)
+            click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
         else:
             rows += [{"agent": one.target.path, **row} for row in case_rows(agent)]
     write_text(sys.stdout, context.clean(json.dumps(rows, indent=2)) + "\n")

@@ -41,6 +41,7 @@ _OPTIONS = (
     _input(
         "--agent", "-a", type=click.Path(), metavar="FILE", help="The agent.yaml for suite files."
     ),
+    _input("--adapter", metavar="MODULE:CLASS", help="Your agent for suite files; no agent.yaml."),
     _input(
         "--skip-invalid",
         is_flag=True,
@@ -60,7 +61,12 @@ _OPTIONS = (
     ),
     _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
     _select(
-        "--tag", "tags", metavar="TAG", multiple=True, help="Run cases with a tag; repeatable."
+        "--tag",
+        "-t",
+        "tags",
+        metavar="TAG",
+        multiple=True,
+        help="Run cases with a tag; repeatable.",
     ),
     _select(
         "--exclude-tag",
@@ -70,7 +76,12 @@ _OPTIONS = (
         help="Leave out cases with a tag; repeatable.",
     ),
     _select(
-        "--suite", "suites", metavar="NAME", multiple=True, help="Run cases of a suite; repeatable."
+        "--suite",
+        "-s",
+        "suites",
+        metavar="NAME",
+        multiple=True,
+        help="Run cases of a suite; repeatable.",
     ),
     _select(
         "--id", "ids", metavar="ID", multiple=True, help="Run the case with an id; repeatable."
@@ -149,7 +160,8 @@ def test(
     request = selection_request(options)
     _check_resume(options)
     _check_comparison(options)
-    from holodeck.cli.agent_paths import find_agents
+    _check_adapter(options)
+    from holodeck.cli.agent_paths import find_agents, find_suites
     from holodeck.cli.run_agents import TestOptions, run_agents
 
     cli_context = context.ensure_object(CliContext)
@@ -176,7 +188,11 @@ def test(
         against=options["against"],
         fail_on=options["fail_on"],
     )
-    context.exit(run_agents(test_options, find_agents(paths, options["agent"]), cli_context))
+    if options["adapter"] is None:
+        found = find_agents(paths, options["agent"])
+    else:
+        found = find_suites(paths, options["adapter"])
+    context.exit(run_agents(test_options, found, cli_context))
 
 
 test.__test__ = False  # type: ignore[attr-defined]  # or pytest takes it for a test
@@ -229,6 +245,15 @@ def _check_comparison(options: Mapping[str, Any]) -> None:
             raise click.UsageError(
                 f"--{name} works with one agent, because {reason}; remove it or --against"
             )
+
+
+def _check_adapter(options: Mapping[str, Any]) -> None:
+    if options["adapter"] is None:
+        return
+    if options["agent"] is not None:
+        raise click.UsageError("--agent and --adapter both name the agent; remove one of them")
+    if options["watch"]:
+        raise click.UsageError("--watch needs an agent.yaml; write one with a 'backend'")
 
 
 def _check_watch(options: Mapping[str, Any]) -> None:

@@ -1,6 +1,9 @@
 """`holodeck validate`: every check that needs no call of a model."""
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -9,7 +12,9 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import allow_outside_option
 
 if TYPE_CHECKING:
+    from holodeck.cli.agent_paths import AgentTarget
     from holodeck.config.findings import Finding
+    from holodeck.errors import ConfigError
     from holodeck.models.agent import Agent
 
 _MAX_FINDINGS = 100
@@ -29,48 +34,107 @@ def validate(
 ) -> None:
     """Check AGENT_CONFIG without calling a model or running your code.
 
-    AGENT_CONFIG is an agent.yaml or a suite file, which is checked with the agent.yaml above it.
-    With --load, holodeck imports your code and creates the agent, but does not call it.
+    AGENT_CONFIG is an agent.yaml, a suite file, or a folder that contains them. A suite is checked
+    with the agent.yaml beside or above it, or alone without one. With --load, holodeck imports your
+    code and creates the agent, but does not call it.
 
     Exit codes: 0 valid, 2 invalid.
     """
-    from holodeck.cli.agent_paths import find_target
-    from holodeck.config.check import check
-    from holodeck.config.findings import Finding
-    from holodeck.config.loader import load_agent_with_config
-    from holodeck.config.secrets import collect
+    from holodeck.cli.agent_paths import find_checked
     from holodeck.errors import ConfigError, ExitCode
 
     cli_context = context.ensure_object(CliContext)
-    try:
-        target = find_target(agent_config)
-        agent, _, loader = load_agent_with_config(target.path, suites=target.suites)
-    except ConfigError as error:
+    rows: list[dict[str, str]] = []
+    is_valid, read = True, set[Path]()
+    found = find_checked(agent_config)
+    for target in found.targets:
+        try:
+            checked = _check(target, strict=strict, load=load)
+        except ConfigError as error:
+            if not as_json and len(found.targets) == 1:
+                raise
+            is_valid = False
+            _report_error(error, rows, cli_context, as_json=as_json)
+            continue
+        is_valid = is_valid and not checked.errors
+        read |= checked.read
+        rows += _rows(checked.findings)
+        cli_context.protect(checked.secrets)
         if not as_json:
-            raise
-        finding = Finding("error", "", cli_context.brief(error.message), error.field)
-        click.echo(cli_context.clean(_as_json([finding])))
-        context.exit(ExitCode.CONFIG)
+            click.echo(cli_context.clean(checked.text))
+        if checked.notice is not None:
+            cli_context.warn(checked.notice)
+    if as_json:
+        click.echo(cli_context.clean(json.dumps(rows, indent=2)))
+    _warn_of_unchecked(found.others, read, cli_context)
+    context.exit(ExitCode.PASSED if is_valid else ExitCode.CONFIG)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    """A target whose configuration could be read."""
+
+    findings: "list[Finding]"
+    errors: int
+    text: str
+    secrets: Sequence[str]
+    notice: str | None
+    read: frozenset[Path]
+    """The files other than the agent.yaml that contain its test cases."""
+
+
+def _check(target: "AgentTarget", *, strict: bool, load: bool) -> _Checked:
+    """Return the findings about an agent. Raises ConfigError if it cannot be read."""
+    from holodeck.config.check import check
+    from holodeck.config.loader import load_agent_with_config
+    from holodeck.config.secrets import collect
+
+    agent, _, loader = load_agent_with_config(
+        target.path, suites=target.suites, adapter=target.adapter
+    )
     findings = check(agent)
     loaded = None
     if load and not any(one.severity == "error" for one in findings):
         loaded = _load_code(agent, findings)
     errors = sum(1 for one in findings if strict or one.severity == "error")
-    text = _as_json(findings) if as_json else _as_text(findings, target.path, agent, errors, loaded)
-    cli_context.protect(collect(agent, loader.environment(agent.base_dir)))
-    click.echo(cli_context.clean(text))
-    notice = loader.overridden_notice(agent)
-    if notice is not None:
-        cli_context.warn(notice)
-    context.exit(ExitCode.CONFIG if errors else ExitCode.PASSED)
+    return _Checked(
+        findings,
+        errors,
+        _as_text(findings, target.path, agent, errors, loaded),
+        collect(agent, loader.environment(agent.base_dir)),
+        loader.overridden_notice(agent),
+        frozenset(loader.cases_read),
+    )
 
 
-def _as_json(findings: "list[Finding]") -> str:
-    rows = [
+def _report_error(
+    error: "ConfigError", rows: list[dict[str, str]], context: CliContext, *, as_json: bool
+) -> None:
+    """Print why a target cannot be read, or add it to the rows."""
+    from holodeck.cli.logs import print_error
+    from holodeck.config.findings import Finding
+
+    if as_json:
+        rows += _rows([Finding("error", "", context.brief(error.message), error.field)])
+    else:
+        print_error(error, context)
+
+
+def _warn_of_unchecked(others: list[str], read: set[Path], context: CliContext) -> None:
+    """Name the YAML files of a folder that are no suites and no agents, but may be meant to be."""
+    from holodeck.config.suite_files import why_not_run
+
+    for one in others:
+        reason = None if Path(one).resolve() in read else why_not_run(one)
+        if reason is not None:
+            context.warn(f"not checked: {one}: {reason}")
+
+
+def _rows(findings: "list[Finding]") -> list[dict[str, str]]:
+    return [
         {"severity": one.severity, "place": one.location, "path": one.path, "message": one.message}
         for one in findings
     ]
-    return json.dumps(rows, indent=2)
 
 
 def _load_code(agent: "Agent", findings: "list[Finding]") -> list[str]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -145,19 +145,34 @@ class ConfigLoader:
         The agent gets the cases of the files in `suites` too, whether or not it names them.
         Raises FileNotFoundError, or ConfigError with a line for each problem and its location.
         """
+        file = agent_file(path)
+        return self._load(file, suites, lambda: Source.read(file, display_path(file)))
+
+    def load_adapter(self, adapter: str, suites: Sequence[str | Path]) -> Agent:
+        """Return the agent of `module:attribute` with the cases of `suites`, without an agent.yaml.
+
+        Its folder is the working folder. Raises like `load_agent_yaml`.
+        """
+        # Imported here because most agents are read from files.
+        from holodeck.config.cases.rows import to_node  # noqa: PLC0415
+
+        root = to_node({"name": adapter, "backend": adapter}, 0)
+        return self._load(Path(DEFAULT_AGENT_FILE), suites, lambda: Source("--adapter", root))
+
+    def _load(self, file: Path, suites: Sequence[str | Path], read: Callable[[], Source]) -> Agent:
+        """Return the agent that `read` gives; `file` is where its agent.yaml is, or would be."""
         invalid_suites = current_invalid_suites()
         while True:
             try:
-                return self._load(path, suites)
+                return self._gather(file, suites, read())
             except ConfigError as error:
                 if invalid_suites is None or not invalid_suites.add(error):
                     raise
 
-    def _load(self, path: str | Path, suites: Sequence[str | Path]) -> Agent:
-        file = agent_file(path)
+    def _gather(self, file: Path, suites: Sequence[str | Path], source: Source) -> Agent:
         folder = file.parent.absolute()
         env = self.environment(folder)
-        source = self._agent_sources[folder] = Source.read(file, display_path(file))
+        self._agent_sources[folder] = source
         extra_suites = [os.path.relpath(one, folder) for one in suites]
         gathered = gather_cases(source, file.absolute(), env.substitute, extra_suites)
         self.cases_read |= gathered.read
@@ -366,10 +381,17 @@ def load_agent_with_config(
     path: str | Path,
     cli_config: ExecutionConfig | None = None,
     suites: Sequence[str | Path] = (),
+    adapter: str | None = None,
 ) -> tuple[Agent, ExecutionConfig, ConfigLoader]:
-    """Return the agent of a file, the settings for a run of it, and the loader that read both."""
+    """Return the agent of a file, the settings for a run of it, and the loader that read both.
+
+    With `adapter`, it is the agent of that `module:attribute`, and no file is read.
+    """
     loader = ConfigLoader()
-    agent = loader.load_agent_yaml(path, suites)
+    if adapter is None:
+        agent = loader.load_agent_yaml(path, suites)
+    else:
+        agent = loader.load_adapter(adapter, suites)
     for warning in unknown_variable_warnings(loader.environment(agent.base_dir)):
         logger.warning("%s", warning)
     settings = loader.settings_of(agent, cli_config)

@@ -119,15 +119,19 @@ class Source:
     def location(self, path: KeyPath) -> str:
         """Return the location of a value, such as `agent.yaml:41:7`."""
         _, node = self.find(path)
-        return f"{self.name}:{node.line}:{node.column}"
+        return _location(self.name, node)
 
     def key_location(self, path: KeyPath) -> str:
         """Return the location of the key at `path`; for an item of a list, of the item."""
         _, parent = self.find(path[:-1])
         if path and isinstance(parent.value, dict) and path[-1] in parent.value:
-            key = parent.value[str(path[-1])][0]
-            return f"{self.name}:{key.line}:{key.column}"
+            return _location(self.name, parent.value[str(path[-1])][0])
         return self.location(path)
+
+
+def _location(name: str, node: Node) -> str:
+    """Return file, line and column; of a value without a line, such as an option, the name."""
+    return f"{name}:{node.line}:{node.column}" if node.line else name
 
 
 def format_key_path(path: KeyPath) -> str:
@@ -168,7 +172,7 @@ class Origin:
     def location(self) -> str:
         """Such as `agent.yaml:41:7`."""
         _, node = self.source.find(self.path)
-        return f"{self.source.name}:{node.line}:{node.column}"
+        return _location(self.source.name, node)
 
     def below(self, *path: str | int) -> "Origin":
         """Return the origin of a value inside this one."""
@@ -208,8 +212,7 @@ class Locations:
         origin = self.origin(path)
         _, parent = origin.source.find(origin.path[:-1])
         if origin.path and isinstance(parent.value, dict) and origin.path[-1] in parent.value:
-            key = parent.value[str(origin.path[-1])][0]
-            return f"{origin.source.name}:{key.line}:{key.column}"
+            return _location(origin.source.name, parent.value[str(origin.path[-1])][0])
         return origin.location
 
     def source_path(self, path: KeyPath) -> KeyPath:

@@ -205,6 +205,7 @@ class ExecutionConfig(Model):
             "Reruns after an agent error.",
             details="Each begins with a new agent.",
             flags=("--retries",),
+            aliases=("--retry",),
             group=REPEATS,
         ),
     ] = None

@@ -245,7 +245,7 @@ def test_a_suite_without_an_agent_near_it_is_told(tmp_path):
     ran = run_cli("test", "lone.yaml", cwd=tmp_path)
 
     assert ran.code == 2
-    assert "or name it with --agent FILE" in ran.stderr
+    assert "name it with --agent FILE" in ran.stderr
 
 
 def wrong_suite(name):
