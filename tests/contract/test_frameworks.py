@@ -389,7 +389,8 @@ def test_an_agent_on_a_second_event_loop_answers_or_says_what_to_do(subject):
         return result.response
 
     first, second = asyncio.run(once()), asyncio.run(once())
-    gc.collect()  # the first client's connection, which nothing can close after its loop
+    subject.agent = subject.parts = subject.close = None
+    gc.collect()  # the client's connections, which nothing can close after their loops
 
     assert first == "OK: order 7 is shipped"
     assert second == first or "was used on another event loop; create" in second

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self
 
-from support.connection import Answer, Connection, Message
+from support.assistants import Assistants
+from support.connection import Answer, Connection, Message, forever
 from support.dialects import CREATED, WRITERS
 from support.wire_types import Reply, Request, messages_of_input
 
@@ -87,6 +88,8 @@ class FakeOpenAI:
         self._kept: dict[str, list[dict[str, Any]]] = {}
         """By the id of a response: the conversation until then, for requests that continue it."""
         self._errors: list[BaseException] = []
+        self.assistants = Assistants(self.ask, self._errors)
+        """The Assistants API, whose requests are not among `requests`."""
         self._connections: set[Connection] = set()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._main, name="fake-openai", daemon=True)
@@ -124,6 +127,20 @@ class FakeOpenAI:
             yield
         finally:
             self._loop.call_soon_threadsafe(self._gate.set)
+
+    async def ask(self, body: dict[str, Any]) -> tuple[Request, Reply]:
+        """The model's answer to a chat completion that a service asks for, on no connection."""
+        raw = json.dumps(body).encode()
+        request = self._arrived(Message("POST", "/v1/chat/completions", {}, {}, raw))
+        abandoned = True
+        try:
+            reply = await self._when_due(request)
+            if reply.fault == "hang":
+                await forever()
+            abandoned = False
+            return request, reply
+        finally:
+            self._left(abandoned=abandoned)
 
     @property
     def root(self) -> str:
@@ -211,9 +228,13 @@ class FakeOpenAI:
         while self._connections or asyncio.all_tasks() - {own}:
             for connection in list(self._connections):
                 connection.transport.abort()
+            self.assistants.stop()
             await asyncio.sleep(0)
 
     async def _serve(self, connection: Connection, message: Message) -> None:
+        if self.assistants.takes(message):
+            await self.assistants.serve(connection, message)
+            return
         request = self._arrived(message)
         abandoned = False
         try:
@@ -225,12 +246,16 @@ class FakeOpenAI:
             self._left(abandoned=abandoned)
 
     async def _respond(self, connection: Connection, request: Request) -> None:
+        reply = await self._when_due(request)
+        await connection.send(answer_to(request, reply))
+
+    async def _when_due(self, request: Request) -> Reply:
         reply = self._reply_to(request)
         self._keep(request, reply)
         await self._gate.wait()
         if delay := reply.latency_s or self._latency_s:
             await asyncio.sleep(delay)
-        await connection.send(answer_to(request, reply))
+        return reply
 
     def _arrived(self, message: Message) -> Request:
         try:

@@ -45,7 +45,7 @@ def responses_agent(server: FakeOpenAI) -> Subject:
         client=client,
         name=AGENT,
         instructions=INSTRUCTIONS,
-        plugins=[_orders()],
+        plugins=[orders()],
     )
     return Subject(
         agent,
@@ -131,12 +131,12 @@ def _agent(server, noticed):
         name=AGENT,
         description="Knows orders.",
         instructions=INSTRUCTIONS,
-        plugins=[_orders()],
+        plugins=[orders()],
     )
     return agent, client.close
 
 
-def _orders():
+def orders():
     from semantic_kernel.functions import kernel_function
 
     class OrderPlugin:

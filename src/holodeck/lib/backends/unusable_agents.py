@@ -21,9 +21,11 @@ def problem_with(value: object) -> str | None:
             f"found a coroutine object: {value.__name__}() was called without 'await'; name the"
             " function itself, without the brackets"
         )
-    if inspect.isasyncgenfunction(value) or inspect.isgeneratorfunction(value):
+    is_generator = inspect.isasyncgenfunction(value) or inspect.isgeneratorfunction(value)
+    if is_generator and find_framework(value) is None:
+        name = getattr(value, "__name__", type(value).__name__)
         return (
-            f"{value.__name__}() is a generator function, as it contains 'yield'; an agent returns"
+            f"{name}() is a generator function, as it contains 'yield'; an agent returns"
             " its answer, and a function without parameters returns the agent"
         )
     return _problem_with_class(value) if inspect.isclass(value) else None

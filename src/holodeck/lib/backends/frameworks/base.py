@@ -29,18 +29,32 @@ def split_run(value: object) -> tuple[object, dict[str, Any]]:
     """Return the agent, and the arguments of each run that the user chose.
 
     `partial(agent.run, deps=Deps())` is the way to choose some, or `partial(Runner.run, agent, …)`
-    where a class runs the agents; an agent alone has none.
+    where a class runs the agents; `(agent, thread)` chooses the thread. An agent alone has none.
     """
     options: dict[str, Any] = {}
     run: Any = value
+    if isinstance(value, tuple) and len(value) == 2 and _is_thread(value[1]):
+        return value[0], {"thread": value[1]}
     if isinstance(run, partial):
         if len(run.args) == 1 and inspect.isclass(getattr(run.func, "__self__", None)):
             return run.args[0], run.keywords
         if not run.args:
             run, options = run.func, run.keywords
-    if inspect.ismethod(run) and run.__name__ in {"run", "ainvoke"}:
+    if inspect.ismethod(run) and _is_run(run):
         return run.__self__, options
     return value, {}
+
+
+def _is_run(method: Any) -> bool:
+    """Whether an agent answers with this method, which may yield its messages."""
+    name = method.__name__
+    if name in {"invoke", "invoke_stream"}:
+        return inspect.isasyncgenfunction(method)
+    return name in {"run", "ainvoke", "get_response"}
+
+
+def _is_thread(value: object) -> bool:
+    return any(base.__name__ == "AgentThread" for base in type(value).__mro__)
 
 
 async def per_conversation(value: Any) -> Any:

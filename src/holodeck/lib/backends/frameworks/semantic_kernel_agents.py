@@ -1,6 +1,9 @@
-"""Adapters of Semantic Kernel's agents, and that of a `Kernel` with a chat service."""
+"""Adapters of Semantic Kernel's agents, and that of a `Kernel` with a chat service.
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+`(agent, thread)` and `partial(agent.invoke, thread=…)` begin every conversation with a thread.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
@@ -9,6 +12,11 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
     FrameworkSession,
     TurnRecord,
+    split_run,
+)
+from holodeck.lib.backends.frameworks.semantic_kernel_assistants import (
+    AssistantAdapter,
+    AzureAIAdapter,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     TurnReader,
@@ -17,10 +25,16 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_orchestrations import OrchestrationAdapter
 from holodeck.lib.backends.frameworks.semantic_kernel_responses import ResponsesAgentAdapter
+from holodeck.lib.backends.frameworks.semantic_kernel_threads import (
+    chat_thread,
+    check_options,
+    copy_of_history,
+)
 
 if TYPE_CHECKING:
     from semantic_kernel import Kernel
     from semantic_kernel.agents import ChatCompletionAgent
+    from semantic_kernel.agents.orchestration.orchestration_base import OrchestrationBase
     from semantic_kernel.contents import ChatHistory
     from semantic_kernel.functions import KernelArguments
 
@@ -28,36 +42,38 @@ if TYPE_CHECKING:
 
 
 def adapt(value: object) -> FrameworkAdapter | None:
-    """Return the adapter of an agent of Semantic Kernel; None for its other objects."""
-    kinds = {base.__name__ for base in type(value).__mro__}
-    if "ChatCompletionAgent" in kinds:
-        agent: Any = value
-        return ChatAgentAdapter(agent)
-    if "Kernel" in kinds:
-        from semantic_kernel.agents import ChatCompletionAgent
+    """Return the adapter of an agent of Semantic Kernel; None for its other objects.
 
-        kernel: Any = value
-        return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
-    if "OpenAIResponsesAgent" in kinds:
-        responses_agent: Any = value
-        return ResponsesAgentAdapter(responses_agent)
-    if "OrchestrationBase" in kinds:
-        orchestration: Any = value
-        return OrchestrationAdapter(orchestration)
+    Raises FrameworkError for arguments of `agent.invoke()` that cannot be chosen.
+    """
+    found, options = split_run(value)
+    agent: Any = found
+    bases = {base.__name__ for base in type(agent).__mro__}
+    for kind, adapter in _ADAPTERS.items():
+        if kind in bases:
+            check_options(agent, kind, options)
+            return adapter(agent, options)
     return None
 
 
 class ChatAgentAdapter(FrameworkAdapter):
     """A `ChatCompletionAgent`; each conversation has a history of its own."""
 
-    objects = ("ChatCompletionAgent", "Kernel")
+    objects = ("ChatCompletionAgent", "Kernel", "(agent, AgentThread)")
     reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability))
 
-    def __init__(self, agent: "ChatCompletionAgent") -> None:
+    def __init__(
+        self, agent: "ChatCompletionAgent", options: Mapping[str, Any] | None = None
+    ) -> None:
         self._agent = agent
+        self._options = options or {}
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
-        return ChatSession(self._agent, new_history(context))
+        thread = self._options.get("thread")
+        history = new_history() if thread is None else copy_of_history(thread._chat_history)  # noqa: SLF001
+        for message in new_history(context).messages:
+            history.add_message(message)
+        return ChatSession(self._agent, history, options=self._options)
 
     def tools(self) -> list[str] | None:
         return names_of_tools(self._agent)
@@ -71,6 +87,7 @@ class ChatSession(FrameworkSession):
         history: The conversation so far; the session appends to it.
         kernel: Used as it is, instead of a copy of the agent's kernel that is read.
         arguments: Passed to each invocation.
+        options: Further arguments of each invocation, which the user chose.
     """
 
     def __init__(
@@ -79,11 +96,12 @@ class ChatSession(FrameworkSession):
         history: "ChatHistory",
         kernel: "Kernel | None" = None,
         arguments: "KernelArguments | None" = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self._agent = agent
         self._history = history
         self._kernel = kernel
-        self._invocation_arguments = arguments
+        self._options = {"arguments": arguments, **(options or {})}
         self._is_named = "name" in agent.model_fields_set
         self.turn = TurnRecord()
 
@@ -127,14 +145,40 @@ class ChatSession(FrameworkSession):
             raise
 
     def _arguments(self, reader: TurnReader) -> dict[str, Any]:
-        from semantic_kernel.agents import ChatHistoryAgentThread
+        callback = self._options.get("on_intermediate_message")
 
         async def read(message: Any) -> None:
             reader.read(message)
+            if callback is not None:
+                await callback(message)
 
+        kernel = self._kernel or reader.kernel(self._options.get("kernel") or self._agent.kernel)
         return {
-            "thread": ChatHistoryAgentThread(chat_history=self._history),
-            "kernel": self._kernel or reader.kernel(self._agent.kernel),
-            "arguments": self._invocation_arguments,
+            **self._options,
+            "thread": chat_thread(self._options.get("thread"), self._history),
+            "kernel": kernel,
             "on_intermediate_message": read,
         }
+
+
+def _adapt_kernel(kernel: "Kernel", _: Mapping[str, Any]) -> FrameworkAdapter:
+    from semantic_kernel.agents import ChatCompletionAgent
+
+    return ChatAgentAdapter(ChatCompletionAgent(kernel=kernel))
+
+
+def _adapt_orchestration(
+    orchestration: "OrchestrationBase[Any, Any]", _: Mapping[str, Any]
+) -> FrameworkAdapter:
+    return OrchestrationAdapter(orchestration)
+
+
+_ADAPTERS: dict[str, Callable[[Any, Mapping[str, Any]], FrameworkAdapter]] = {
+    "ChatCompletionAgent": ChatAgentAdapter,
+    "OpenAIAssistantAgent": AssistantAdapter,
+    "OpenAIResponsesAgent": ResponsesAgentAdapter,
+    "AzureAIAgent": AzureAIAdapter,
+    "Kernel": _adapt_kernel,
+    "OrchestrationBase": _adapt_orchestration,
+}
+"""What adapts the objects of a class of Semantic Kernel, with the arguments that a user chose."""

@@ -30,14 +30,18 @@ class TurnReader:
 
     Args:
         names_agents: Whether the names in the messages are those that the user gave.
+        counts_usage: Whether the messages tell the token usage of each request.
     """
 
-    def __init__(self, *, names_agents: bool = True) -> None:
+    def __init__(self, *, names_agents: bool = True, counts_usage: bool = True) -> None:
         self.record = TurnRecord()
         self._names_agents = names_agents
+        self._counts_usage = counts_usage
         self._read: list[ChatMessageContent] = []
         self._histories: list[tuple[ChatHistory, int]] = []
         """Histories that Semantic Kernel is working on, and where the turn begins in each."""
+        self._called: list[FunctionCallContent] = []
+        """Calls of functions that are in none of the histories."""
         self._invoked: set[str | None] = set()
         self._failed: set[str | None] = set()
         """Ids of calls that reached a function, and of those whose function raised."""
@@ -56,12 +60,13 @@ class TurnReader:
             if item.content_type == "function_call":
                 self.record.add_call(item.name or "", item.arguments, item.id, agent)
             elif item.content_type == "function_result":
-                is_error = self._sees_functions and self._is_error(item.id)
+                is_error = self._sees_functions and self.is_error(item.id)
                 self.record.add_result(item.id, item.result, is_error=is_error, name=item.name)
         only_reasons = bool(items) and all(one.content_type == "reasoning" for one in items)
         if message.role.value == "assistant" and not only_reasons:
             self.record.add_agent(agent)
-            self.count(message.metadata.get("usage"))
+            if self._counts_usage:
+                self.count(message.metadata.get("usage"))
 
     def count(self, usage: Any) -> None:
         """Add the token usage of a request, unless it was counted before; None is unknown."""
@@ -74,10 +79,14 @@ class TurnReader:
 
         Tool calls are unknown if none of them reached a function: perhaps some were refused.
         """
+        reported = {call["call_id"] for call in self.record.tool_calls or ()}
+        for call in self._called:
+            if call.id not in reported:
+                self.record.add_call(call.name or "", call.arguments, call.id)
         for history, start in self._histories:
             for message in history.messages[start:]:
                 self.read(message)
-        if not self._read:
+        if not (self._read or self._called):
             self.record.tool_calls = None
 
     def kernel(self, kernel: "Kernel") -> "Kernel":
@@ -97,7 +106,7 @@ class TurnReader:
             }
         )
 
-    def _is_error(self, call_id: str | None) -> bool:
+    def is_error(self, call_id: str | None) -> bool:
         """Whether the function raised, or Semantic Kernel refused to call it."""
         return call_id in self._failed or call_id not in self._invoked
 
@@ -132,12 +141,16 @@ class TurnReader:
         return note_error
 
     def _note_history(self, history: "ChatHistory | None", call: "FunctionCallContent") -> None:
-        if history is None or any(history is one for one, _ in self._histories):
+        if history is None:
             return
-        for index, message in enumerate(history.messages):
-            if any(item is call for item in message.items):
-                self._histories.append((history, index))
-                return
+        messages = enumerate(history.messages)
+        begins = (index for index, one in messages if any(item is call for item in one.items))
+        start = next(begins, None)
+        if start is None:  # one for the results only, as of agents whose service keeps the calls
+            self._called.append(call)
+            start = len(history.messages)
+        if not any(history is one for one, _ in self._histories):
+            self._histories.append((history, start))
 
 
 def names_of_tools(agent: Any) -> list[str]:

@@ -1,6 +1,6 @@
 """`OpenAIResponsesAgent` of Semantic Kernel, whose conversations the provider keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from holodeck.lib.backends.frameworks.base import (
@@ -28,27 +28,38 @@ class ResponsesAgentAdapter(FrameworkAdapter):
     objects = ("OpenAIResponsesAgent",)
     reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability)) - {"streaming"}
 
-    def __init__(self, agent: "OpenAIResponsesAgent") -> None:
+    def __init__(self, agent: "OpenAIResponsesAgent", options: Mapping[str, Any]) -> None:
         self._agent = agent
+        self._options = options
 
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
-        return ResponsesSession(self._agent, context)
+        return ResponsesSession(self._agent, self._options, context)
 
     def tools(self) -> list[str] | None:
         return None if self._agent.tools else names_of_tools(self._agent)
 
 
 class ResponsesSession(FrameworkSession):
-    """A conversation with an agent on the Responses API."""
+    """A conversation with an agent on the Responses API; it may continue a thread of the user."""
 
-    def __init__(self, agent: "OpenAIResponsesAgent", context: Sequence["Message"]) -> None:
+    def __init__(
+        self,
+        agent: "OpenAIResponsesAgent",
+        options: Mapping[str, Any],
+        context: Sequence["Message"],
+    ) -> None:
         self._agent = agent
+        self._options = options
         self._is_named = "name" in agent.model_fields_set
+        thread = options.get("thread")
         self._new: list[ChatMessageContent] = new_history(context).messages
         """Messages that the provider has not been sent."""
         self._history: list[ChatMessageContent] = []
         """The conversation, if the provider keeps none."""
         self._response_id: str | None = None
+        if thread is not None:
+            self._response_id = thread.response_id
+            self._history = list(thread._chat_history.messages)  # noqa: SLF001
         self.turn = TurnRecord()
 
     async def send(self, message: str) -> TurnRecord:
@@ -58,8 +69,12 @@ class ResponsesSession(FrameworkSession):
         reader = TurnReader(names_agents=self._is_named)
         self.turn = reader.record
 
+        callback = self._options.get("on_intermediate_message")
+
         async def read(one: Any) -> None:
             reader.read(one)
+            if callback is not None:
+                await callback(one)
 
         # A thread for each turn: if this one fails, the next begins where this one did.
         thread = ResponsesAgentThread(
@@ -72,10 +87,13 @@ class ResponsesSession(FrameworkSession):
         texts = []
         try:
             async for response in self._agent.invoke(
-                messages=[*self._new, *asked],
-                thread=thread,
-                kernel=reader.kernel(self._agent.kernel),
-                on_intermediate_message=read,
+                **{
+                    **self._options,
+                    "messages": [*self._new, *asked],
+                    "thread": thread,
+                    "kernel": reader.kernel(self._options.get("kernel") or self._agent.kernel),
+                    "on_intermediate_message": read,
+                }
             ):
                 reader.read(response.message)
                 texts.append(str(response.message.content or ""))
