@@ -115,17 +115,11 @@ def _agent(server, noticed):
     from semantic_kernel import Kernel
     from semantic_kernel.agents import ChatCompletionAgent
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
-    from semantic_kernel.filters import FilterTypes
 
     kernel = Kernel()
     client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
     kernel.add_service(OpenAIChatCompletion("fake", async_client=client))
-
-    @kernel.filter(FilterTypes.FUNCTION_INVOCATION)
-    async def notice(context, next):  # noqa: A002 - Semantic Kernel passes it by this name
-        noticed.append(context.function.fully_qualified_name)
-        await next(context)
-
+    notice_functions(kernel, noticed)
     agent = ChatCompletionAgent(
         kernel=kernel,
         name=AGENT,
@@ -134,6 +128,16 @@ def _agent(server, noticed):
         plugins=[orders()],
     )
     return agent, client.close
+
+
+def notice_functions(kernel, noticed):
+    """Note the functions that the kernel invokes."""
+    from semantic_kernel.filters import FilterTypes
+
+    @kernel.filter(FilterTypes.FUNCTION_INVOCATION)
+    async def notice(context, next):  # noqa: A002 - Semantic Kernel passes it by this name
+        noticed.append(context.function.fully_qualified_name)
+        await next(context)
 
 
 def orders():

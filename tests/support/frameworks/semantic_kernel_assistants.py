@@ -4,7 +4,7 @@ from datetime import timedelta
 from importlib.metadata import version
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject
-from support.frameworks.semantic_kernel import CACHES, orders
+from support.frameworks.semantic_kernel import CACHES, notice_functions, orders
 from support.server import FakeOpenAI
 
 HAS_AZURE_THREADS = int(version("azure-ai-projects").partition(".")[0]) < 2
@@ -24,10 +24,13 @@ def azure_ai_agent(server: FakeOpenAI) -> Subject:
 
 
 def _subject(server, agent, close):
+    noticed: list[str] = []
+    notice_functions(agent.kernel, noticed)
     return Subject(
         agent,
         server,
         tool="OrderPlugin-lookup_order",
+        noticed=lambda: noticed,
         parts=lambda: [agent, agent.kernel],
         caches=CACHES,
         close=close,
