@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 import holodeck
 from holodeck.lib.evaluators.base import BaseEvaluator
-from holodeck.models.agent import Agent
+from holodeck.models.agent import KEYS_WITHOUT_EFFECT, Agent
 from holodeck.models.base import Model
 from holodeck.models.config import GlobalConfig
 from holodeck.models.evaluation import MetricSettings
@@ -33,12 +33,18 @@ FOR_PEOPLE = {
 }
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
+WITHOUT_EFFECT = {f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT}
+"""What `holodeck validate` says to have no effect."""
+
 CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}
 """What says which metric it is; properties of the models read these, such as `evaluator_name`."""
 
 
 def test_every_key_of_the_configuration_is_read_by_some_code():
-    assert unread([Agent, AgentFile, GlobalConfig], list(modules())) <= FOR_PEOPLE | CHOOSING
+    assert (
+        unread([Agent, AgentFile, GlobalConfig], list(modules()))
+        <= FOR_PEOPLE | WITHOUT_EFFECT | CHOOSING
+    )
 
 
 class Leaf(Model):

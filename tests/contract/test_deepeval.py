@@ -14,7 +14,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation
 from holodeck.lib.evaluators.build import build_evaluator
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
 from holodeck.lib.test_runner.eval_kwargs_builder import EvalKwargsBuilder
 from holodeck.models.config import ExecutionConfig
@@ -42,14 +42,14 @@ async def judge(server):
     await judges.close()
 
 
-def built(name: str, judge: Judge | None, **keys: Any) -> DeepEvalEvaluator:
+def built(name: str, judge: Judge | None, **keys: Any) -> DeepEvalBaseEvaluator:
     metric = METRIC.validate_python({**CASES[name].keys, **keys})
     evaluator = build_evaluator(metric, judge=judge)
-    assert isinstance(evaluator, DeepEvalEvaluator)
+    assert isinstance(evaluator, DeepEvalBaseEvaluator)
     return evaluator
 
 
-def inputs(evaluator: DeepEvalEvaluator, seen: Observation = SEEN) -> dict[str, Any]:
+def inputs(evaluator: DeepEvalBaseEvaluator, seen: Observation = SEEN) -> dict[str, Any]:
     builder = EvalKwargsBuilder(
         seen.response,
         seen.input,

@@ -28,7 +28,13 @@ from holodeck.lib.evaluators.build import (
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.safe_paths import is_file
-from holodeck.models.agent import BUILT_IN_BACKENDS, IN_PYTHON, Agent
+from holodeck.models.agent import (
+    BUILT_IN_BACKENDS,
+    IN_PYTHON,
+    KEYS_WITHOUT_EFFECT,
+    NO_EFFECT,
+    Agent,
+)
 from holodeck.models.backend import (
     A2aBackendConfig,
     HttpBackendConfig,
@@ -132,6 +138,12 @@ def _check_named_backend(context: CheckContext, backend: str | PythonBackendConf
     check_name(backend)
     if ":" in backend:
         check_target(context, backend, ("backend",), "backend", context.agent.own_dir)
+
+
+def _check_keys_without_effect(context: CheckContext) -> None:
+    for key in KEYS_WITHOUT_EFFECT:
+        if getattr(context.agent, key) is not None:
+            context.warning((key,), NO_EFFECT)
 
 
 def _check_instructions(context: CheckContext) -> None:
@@ -271,6 +283,7 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_model,
     _check_api_keys,
     _check_backend,
+    _check_keys_without_effect,
     _check_instructions,
     _check_response_format,
     _check_tools,

@@ -4,10 +4,9 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.config.defaults import DEFAULT_EXECUTION_CONFIG
@@ -42,9 +41,9 @@ from holodeck.config.source import (
     unreadable_reason,
 )
 from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
-from holodeck.config.validation_errors import config_error
+from holodeck.config.validation_errors import validate
 from holodeck.errors import ConfigError
-from holodeck.models.agent import Agent
+from holodeck.models.agent import NO_EFFECT, Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 
 logger = logging.getLogger(__name__)
@@ -139,13 +138,13 @@ class ConfigLoader:
             self._environments[folder] = Environment.beside(folder)
         return self._environments[folder]
 
-    def load_agent_yaml(self, path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
+    def load_agent_yaml(self, file_path: str | Path, suites: Sequence[str | Path] = ()) -> Agent:
         """Load the agent of a file, or of the agent.yaml in a folder.
 
         The agent gets the cases of the files in `suites` too, whether or not it names them.
         Raises FileNotFoundError, or ConfigError with a line for each problem and its location.
         """
-        file = agent_file(path)
+        file = agent_file(file_path)
         return self._load(file, suites, lambda: Source.read(file, display_path(file)))
 
     def load_adapter(self, adapter: str, suites: Sequence[str | Path]) -> Agent:
@@ -181,10 +180,12 @@ class ConfigLoader:
 
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:
         env = self.environment(folder)
-        merged = self.merge_configs(gathered.data, self._shared_config(folder))
+        problems: list[ConfigError] = []
+        merged = self.merge_configs(gathered.data, self._shared_config(folder, problems))
         merged = with_models(merged, lambda model: with_provider_variables(model, env))
         locations = Locations(source, gathered.origins)
-        agent = _validate_agent(merged, locations)
+        # what a model lacks may stand in the config.yaml that cannot be read
+        agent = validate(Agent, merged, locations, problems, ignored="model" if problems else None)
         agent = agent.with_base_dir(folder).with_locator(locations)
         raise_on_lost_checks(lost_checks(agent), locations)
         return self._with_prices(agent, folder)
@@ -275,9 +276,9 @@ class ConfigLoader:
         ]
         return resolve_settings(layers, self.environment(), defaults or DEFAULT_EXECUTION_CONFIG)
 
-    def parse_yaml(self, path: str | Path) -> dict[str, Any]:
+    def parse_yaml(self, file_path: str | Path) -> dict[str, Any]:
         """Return the values of a YAML file, variables substituted. Raises ConfigError."""
-        file = Path(path)
+        file = Path(file_path)
         return Source.read(file, display_path(file)).data(self.environment(file.parent).substitute)
 
     def resolve_file_path(self, file_path: str | Path, base_dir: str | Path) -> Path:
@@ -292,6 +293,9 @@ class ConfigLoader:
     def settings_of(self, agent: Agent, cli_config: ExecutionConfig | None) -> ExecutionConfig:
         """Return the settings for a run of `agent`, each value with its source."""
         layers = self._layers(agent.base_dir, agent.execution, cli_config)
+        if _is_overridden(self.resolve_execution_config):
+            cli, own, project, user = (one.config for one in layers)
+            return self.resolve_execution_config(cli, own, project, user, DEFAULT_EXECUTION_CONFIG)
         return resolve_settings(layers, self.environment(agent.base_dir), DEFAULT_EXECUTION_CONFIG)
 
     def settings_in_use(
@@ -351,9 +355,19 @@ class ConfigLoader:
             return agent
         return agent.model_copy(update={"prices": merge_prices([agent.prices, *shared])})
 
-    def _shared_config(self, folder: Path) -> GlobalConfig | None:
-        """Return the providers of project and user; the keys of the project win."""
-        project, user = self.load_project_config(folder), self.load_global_config()
+    def _shared_config(self, folder: Path, problems: list[ConfigError]) -> GlobalConfig | None:
+        """Return the providers of project and user; the keys of the project win.
+
+        A file with errors counts as missing, and its error is added to `problems`.
+        """
+        loaded: list[GlobalConfig | None] = []
+        for load in (partial(self.load_project_config, folder), self.load_global_config):
+            try:
+                loaded.append(load())
+            except ConfigError as error:
+                problems.append(error)
+                loaded.append(None)
+        project, user = loaded
         if project is None or user is None:
             return project or user
         return merge_providers(user, project)
@@ -369,16 +383,19 @@ class ConfigLoader:
             return None
         if len(files) > 1:
             logger.warning("using %s; ignoring %s in the same folder", files[0], files[1].name)
-        source = self._config_sources[folder] = Source.read(files[0], display_path(files[0]))
+        source = Source.read(files[0], display_path(files[0]), may_be_empty=True)
+        self._config_sources[folder] = source
         data = source.data(self.environment(folder).substitute)
-        found = _validate_config(data, Locations(source))
+        found = validate(GlobalConfig, data, Locations(source))
         if "execution" in found.model_fields_set and found.execution is None:
             raise_on_lost_checks([(("execution",), NO_VALUE)], Locations(source))
+        if found.deployment is not None:
+            logger.warning("%s: deployment: %s", source.location(("deployment",)), NO_EFFECT)
         return _with_sources(found, source)
 
 
 def load_agent_with_config(
-    path: str | Path,
+    agent_config_path: str | Path,
     cli_config: ExecutionConfig | None = None,
     suites: Sequence[str | Path] = (),
     adapter: str | None = None,
@@ -389,7 +406,7 @@ def load_agent_with_config(
     """
     loader = ConfigLoader()
     if adapter is None:
-        agent = loader.load_agent_yaml(path, suites)
+        agent = loader.load_agent_yaml(agent_config_path, suites)
     else:
         agent = loader.load_adapter(adapter, suites)
     for warning in unknown_variable_warnings(loader.environment(agent.base_dir)):
@@ -420,21 +437,9 @@ def _suggest_only_yaml_file(folder: Path) -> str:
     )
 
 
-def _validate_agent(data: Mapping[str, Any], locations: Locations) -> Agent:
-    try:
-        return Agent.model_validate(data)
-    except ValidationError as error:
-        # Imported here because most files are valid; its keys include those of suites.
-        from holodeck.models.suite import AgentFile  # noqa: PLC0415
-
-        raise config_error(error, locations, AgentFile) from None
-
-
-def _validate_config(data: Mapping[str, Any], locations: Locations) -> GlobalConfig:
-    try:
-        return GlobalConfig.model_validate(data)
-    except ValidationError as error:
-        raise config_error(error, locations, GlobalConfig) from None
+def _is_overridden(method: Callable[..., Any]) -> bool:
+    """Whether a subclass or an instance has its own `resolve_execution_config`."""
+    return getattr(method, "__func__", None) is not ConfigLoader.resolve_execution_config
 
 
 W = TypeVar("W", Agent, GlobalConfig)

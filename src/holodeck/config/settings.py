@@ -71,11 +71,18 @@ class SettingsLayer:
 
     def value(self, declared: SettingField) -> tuple[Any, str] | None:
         """Return the value and its source, or None if it is not set here."""
-        value = None if self.config is None else getattr(self.config, declared.field)
-        if self.config is None or value is None:
+        if self.config is None:
             return None
+        value = getattr(self.config, declared.field)
         source = self.config.source_of(declared.field)
-        return value, self.name if source == "given" else source
+        is_given = source == "given"
+        if value is None and not (
+            is_given
+            and declared.setting.none_is_no_limit
+            and declared.field in self.config.model_fields_set
+        ):
+            return None
+        return value, self.name if is_given else source
 
 
 def resolve_settings(

@@ -53,15 +53,17 @@ class Source:
     root: Node
 
     @classmethod
-    def read(cls, path: Path, name: str | None = None) -> "Source":
+    def read(cls, path: Path, name: str | None = None, *, may_be_empty: bool = False) -> "Source":
         """Parse a file that must hold a mapping. Raises ConfigError with the location."""
         name = name or str(path)
-        return cls.of(decode_text(read_bytes(path, name), name), name)
+        return cls.of(decode_text(read_bytes(path, name), name), name, may_be_empty=may_be_empty)
 
     @classmethod
-    def of(cls, text: str, name: str) -> "Source":
+    def of(cls, text: str, name: str, *, may_be_empty: bool = False) -> "Source":
         """Parse text that must hold a mapping. Raises ConfigError with the location."""
         root = compose(text, name)
+        if root.value is None and may_be_empty:
+            root = Node({}, root.line, root.column)
         if root.value is None:
             raise ConfigError(name, "the file is empty; write at least 'name:' and 'model:'")
         if not isinstance(root.value, dict):

@@ -3,8 +3,9 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,8 +15,8 @@ from holodeck.config.source import KeyPath, Locations, format_key_path
 from holodeck.config.yaml_nodes import Node, quote
 from holodeck.errors import ConfigError
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.agent import DUPLICATE_NAME
-from holodeck.models.base import InvalidKeys, InvalidParts, models_in
+from holodeck.models.agent import DUPLICATE_NAME, Agent
+from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
 from holodeck.models.expectations import ArgMatcher
@@ -57,6 +58,77 @@ MAX_MESSAGE = 1800
 MAX_PROBLEMS = 100
 
 
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(
+    model: type[M],
+    data: Mapping[str, Any],
+    locations: Locations,
+    problems: Sequence[ConfigError] = (),
+    ignored: str | None = None,
+) -> M:
+    """Return the model for the values of a file.
+
+    Keys that are not supported yet hide the other errors of their mapping, so that the values are
+    validated again without them. Raises ConfigError with a line for each problem, after those in
+    `problems`; errors below a key `ignored` do not count.
+    """
+    found: list[ValidationError] = []
+    values: Any = data
+    while True:
+        try:
+            valid = model.model_validate(values)
+        except ValidationError as error:
+            found.append(error)
+            rest = _without_refused_keys(values, error)
+            if rest == values:
+                break
+            values = rest
+        else:
+            if not found and not problems:
+                return valid
+            break
+    keys = _file_model(model)
+    details = [
+        (reader, one)
+        for error in found
+        for reader, one in _details(error, locations, keys, ())
+        if ignored not in one["loc"]
+    ]
+    errors = [*problems, *([_config_error(details, locations)] if details else ())]
+    first, *others = errors
+    raise ConfigError(first.field, "\n".join([first.message, *map(str, others)])) from None
+
+
+def _file_model(model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model with all keys that a file may have."""
+    if model is not Agent:
+        return model
+    # Imported here because most files are valid.
+    from holodeck.models.suite import AgentFile  # noqa: PLC0415
+
+    return AgentFile
+
+
+def _without_refused_keys(values: Any, error: ValidationError) -> Any:
+    """Return a copy of the values without the keys that are not supported yet."""
+    values = deepcopy(values)
+    for one in error.errors(include_url=False, include_input=False):
+        cause = one.get("ctx", {}).get("error")
+        if not isinstance(cause, UnsupportedKeys):
+            continue
+        node = values
+        for part in one["loc"]:  # some parts are tags of unions, which the values do not have
+            if isinstance(node, dict):
+                node = node.get(part, node)
+            elif isinstance(node, list) and isinstance(part, int):
+                node = node[part]
+        for key in cause.keys:
+            node.pop(key)
+    return values
+
+
 def config_error(
     error: ValidationError, locations: Locations, model: type[BaseModel], at: KeyPath = ()
 ) -> ConfigError:
@@ -64,7 +136,12 @@ def config_error(
 
     `at` is the path of the value that was validated.
     """
-    details = list(_details(error, locations, model, at))
+    return _config_error(list(_details(error, locations, model, at)), locations)
+
+
+def _config_error(
+    details: Sequence[tuple["_Reader", ErrorDetails]], locations: Locations
+) -> ConfigError:
     problems = {reader.problem(detail) for reader, detail in details[:MAX_PROBLEMS]}
     files = list(dict.fromkeys([locations.source.name, *(one.file for one in problems)]))
     lines = sorted(problems, key=lambda one: (files.index(one.file), *one[1:]))

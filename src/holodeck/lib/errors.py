@@ -14,8 +14,11 @@ from holodeck.errors import (
     ValidationError,
 )
 
+AgentInitializationError = BackendInitError
+
 __all__ = [
     "AgentFactoryError",
+    "AgentInitializationError",
     "BackendError",
     "BackendInitError",
     "BackendSessionError",

@@ -7,9 +7,10 @@ import time
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.errors import ConfigError, MissingExtra, NotSupportedYet
+from holodeck.lib.exceptions import describe
 from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.text import bom_encoding, one_line
 from holodeck.lib.threads import run_in_thread
@@ -20,10 +21,7 @@ from holodeck.models.test_result import ProcessedFileInput
 if TYPE_CHECKING:
     from holodeck.models.test_case import FileType
 
-__all__ = [
-    "FileProcessor",
-]
-
+__all__ = ["FileProcessor", "FileReader", "process_in_thread"]
 
 MOST_UNPACKED_BYTES = 500_000_000
 SUFFIXES: dict[str, str] = {
@@ -117,6 +115,14 @@ MOST_BYTES = 50_000_000
 _NATIVE = frozenset({"text", "csv"})
 
 
+class FileReader(Protocol):
+    """What a `file_processor` of the caller's own has to have."""
+
+    def process_file(self, file_input: FileInput) -> ProcessedFileInput:
+        """Return the file's text, or the `error` why it cannot be read. May block."""
+        ...
+
+
 class FileProcessor:
     """Converts files to text.
 
@@ -179,9 +185,16 @@ class FileProcessor:
             error=failure,
         )
 
-    async def process_file_async(self, file_input: FileInput) -> ProcessedFileInput:
-        """Run `process_file` in a thread, without blocking the event loop."""
-        return await run_in_thread(partial(self.process_file, file_input), name="holodeck-file")
+
+async def process_in_thread(files: FileReader, file: FileInput) -> ProcessedFileInput:
+    """Run `process_file` in a thread, without blocking the event loop.
+
+    What a processor of the caller's own raises becomes the `error` of its result.
+    """
+    try:
+        return await run_in_thread(partial(files.process_file, file), name="holodeck-file")
+    except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+        return ProcessedFileInput(original=file, markdown_content="", error=describe(error))
 
 
 class _FileReaderThread(threading.Thread):

@@ -100,6 +100,10 @@ IN_PYTHON = "(a Python object)"
 """`backend` of an agent that is a Python object, which the executor gets as an argument."""
 
 
+KEYS_WITHOUT_EFFECT = ("claude", "chat", "deployment")
+"""Keys of HoloDeck's own format that belong to other commands than its tests."""
+NO_EFFECT = "belongs to other commands of HoloDeck; it has no effect here"
+
 DUPLICATE_NAME = "duplicate_name"
 """The type of the validation error about two items with the same name."""
 
@@ -124,9 +128,7 @@ class Agent(Model):
 
     not_supported_yet: ClassVar = {
         "tool_filtering": "tool filtering",
-        "deployment": "deployment",
         "embedding_provider": "vector stores",
-        "claude": "the Claude agent backend",
     }
 
     name: NonBlank
@@ -168,6 +170,12 @@ class Agent(Model):
     """Prices of the models, in addition to `prices` in the configuration files."""
     observability: OnDemand[ObservabilityConfig] | None = None
     """Traces of the run."""
+    claude: dict[str, Json] | None = None
+    """For other commands of HoloDeck; it has no effect here."""
+    chat: dict[str, Json] | None = None
+    """For other commands of HoloDeck; it has no effect here."""
+    deployment: dict[str, Json] | None = None
+    """For other commands of HoloDeck; it has no effect here."""
 
     _base_dir: Path | None = PrivateAttr(default=None)
     _own_dir: Path | None = PrivateAttr(default=None)

@@ -56,6 +56,20 @@ class InvalidKeys(ValueError):
         super().__init__("\n".join(messages))
 
 
+class UnsupportedKeys(InvalidKeys):
+    """Keys of a mapping are not supported yet."""
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        """`keys` is a mapping of each key to what it needs."""
+        self.keys = list(keys)
+        super().__init__(
+            [
+                f"{key!r} is not supported yet ({waits_for}); remove it"
+                for key, waits_for in keys.items()
+            ]
+        )
+
+
 class InvalidParts(ValueError):
     """Parts of a free mapping are invalid for the models that they represent."""
 
@@ -88,18 +102,20 @@ class Model(BaseModel):
         """
         if not isinstance(data, dict):
             return data
-        refused = [
-            f"{key!r} is not supported yet ({waits_for}); remove it"
+        unsupported = {
+            key: waits_for
             for key, waits_for in cls.not_supported_yet.items()
             if data.get(key) is not None
-        ]
-        refused += [
+        }
+        if unsupported:
+            raise UnsupportedKeys(unsupported)
+        booleans = [
             f"{key!r}: found {str(value).lower()}; expected a number"
             for key in _number_keys(cls)
             if isinstance(value := data.get(key), bool)
         ]
-        if refused:
-            raise InvalidKeys(refused)
+        if booleans:
+            raise InvalidKeys(booleans)
         return data
 
     @classmethod

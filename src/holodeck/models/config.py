@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
 from pydantic_core import CoreSchema
 
-from holodeck.models.base import Count, Model, NonBlank, Seconds
+from holodeck.models.base import Count, Json, Model, NonBlank, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
@@ -52,6 +52,8 @@ class Setting:
     """The placeholder of the value in the help."""
     rival: str | None = None
     """An alternative field; the one from the stronger source wins."""
+    none_is_no_limit: bool = False
+    """Whether a None that is given in Python means no limit, and not the default."""
 
     @property
     def all_flags(self) -> tuple[str, ...]:
@@ -91,6 +93,7 @@ class ExecutionConfig(Model):
             aliases=("--timeout",),
             group=LIMITS,
             metavar="SECONDS",
+            none_is_no_limit=True,
         ),
     ] = None
     attempt_timeout: Annotated[
@@ -412,7 +415,6 @@ class GlobalConfig(Model):
 
     not_supported_yet: ClassVar = {
         "vectorstores": "vector stores",
-        "deployment": "deployment",
         "mcp_servers": "MCP tools",
     }
 
@@ -422,6 +424,8 @@ class GlobalConfig(Model):
     """Settings of the run."""
     prices: PriceTable | None = None
     """What models cost; an agent.yaml's own prices win."""
+    deployment: dict[str, Json] | None = None
+    """For other commands of HoloDeck; it has no effect here."""
 
     @model_validator(mode="after")
     def _providers_are_known(self) -> "GlobalConfig":

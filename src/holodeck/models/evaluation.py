@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.models.base import (
     AbsoluteTolerance,
     Json,
@@ -41,8 +43,35 @@ __all__ = [
 ]
 
 
-class EvaluationMetric(MetricSettings):
-    """A metric that needs no judge."""
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(Model)
+
+
+class _MadeByName(ModelMetaclass):
+    """Lets `EvaluationMetric(metric="bleu")` make the model of that metric, as YAML does."""
+
+    def __call__(cls, **values: Any) -> Any:  # noqa: N805 - of a metaclass
+        if cls is not EvaluationMetric:
+            return super().__call__(**values)
+        name = values.get("metric")
+        if not isinstance(name, str):
+            raise TypeError("EvaluationMetric() needs 'metric', the name of a metric")
+        if ":" in name:
+            return CustomMetric(**values)
+        if name not in BUILT_IN:
+            hint = did_you_mean_or_list(name, BUILT_IN)
+            raise ConfigError("metric", f"unknown metric {name!r}{hint}")
+        return BUILT_IN[name](**values)
+
+
+class EvaluationMetric(MetricSettings, metaclass=_MadeByName):
+    """A metric that needs no judge.
+
+    In Python, `EvaluationMetric(metric="bleu")` is a `BLEUMetric`, and so on for every name that
+    YAML accepts without a `type`. Raises ConfigError for an unknown name.
+    """
 
     not_supported_yet: ClassVar = {
         "custom_prompt": "a question of your own is 'type: judge' or 'type: geval'",
@@ -254,7 +283,7 @@ class CodeMetric(MetricSettings):
     kind: ClassVar[MetricKind] = "code"
     not_options: ClassVar[frozenset[str]] = frozenset({"type", "grader", "name"})
 
-    type: Literal["code"]
+    type: Literal["code"] = "code"
     """Your own Python code."""
     grader: Annotated[str, Field(pattern=r"^[\w.]+:[\w.]+$")]
     """The callable as `module:callable`."""

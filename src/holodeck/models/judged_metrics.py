@@ -156,7 +156,7 @@ class GEvalMetric(JudgedMetric):
     kind: ClassVar[MetricKind] = "geval"
     evaluator_modules = ("deepeval.geval",)
 
-    type: Literal["geval"]
+    type: Literal["geval"] = "geval"
     """Your own criteria."""
     name: NonBlank
     """The metric's name in reports."""
@@ -196,7 +196,7 @@ class RAGMetric(JudgedMetric):
     evaluator_modules = ("deepeval.rag",)
     not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"metric_type"}
 
-    type: Literal["rag"]
+    type: Literal["rag"] = "rag"
     """Metrics about retrieved passages."""
     metric_type: RAGMetricType
     """The metric."""
@@ -216,7 +216,7 @@ class DeepEvalMetric(JudgedMetric):
     kind: ClassVar[MetricKind] = "deepeval"
     evaluator_modules = ("deepeval.answers", "deepeval.conversations")
 
-    type: Literal["deepeval"]
+    type: Literal["deepeval"] = "deepeval"
     """A metric of DeepEval."""
     metric: DeepEvalName
     """The metric."""
@@ -317,7 +317,7 @@ class JudgeMetric(JudgedMetric):
     evaluator_modules = ("judge_metric",)
     not_options: ClassVar[frozenset[str]] = frozenset({"type", "metric", "model", "name"})
 
-    type: Literal["judge"]
+    type: Literal["judge"] = "judge"
     """Your own short questions."""
     name: NonBlank
     """The metric's name in reports."""

@@ -1,12 +1,17 @@
 """The settings that all metrics of an agent.yaml share, and how they name their evaluator."""
 
 from functools import cache
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from holodeck.models.base import Milliseconds, Model, Ratio
 from holodeck.models.llm import LLMProvider
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 MetricKind = Literal["standard", "rag", "geval", "deepeval", "azure", "judge", "code"]
 
@@ -56,6 +61,20 @@ class MetricSettings(Model):
     def user_code(self) -> str | None:
         """The user's `module:callable` that computes the metric; None for built-in metrics."""
         return None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: "CoreSchema", handler: "GetJsonSchemaHandler"
+    ) -> "JsonSchemaValue":
+        """Require `type` where it selects the metric: only in Python may it be omitted."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        if "type" in cls.model_fields and "standard" not in get_args(
+            cls.model_fields["type"].annotation
+        ):
+            own = handler.resolve_ref_schema(schema)
+            own["properties"]["type"].pop("default")
+            own["required"] = ["type", *own.get("required", ())]
+        return schema
 
     def options(self) -> dict[str, Any]:
         """Return the metric's own settings by their keys in agent.yaml."""

@@ -1,6 +1,6 @@
 """The results of a run: metric results, test results, the report."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pkgutil import resolve_name
 from typing import Any, ClassVar, Literal
 
@@ -198,6 +198,13 @@ class Repeats(Model):
         return f"{self.passed} of {len(self.runs)} repetitions passed, {self.needed} needed{cut}"
 
 
+def _outcome_of(values: Mapping[str, Any]) -> Outcome:
+    """Return the outcome of a result that was made without one, by `passed` and `errors`."""
+    if values.get("passed"):
+        return Outcome.PASSED
+    return Outcome.AGENT_ERROR if values.get("errors") else Outcome.FAILED
+
+
 class TestResult(Model):
     """The result of one test case.
 
@@ -228,10 +235,11 @@ class TestResult(Model):
     metric_results: list[MetricResult] = []
     ground_truth: str | None = None
     passed: bool
-    outcome: Outcome
+    errors: list[str] = []
+    outcome: Outcome = Field(default_factory=_outcome_of)
+    """If not given, as `passed` and `errors` say."""
     execution_time_ms: int
     agent_time_ms: int | None = None
-    errors: list[str] = []
     raised: list[OnDemand[RaisedError]] = []
     """Where the user's code raised what is in `errors`."""
     attempts: list[OnDemand[Attempt]] = []

@@ -224,8 +224,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             "'url' is not supported yet (remote files); remove it",
         ),
         (CASE + "files: [{path: a, type: image}]", "'type: image' is not supported yet"),
-        ("claude: {max_turns: 3}", "4:1: 'claude' is not supported yet"),
-        ("deployment: {}", "4:1: 'deployment' is not supported yet"),
         ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
         ("embedding_provider: {}", "4:1: 'embedding_provider' is not supported yet"),
         ("tools: [{type: mcp, name: a}]", "tool type 'mcp' is not supported yet; use 'function'"),
@@ -398,3 +396,42 @@ def test_every_refused_key_of_a_mapping_is_told(folder):
 
     assert "'timeout': found true; expected a number" in told
     assert "'repeat': found true; expected a number" in told
+
+
+def test_a_key_that_is_not_supported_yet_hides_no_other_problem(folder):
+    found = refusal(folder, "tool_filtering: {}\nzzz: 1\ntest_cases: [{inputt: hi}]")
+
+    assert [line.split(";")[0] for line in found.splitlines()] == [
+        "agent.yaml:4:1: 'tool_filtering' is not supported yet (tool filtering)",
+        "agent.yaml:5:1: zzz: unknown key",
+        "agent.yaml:6:15: test_cases[0].inputt: unknown key",
+    ]
+
+
+def test_problems_of_the_shared_configuration_and_of_the_agent_are_told_at_once(folder):
+    folder.write("config.yaml", "zzz: 1\nproviders: {openai: {nam: x}}\n")
+
+    found = refusal(folder, "yyy: 1\ntest_cases: [{inputt: hi}]")
+
+    assert [line.split(": unknown key")[0] for line in found.splitlines()] == [
+        "config.yaml:1:1: zzz",
+        "config.yaml:2:22: providers.openai.nam",
+        "agent.yaml:4:1: yyy",
+        "agent.yaml:5:15: test_cases[0].inputt",
+    ]
+
+
+def test_what_a_model_lacks_may_stand_in_a_shared_configuration_with_errors(folder):
+    folder.write("config.yaml", "zzz: 1\nproviders: {azure_openai: {endpoint: https://x}}\n")
+    folder.write(
+        "agent.yaml",
+        "name: a\nmodel: {provider: azure_openai, name: b}\nyyy: 1\ninstructions: {inline: hi}\n",
+    )
+
+    with pytest.raises(ConfigError) as caught:
+        ConfigLoader().load_agent_yaml("agent.yaml")
+
+    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [
+        "config.yaml:1:1",
+        "agent.yaml:3:1",
+    ]

@@ -6,6 +6,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypedDict, runtime_checkable
 
+from holodeck.errors import BackendError as BackendError  # noqa: PLC0414 - documented here
+from holodeck.errors import BackendInitError as BackendInitError  # noqa: PLC0414
+from holodeck.errors import BackendSessionError as BackendSessionError  # noqa: PLC0414
+from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: PLC0414
 from holodeck.errors import ConfigError
 from holodeck.models.evidence import Fact, Source
 from holodeck.models.model_request import ModelRequest

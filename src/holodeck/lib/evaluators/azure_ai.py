@@ -32,12 +32,42 @@ from holodeck.lib.judging.judge import JsonObject, Messages
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.evidence import UNSEEN_CALLS, Unknown, unknown_reason
 from holodeck.models.judged_metrics import AzureProject
+from holodeck.models.llm import LLMProvider, ProviderEnum
 
 _RESPONSE, _QUERY = EvalParam.RESPONSE, EvalParam.QUERY
 T = TypeVar("T")
 
 
-class AzureEvaluator(JudgedEvaluator):
+class ModelConfig(LLMProvider):
+    """A judge model on Azure, as `model_config` of a metric; an `LLMProvider` does the same.
+
+    Args:
+        azure_endpoint: The URL of the resource.
+        api_key: The API key.
+        azure_deployment: The deployment.
+        api_version: The version of the API.
+        settings: Further settings of an `LLMProvider`, such as `temperature`.
+    """
+
+    def __init__(
+        self,
+        azure_endpoint: str,
+        api_key: str,
+        azure_deployment: str,
+        api_version: str = "2024-02-15-preview",
+        **settings: Any,
+    ) -> None:
+        super().__init__(
+            provider=ProviderEnum.AZURE_OPENAI,
+            endpoint=azure_endpoint,
+            api_key=api_key,
+            name=azure_deployment,
+            api_version=api_version,
+            **settings,
+        )
+
+
+class AzureAIEvaluator(JudgedEvaluator):
     """Computes a metric of the library, whose scale of whole numbers becomes 0 to 1.
 
     An empty response gets the worst score without a request: the prompts tell the judge to skip it.
@@ -93,7 +123,7 @@ class AzureEvaluator(JudgedEvaluator):
         }
 
 
-class GroundednessEvaluator(AzureEvaluator):
+class GroundednessEvaluator(AzureAIEvaluator):
     """Whether the context supports everything in the response."""
 
     PARAM_SPEC = ParamSpec(
@@ -117,7 +147,7 @@ class GroundednessEvaluator(AzureEvaluator):
         return with_query or super()._evaluator_for(kwargs)
 
 
-class RelevanceEvaluator(AzureEvaluator):
+class RelevanceEvaluator(AzureAIEvaluator):
     """Whether the response answers the question."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
@@ -125,7 +155,7 @@ class RelevanceEvaluator(AzureEvaluator):
     library_class = "RelevanceEvaluator"
 
 
-class CoherenceEvaluator(AzureEvaluator):
+class CoherenceEvaluator(AzureAIEvaluator):
     """Whether the response is logically coherent."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
@@ -133,7 +163,7 @@ class CoherenceEvaluator(AzureEvaluator):
     library_class = "CoherenceEvaluator"
 
 
-class FluencyEvaluator(AzureEvaluator):
+class FluencyEvaluator(AzureAIEvaluator):
     """How well the response is written."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE}))
@@ -141,7 +171,7 @@ class FluencyEvaluator(AzureEvaluator):
     library_class = "FluencyEvaluator"
 
 
-class SimilarityEvaluator(AzureEvaluator):
+class SimilarityEvaluator(AzureAIEvaluator):
     """Whether the response means the same as the ground truth."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY, EvalParam.GROUND_TRUTH}))
@@ -149,7 +179,7 @@ class SimilarityEvaluator(AzureEvaluator):
     library_class = "SimilarityEvaluator"
 
 
-class RetrievalEvaluator(AzureEvaluator):
+class RetrievalEvaluator(AzureAIEvaluator):
     """Whether the retrieved passages are relevant, with the best ones first."""
 
     PARAM_SPEC = ParamSpec(
@@ -166,7 +196,7 @@ class RetrievalEvaluator(AzureEvaluator):
         return {"query": kwargs[_QUERY], "context": passages}
 
 
-class ResponseCompletenessEvaluator(AzureEvaluator):
+class ResponseCompletenessEvaluator(AzureAIEvaluator):
     """Whether the response contains everything in the ground truth."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, EvalParam.GROUND_TRUTH}))
@@ -174,7 +204,7 @@ class ResponseCompletenessEvaluator(AzureEvaluator):
     library_class = "ResponseCompletenessEvaluator"
 
 
-class IntentResolutionEvaluator(AzureEvaluator):
+class IntentResolutionEvaluator(AzureAIEvaluator):
     """Whether the agent understood and fulfilled the user's intent."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
@@ -188,7 +218,7 @@ class IntentResolutionEvaluator(AzureEvaluator):
         }
 
 
-class TaskAdherenceEvaluator(AzureEvaluator):
+class TaskAdherenceEvaluator(AzureAIEvaluator):
     """Whether the agent did its task by its instructions; yes (1) or no (0)."""
 
     PARAM_SPEC = ParamSpec(required=frozenset({_RESPONSE, _QUERY}))
@@ -209,7 +239,7 @@ class TaskAdherenceEvaluator(AzureEvaluator):
         }
 
 
-class ToolCallAccuracyEvaluator(AzureEvaluator):
+class ToolCallAccuracyEvaluator(AzureAIEvaluator):
     """Whether the agent called the right tools in the right way.
 
     If the agent's tools are unknown because the agent.yaml does not list them, the judge sees only

@@ -81,6 +81,8 @@ class BaseEvaluator(ABC):
     """The optional dependency group of holodeck that installs its `libraries`."""
     libraries: ClassVar[tuple[str, ...]] = ()
     """The modules that it cannot work without."""
+    error_class: ClassVar[type[EvaluationError]] = EvaluationError
+    """What it raises if the metric cannot be computed."""
 
     def __init__(
         self, timeout: float | None = 60.0, retry_config: RetryConfig | None = None
@@ -108,6 +110,14 @@ class BaseEvaluator(ABC):
         Raises EvaluationError if an input is missing or None, or if the metric cannot be computed.
         An empty response is not missing: it is scored.
         """
+        try:
+            return await self._evaluate(kwargs)
+        except EvaluationError as error:
+            if type(error) is not EvaluationError or self.error_class is EvaluationError:
+                raise
+            raise self.error_class(str(error)) from error
+
+    async def _evaluate(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         self._require_inputs(kwargs)
         await self.prepare()
         run = _RetriedRun(self)

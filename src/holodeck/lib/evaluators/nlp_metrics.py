@@ -36,6 +36,10 @@ class Overlap:
     more: dict[str, float] = field(default_factory=dict)
 
 
+class NLPMetricsError(EvaluationError):
+    """A metric of this module could not be computed."""
+
+
 class OverlapEvaluator(ComparingEvaluator):
     """Scores the response against each reference; the best score counts.
 
@@ -43,6 +47,7 @@ class OverlapEvaluator(ComparingEvaluator):
     """
 
     has_verdict = False
+    error_class = NLPMetricsError
 
     async def _evaluate_impl(self, **kwargs: Any) -> dict[str, Any]:
         response, references = self._response(kwargs), self._references(kwargs)

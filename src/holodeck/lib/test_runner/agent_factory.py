@@ -6,12 +6,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
-from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
+from holodeck.lib.backends.base import (
+    AgentBackend,
+    ExecutionResult,
+    Message,
+    ToolCall,
+    ToolResult,
+)
 from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history
 from holodeck.lib.backends.provider_errors import describe, refusal_in
@@ -266,7 +272,11 @@ class AgentFactory:
     ) -> None:
         limits = execution_config or ExecutionConfig()
         self.agent_config = agent_config
-        self.timeout: float | None = limits.llm_timeout or DEFAULT_TIMEOUT_SECONDS
+        self.timeout = (
+            limits.llm_timeout
+            if "llm_timeout" in limits.model_fields_set
+            else DEFAULT_TIMEOUT_SECONDS
+        )
         self.attempt_timeout = limits.attempt_timeout
         self.max_retries = _first_given(limits.max_retries, max_retries)
         self.retry_delay = _first_given(limits.retry_delay, retry_delay)
@@ -365,6 +375,73 @@ class AgentFactory:
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self.kernel.get_service(type=ResilientChat).close()
+
+
+class ThreadRunFactory(Protocol):
+    """What an `agent_factory` of the caller's own has to have."""
+
+    async def create_thread_run(self) -> Any:
+        """Return a new conversation, whose `invoke(text)` returns an AgentExecutionResult."""
+        ...
+
+    async def shutdown(self) -> None:
+        """Release everything; may be called twice."""
+        ...
+
+
+class FactoryBackend:
+    """Reaches an agent through the conversations of a factory of the caller's own."""
+
+    def __init__(self, factory: ThreadRunFactory) -> None:
+        self._factory = factory
+
+    async def initialize(self) -> None:
+        """Do nothing: the factory is built."""
+
+    async def invoke_once(self, message: str) -> ExecutionResult:
+        """Return the response to one message in a conversation of its own."""
+        return await (await self.create_session()).send(message)
+
+    async def create_session(self) -> "_FactorySession":
+        """Return a new conversation."""
+        return _FactorySession(await self._factory.create_thread_run())
+
+    async def teardown(self) -> None:
+        """Shut the factory down."""
+        await self._factory.shutdown()
+
+
+class _FactorySession:
+    """One conversation of a factory of the caller's own."""
+
+    def __init__(self, thread_run: Any) -> None:
+        self._thread_run = thread_run
+
+    async def send(self, message: str) -> ExecutionResult:
+        """Return the agent's response; what its result does not have is unknown."""
+        result = await self._thread_run.invoke(message)
+        return ExecutionResult(
+            response=result.response,
+            tool_calls=getattr(result, "tool_calls", None),
+            tool_results=getattr(result, "tool_results", None) or [],
+            token_usage=getattr(result, "token_usage", None),
+        )
+
+    async def send_streaming(self, message: str) -> AsyncIterator[str]:
+        """Yield the agent's response in one piece."""
+        yield (await self.send(message)).response
+
+    async def close(self) -> None:
+        """Do nothing: the conversation belongs to the factory."""
+
+
+def backend_of(factory: AgentFactory | ThreadRunFactory) -> AgentBackend:
+    """Return the backend of a factory: itself, unless it opens conversations of its own."""
+    own = getattr(factory.create_thread_run, "__func__", None)
+    if isinstance(factory, AgentFactory) and own is AgentFactory.create_thread_run:
+        return factory
+    # without the parameter `context`: the runner tells that it takes no earlier messages
+    return cast("AgentBackend", FactoryBackend(factory))
 
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from holodeck.errors import Refusal
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.file_processor import FileReader
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import override_call_limit
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay
@@ -54,7 +54,7 @@ class CaseRun:
 
     case: TestCaseModel
     backend: AgentBackend
-    files: FileProcessor
+    files: FileReader
     checks: CaseChecks
     observations: ObservationBuilder
     history: History = ()

@@ -24,13 +24,13 @@ from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.deepeval.rag import RAG_EVALUATOR_MAP, RAGEvaluatorConstructor
 from holodeck.lib.exceptions import describe, with_location
-from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.file_processor import FileProcessor, FileReader
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.observability import names, span
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.reports.summary import summarize
-from holodeck.lib.test_runner.agent_factory import AgentFactory
+from holodeck.lib.test_runner.agent_factory import AgentFactory, ThreadRunFactory, backend_of
 from holodeck.lib.test_runner.case_run import CaseRun
 from holodeck.lib.test_runner.checks import CaseCaches, EvaluatorSet
 from holodeck.lib.test_runner.grade import ObservationBuilder
@@ -75,8 +75,9 @@ class TestExecutor:
     Args:
         agent_config_path: The agent.yaml; relative paths start from its folder.
         execution_config: Settings from the command line, which override all others.
-        file_processor: Turns the files of a case into text.
-        agent_factory: Builds the agents if no backend is given.
+        file_processor: Turns the files of a case into text; whatever has `process_file`.
+        agent_factory: Builds the agents if no backend is given; whatever has `create_thread_run`
+            and `shutdown`.
         evaluators: Evaluators by metric name. One with the name of a configured metric replaces
             the built-in evaluator; any other is computed for every case.
         config_loader: Reads the configuration.
@@ -123,8 +124,8 @@ class TestExecutor:
         self,
         agent_config_path: str,
         execution_config: ExecutionConfig | None = None,
-        file_processor: FileProcessor | None = None,
-        agent_factory: AgentFactory | None = None,
+        file_processor: FileReader | None = None,
+        agent_factory: AgentFactory | ThreadRunFactory | None = None,
         evaluators: dict[str, BaseEvaluator] | None = None,
         config_loader: ConfigLoader | None = None,
         progress_callback: Callable[[TestResult], None] | None = None,
@@ -157,10 +158,12 @@ class TestExecutor:
         )
         self.agent_factory = agent_factory
         self._is_injected = backend is not None
-        self._given_backend = self._as_backend(backend) if self._is_injected else agent_factory
+        self._given_backend = self._backend_from(backend, agent_factory)
         self._backend: AgentBackend | None = self._given_backend
         is_callers_own = self._given_backend is backend
-        self._after_shutdown = agent_factory if is_callers_own else self._given_backend
+        self._after_shutdown = (
+            self._backend_from(None, agent_factory) if is_callers_own else self._given_backend
+        )
         self._owns_backend = self._backend is None or inspect.isclass(backend)
         self._injects_checks = bool(evaluators)
         self._observations = ObservationBuilder(agent, is_injected=self._is_injected)
@@ -183,7 +186,12 @@ class TestExecutor:
             return given
         return given.with_base_dir(Path(self.agent_config_path).absolute().parent)
 
-    def _as_backend(self, agent: object) -> AgentBackend:
+    def _backend_from(
+        self, agent: object, factory: AgentFactory | ThreadRunFactory | None
+    ) -> AgentBackend | None:
+        """Return the backend of what the caller gives; None if the configuration names it."""
+        if agent is None:
+            return None if factory is None else backend_of(factory)
         if isinstance(agent, AgentBackend) and not inspect.isclass(agent):
             return agent
         return CallableBackend(agent, self.agent_config.base_dir, self.config)

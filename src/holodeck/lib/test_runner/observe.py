@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holodeck.errors import BackendError, Refusal
 from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
 from holodeck.lib.exceptions import describe, message_of, raised_error
-from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.file_processor import FileReader, process_in_thread
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
@@ -34,7 +34,7 @@ EMPTY_RESPONSE = "the agent returned an empty response"
 async def observe(
     state: CaseState,
     backend: AgentBackend,
-    files: FileProcessor,
+    files: FileReader,
     agent_name: str,
     conversation: "ConversationRunner | None" = None,
     on_conversation: "OnConversation | None" = None,
@@ -110,7 +110,7 @@ async def _session(state: CaseState, backend: AgentBackend) -> AsyncIterator[Age
 
 
 async def _take_turn(
-    state: CaseState, files: FileProcessor, agent_name: str, turn: TurnModel, send: Send
+    state: CaseState, files: FileReader, agent_name: str, turn: TurnModel, send: Send
 ) -> TurnResult:
     """Take one turn; its result is added to the state even if it is cancelled."""
     taken = _Turn(turn)
@@ -141,9 +141,9 @@ class _Turn:
     agent_seconds: float | None = None
     waited_seconds: float = 0.0
 
-    async def read_files(self, files: FileProcessor) -> None:
+    async def read_files(self, files: FileReader) -> None:
         for file in self.turn.files or []:
-            processed = await files.process_file_async(file)
+            processed = await process_in_thread(files, file)
             self.files.append(processed)
             if processed.error:
                 self.errors.append(f"File error: {file.path}: {processed.error}")

@@ -8,7 +8,7 @@ import pytest
 
 from holodeck.errors import NotSupportedYet
 from holodeck.lib import file_processor
-from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.file_processor import FileProcessor, process_in_thread
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 
@@ -163,7 +163,7 @@ async def test_reading_beside_the_loop_gives_the_same(tmp_path):
     files = FileProcessor(base_dir=tmp_path)
     file = FileInput(path="a.txt", type="text")
 
-    both = await asyncio.gather(files.process_file_async(file), files.process_file_async(file))
+    both = await asyncio.gather(process_in_thread(files, file), process_in_thread(files, file))
 
     assert [one.markdown_content for one in both] == ["hello", "hello"]
 

@@ -10,7 +10,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
     ONE_IS_GOOD,
-    DeepEvalEvaluator,
+    DeepEvalBaseEvaluator,
     ReasonOptions,
     require_count,
     require_range,
@@ -23,7 +23,7 @@ from holodeck.models.evidence import UNSEEN_CALLS
 from holodeck.models.test_case import ExpectedTool
 
 
-class HarmEvaluator(DeepEvalEvaluator):
+class HarmEvaluator(DeepEvalBaseEvaluator):
     """The share of the response that is free of some harm: a score of 1 means no harm."""
 
     scale = ONE_IS_GOOD
@@ -80,7 +80,7 @@ class PIILeakageEvaluator(HarmEvaluator):
 _RESPONSE_TO_INPUT = frozenset({EvalParam.INPUT, EvalParam.ACTUAL_OUTPUT})
 
 
-class SummarizationEvaluator(DeepEvalEvaluator):
+class SummarizationEvaluator(DeepEvalBaseEvaluator):
     """The response summarizes the input: the lower of the scores for truth and for coverage.
 
     Args:
@@ -116,7 +116,7 @@ class SummarizationEvaluator(DeepEvalEvaluator):
                     raise ValueError(f"'answers' has {one!r}, which is neither 'yes' nor 'no'")
 
 
-class PromptAlignmentEvaluator(DeepEvalEvaluator):
+class PromptAlignmentEvaluator(DeepEvalBaseEvaluator):
     """The share of the instructions that the response follows."""
 
     metric = "prompt_alignment"
@@ -138,7 +138,7 @@ class PromptAlignmentEvaluator(DeepEvalEvaluator):
         return len(self._instructions)
 
 
-class TaskCompletionEvaluator(DeepEvalEvaluator):
+class TaskCompletionEvaluator(DeepEvalBaseEvaluator):
     """How far the agent did the task, judged by its response and its tool calls."""
 
     metric = "task_completion"
@@ -158,7 +158,7 @@ class TaskCompletionEvaluator(DeepEvalEvaluator):
             require_range("verdict", answer["verdict"], 0, 1)
 
 
-class ToolCorrectnessEvaluator(DeepEvalEvaluator):
+class ToolCorrectnessEvaluator(DeepEvalBaseEvaluator):
     """The share of the expected tools that were called, by name; needs no judge.
 
     Names match as in `expected_tools`.
@@ -188,7 +188,7 @@ class ToolCorrectnessEvaluator(DeepEvalEvaluator):
         return {**result, "reasoning": "; ".join(filter(None, [result["reasoning"], *hints]))}
 
 
-class ArgumentCorrectnessEvaluator(DeepEvalEvaluator):
+class ArgumentCorrectnessEvaluator(DeepEvalBaseEvaluator):
     """The share of the tool calls whose arguments are right for the user's input."""
 
     metric = "argument_correctness"
@@ -215,7 +215,7 @@ def _full_name(expected: str | ExpectedTool, called: Sequence[str]) -> str:
     return next((one for one in called if name in one), name)
 
 
-class JsonCorrectnessEvaluator(DeepEvalEvaluator):
+class JsonCorrectnessEvaluator(DeepEvalBaseEvaluator):
     """The response is JSON that is valid by a schema; the judge only explains the errors.
 
     Args:

@@ -11,6 +11,7 @@ from holodeck.lib.evaluators.base import (
     RetryConfig,
 )
 from holodeck.lib.evaluators.deepeval import adapter
+from holodeck.lib.evaluators.deepeval.errors import DeepEvalError
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.judging.judge import JsonObject, Judge
 from holodeck.models.llm import LLMProvider
@@ -39,7 +40,7 @@ class ReasonOptions(DeepEvalOptions, total=False):
     strict_mode: bool
 
 
-class DeepEvalEvaluator(JudgedEvaluator):
+class DeepEvalBaseEvaluator(JudgedEvaluator):
     """Computes a metric with DeepEval and our judge.
 
     Inputs have DeepEval's names; `response`, `query` and `ground_truth` are accepted, too. DeepEval
@@ -57,6 +58,7 @@ class DeepEvalEvaluator(JudgedEvaluator):
         judge: A judge that several metrics share.
     """
 
+    error_class = DeepEvalError
     extra = "deepeval"
     libraries = ("deepeval",)
     deepeval_class: ClassVar[str]

@@ -7,7 +7,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import Turn
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
-    DeepEvalEvaluator,
+    DeepEvalBaseEvaluator,
     DeepEvalOptions,
     ReasonOptions,
     to_tool_calls,
@@ -18,7 +18,7 @@ from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.judged_metrics import RubricBand
 
 
-class ConversationEvaluator(DeepEvalEvaluator):
+class ConversationEvaluator(DeepEvalBaseEvaluator):
     """Scores a conversation, given as `turns`: each a Turn, or a mapping with its keys."""
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(required=frozenset({EvalParam.TURNS}))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Unpack
 from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.deepeval import adapter
 from holodeck.lib.evaluators.deepeval.base import (
-    DeepEvalEvaluator,
+    DeepEvalBaseEvaluator,
     DeepEvalOptions,
     require_count,
     require_range,
@@ -50,7 +50,7 @@ class Criteria:
         }
 
 
-class GEvalEvaluator(DeepEvalEvaluator):
+class GEvalEvaluator(DeepEvalBaseEvaluator):
     """G-Eval: the judge follows steps and gives a score of 0 to 10, which becomes 0 to 1.
 
     Args:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from holodeck.lib.evaluators.base import BaseEvaluator, RetryConfig
-from holodeck.lib.evaluators.deepeval.base import DeepEvalEvaluator, require_count
+from holodeck.lib.evaluators.deepeval.base import DeepEvalBaseEvaluator, require_count
 from holodeck.lib.evaluators.param_spec import EvalParam, ParamSpec
 from holodeck.lib.judging.judge import JsonObject
 from holodeck.models.evaluation import RAGMetricType
 from holodeck.models.llm import LLMProvider
 
 
-class FaithfulnessEvaluator(DeepEvalEvaluator):
+class FaithfulnessEvaluator(DeepEvalBaseEvaluator):
     """The share of the response's claims that the passages do not contradict."""
 
     metric = "faithfulness"
@@ -29,7 +29,7 @@ class FaithfulnessEvaluator(DeepEvalEvaluator):
         return None if metric.claims else "the judge found no claim in the response"
 
 
-class AnswerRelevancyEvaluator(DeepEvalEvaluator):
+class AnswerRelevancyEvaluator(DeepEvalBaseEvaluator):
     """The share of the response's statements that are relevant to the question."""
 
     metric = "answer_relevancy"
@@ -48,7 +48,7 @@ class AnswerRelevancyEvaluator(DeepEvalEvaluator):
             require_count("statements", answer["statements"], None)
 
 
-class ContextualRelevancyEvaluator(DeepEvalEvaluator):
+class ContextualRelevancyEvaluator(DeepEvalBaseEvaluator):
     """The share of the passages' statements that are relevant to the question."""
 
     metric = "contextual_relevancy"
@@ -60,7 +60,7 @@ class ContextualRelevancyEvaluator(DeepEvalEvaluator):
     )
 
 
-class ContextualPrecisionEvaluator(DeepEvalEvaluator):
+class ContextualPrecisionEvaluator(DeepEvalBaseEvaluator):
     """How far the useful passages rank above the others."""
 
     metric = "contextual_precision"
@@ -77,7 +77,7 @@ class ContextualPrecisionEvaluator(DeepEvalEvaluator):
         return len(case.retrieval_context)
 
 
-class ContextualRecallEvaluator(DeepEvalEvaluator):
+class ContextualRecallEvaluator(DeepEvalBaseEvaluator):
     """The share of the ground truth's sentences that the passages support."""
 
     metric = "contextual_recall"
