@@ -16,7 +16,7 @@ from holodeck.lib.conversation.messages import (
     paragraphs_of,
     shorten_lines,
 )
-from holodeck.lib.conversation.span_evidence import SpanEvidence
+from holodeck.lib.conversation.span_evidence import SpanEvidence, evidence_of
 from holodeck.lib.conversation.types import (
     AgentInput,
     CriterionResult,
@@ -71,7 +71,7 @@ class CriteriaJudge:
         instructions: Replaces our instructions.
         budget: Most characters of a transcript; the judge can search in what is cut from it.
         optional: Those of the criteria that are reported only.
-        spans: What the agent's code recorded; None if there is nothing to say about spans.
+        spans: What the agent's code recorded; None if no spans were seen, whatever the reason.
     """
 
     role = AgentRole.JUDGE
@@ -130,8 +130,9 @@ class CriteriaJudge:
         is_final: bool,
     ) -> list[CriterionResult] | None:
         """Return a row for each criterion; None if the conversation may and has to go on."""
-        prompt = await self._prompt(messages, situation, criteria, is_final=is_final)
-        doubtful = self._spans.doubtful(criteria) if self._spans is not None else frozenset()
+        spans = evidence_of(None, criteria) if self._spans is None else self._spans
+        prompt = await self._prompt(messages, situation, criteria, spans, is_final=is_final)
+        doubtful = frozenset() if spans is None else spans.doubtful(criteria)
         schema = _schema(criteria, is_final=is_final, doubtful=doubtful)
         parse = _VerdictParser(
             criteria, is_final=is_final, optional=self._optional, doubtful=doubtful
@@ -144,6 +145,7 @@ class CriteriaJudge:
         messages: Sequence[Message],
         situation: str,
         criteria: Sequence[str],
+        spans: SpanEvidence | None,
         *,
         is_final: bool,
     ) -> list[Message]:
@@ -157,9 +159,9 @@ class CriteriaJudge:
         ]
         if len(transcript) < sum(map(len, lines)):
             parts += await self._search(parts, lines)
-        if self._spans is not None:
-            parts.append(self._spans.section)
-            parts += await self._spans.look_up(partial(self._ask_about, parts))
+        if spans is not None:
+            parts.append(spans.section)
+            parts += await spans.look_up(partial(self._ask_about, parts))
         return _messages(self._instructions, [*parts, MUST_DECIDE if is_final else MAY_GO_ON])
 
     async def _ask_about(

@@ -32,6 +32,7 @@ from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.recordings import Recordings, UnreadableRecording
 from holodeck.lib.conversation.simulated_user import PROMPTS as USER_PROMPTS
 from holodeck.lib.conversation.simulated_user import SimulatedUser
+from holodeck.lib.conversation.span_evidence import mentions_spans
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import AgentInput, CriterionResult, EndConversation
 from holodeck.lib.conversation.usage import record_cache_hit
@@ -323,6 +324,8 @@ class CachedJudge(CriteriaJudge):
         *,
         is_final: bool,
     ) -> list[CriterionResult] | None:
+        # Not in the keys of other verdicts, which were recorded before it was asked.
+        about_spans = {"has_spans": False} if any(map(mentions_spans, criteria)) else {}
         rows: list[CriterionResult] | None = await self._response_cache.get_for_role(
             "judge",
             partial(super().rows, messages, situation, criteria, is_final=is_final),
@@ -332,6 +335,7 @@ class CachedJudge(CriteriaJudge):
             optional=[one for one in criteria if one in self._optional],
             is_final=is_final,
             messages=messages,
+            **about_spans,
         )
         if rows is not None or is_final:
             require_same_criteria(rows or (), criteria)

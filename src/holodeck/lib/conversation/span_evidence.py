@@ -37,8 +37,11 @@ _NONE_SEEN = (
     ' spans can prove is "inconclusive", whatever the assistant says. For a criterion that mentions'
     ' spans or traces and needs none to be decided, add "needs_spans": false to its status.'
 )
-_NO_TRACER = (
-    "no OpenTelemetry spans could be collected in this process, as nothing in it uses OpenTelemetry"
+_NO_LOG = "they are collected only by `run` and `arun` of scenarios in Python"
+_NO_TRACER = "nothing in this process has imported OpenTelemetry"
+_STRAYS = (
+    "the spans of this process belong to no conversation, such as those of threads that were"
+    " started without the context"
 )
 _NO_SPANS = "the agent's code made none that belong to this conversation"
 LOOKUP_SCHEMA = {
@@ -137,12 +140,23 @@ def evidence_of(
     spans = [] if log is None else log.agent_spans
     if not spans and not any(map(mentions_spans, criteria)):
         return None
-    gaps = [_NO_TRACER] if log is None else [*log.gaps]
-    if log is not None and not (log.is_collecting or gaps):
-        gaps.append(_NO_TRACER)
+    gaps = [] if log is None else [*log.gaps]
     if log is not None and log.dropped:
         gaps.append(f"{plural(log.dropped, 'further span')}, beyond the limit of what is kept")
+    if not spans:
+        gaps = [reason_for_no_spans(log) or _NO_SPANS]
     return SpanEvidence(spans, gaps, token_threshold, max_lookups)
+
+
+def reason_for_no_spans(log: SpanLog | None) -> str | None:
+    """Return why there may be spans although none were seen; None if they would have been seen."""
+    if log is None:
+        return _NO_LOG
+    if log.gaps:
+        return "; ".join(log.gaps)
+    if not log.is_collecting:
+        return _NO_TRACER
+    return _STRAYS if log.strays else None
 
 
 def mentions_spans(criterion: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from holodeck.lib.conversation.span_evidence import reason_for_no_spans
 from holodeck.lib.observability.span_log import (
     ROLE,
     SpanLog,
@@ -36,18 +37,14 @@ class TraceView:
 def spans_of(log: SpanLog | None) -> list[ReadableSpan]:
     """Return the spans of a conversation, without ours around scenarios and turns.
 
-    Warns if none can be seen in this process.
+    Warns if there may be spans that cannot be seen.
     """
-    if log is not None and log.is_collecting:
-        return [one for one in log.spans if ROLE in attributes_of(one) or not is_ours(one)]
-    gaps = "; ".join(log.gaps) if log is not None else ""
-    warnings.warn(
-        "whether the agent made spans is unknown: "
-        + (gaps or "nothing in this process has imported OpenTelemetry when the scenario began"),
-        UserWarning,
-        stacklevel=4,
-    )
-    return []
+    found = [] if log is None else log.spans
+    shown = [one for one in found if ROLE in attributes_of(one) or not is_ours(one)]
+    if all(map(is_ours, shown)) and (reason := reason_for_no_spans(log)):
+        message = f"whether the agent made spans is unknown: {reason}"
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return shown
 
 
 def traces_of(spans: Sequence[ReadableSpan]) -> list[TraceView]:

@@ -149,6 +149,7 @@ def _end(span: ReadableSpan) -> None:
             _assign_inner_spans(log)
     elif _logs:
         _unassigned.append(span)
+        _count_stray(1)
 
 
 def _log_of(span: ReadableSpan) -> SpanLog | None:
@@ -166,4 +167,10 @@ def _assign_inner_spans(log: SpanLog) -> None:
         if _by_span.get(parent_id(span) or 0) is log:
             _by_span[span_id(span)] = log
             _unassigned.remove(span)
+            _count_stray(-1)
             log.end(span)
+
+
+def _count_stray(change: int) -> None:
+    for log in _logs.values():
+        log.strays += change

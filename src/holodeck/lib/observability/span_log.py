@@ -45,6 +45,8 @@ class SpanLog:
         """Whether spans of this process can be seen."""
         self.dropped = 0
         """Spans beyond the limit."""
+        self.strays = 0
+        """Spans of the process that belong to no conversation."""
         self._max_spans = max_spans
         self._room = max_characters
         self._ended: dict[int, ReadableSpan] = {}

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.request import Request, urlopen
 
@@ -18,6 +19,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from fakes import clean_environment
 from holodeck import scenario
 from holodeck.errors import ConfigError
+from holodeck.lib.conversation.criteria_judge import CriteriaJudge
+from holodeck.lib.judging.judge import Judges
+from holodeck.models.llm import LLMProvider
 from support.participants import a_user, an_agent
 
 CRITERION = "A span http.call has the status 503"
@@ -340,6 +344,41 @@ async def test_a_provider_that_cannot_be_watched_is_named(fake_openai, monkeypat
 
     assert result.inconclusive_criteria == [CRITERION]
     assert "NoOpTracerProvider) takes no span processor" in fake_openai.requests[0].prompt
+
+
+async def test_spans_of_threads_without_the_context_are_unknown(fake_openai):
+    class Pooled(scenario.AgentAdapter):
+        async def call(self, input):  # noqa: A002 - as documented
+            with ThreadPoolExecutor() as pool:
+                pool.submit(lambda: tracer.start_span("http.call").end()).result()
+            return "a"
+
+    fake_openai.otherwise(verdict())
+
+    with pytest.warns(UserWarning, match="threads that were started without the context"):
+        result = await play(
+            Pooled(),
+            judge_at(fake_openai),
+            scenario.user("q"),
+            scenario.agent(),
+            lambda state: state.spans[1:],
+            scenario.judge(),
+        )
+
+    assert result.inconclusive_criteria == [CRITERION]
+    assert "threads that were started without the context" in fake_openai.requests[0].prompt
+
+
+async def test_judges_of_agent_files_do_not_pass_criteria_about_spans(fake_openai):
+    fake_openai.otherwise(verdict())
+    llm = LLMProvider(provider="openai", name="wise", endpoint=fake_openai.url, api_key="k")
+    judges = Judges()
+
+    rows = await CriteriaJudge(judges.of(llm), None).rows([], "…", [CRITERION], is_final=True)
+    await judges.close()
+
+    assert [one.status for one in rows] == ["inconclusive"]
+    assert "only by `run` and `arun` of scenarios" in fake_openai.requests[0].prompt
 
 
 async def test_an_agent_that_raises_leaves_a_failed_span(exported):
