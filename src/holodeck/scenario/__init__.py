@@ -22,6 +22,17 @@ if TYPE_CHECKING:
         value,
     )
     from holodeck.scenario.judge_agent import JudgeAgent
+    from holodeck.scenario.red_team import (
+        DEFAULT_GOAT_TECHNIQUES,
+        DEFAULT_TECHNIQUES,
+        AttackerOutput,
+        AttackTechnique,
+        CrescendoStrategy,
+        GoatStrategy,
+        RedTeamStrategy,
+        Technique,
+    )
+    from holodeck.scenario.red_team_agent import RedTeamAgent
     from holodeck.scenario.scenario_executor import ScenarioExecutor, arun, run
     from holodeck.scenario.scenario_state import ScenarioState, ToolCall, ToolCalls, TurnView
     from holodeck.scenario.script import agent, fail, judge, message, proceed, succeed, user
@@ -57,6 +68,17 @@ _HOMES = {
     ],
     "events": [],
     "judge_agent": ["JudgeAgent"],
+    "red_team": [
+        "DEFAULT_GOAT_TECHNIQUES",
+        "DEFAULT_TECHNIQUES",
+        "AttackTechnique",
+        "AttackerOutput",
+        "CrescendoStrategy",
+        "GoatStrategy",
+        "RedTeamStrategy",
+        "Technique",
+    ],
+    "red_team_agent": ["RedTeamAgent"],
     "scenario_executor": ["ScenarioExecutor", "arun", "run"],
     "scenario_state": ["ScenarioState", "ToolCall", "ToolCalls", "TurnView"],
     "script": ["agent", "fail", "judge", "message", "proceed", "succeed", "user"],
@@ -73,31 +95,41 @@ _HOMES = {
         "ScriptStep",
     ],
     "user_simulator_agent": ["UserSimulatorAgent"],
+    "voice": [],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "DEFAULT_GOAT_TECHNIQUES",
+    "DEFAULT_TECHNIQUES",
     "AgentAdapter",
     "AgentInput",
     "AgentReturnTypes",
     "AgentRole",
+    "AttackTechnique",
+    "AttackerOutput",
     "ConnectedAgentAdapter",
     "ConnectedAgentCall",
+    "CrescendoStrategy",
     "CriterionResult",
     "CriterionStatus",
     "EndConversation",
     "EvaluationResult",
     "EvaluatorMapping",
+    "GoatStrategy",
     "JudgeAgent",
     "JudgmentRequest",
     "ModelConfig",
     "NotRecorded",
+    "RedTeamAgent",
+    "RedTeamStrategy",
     "ScenarioConfig",
     "ScenarioEvaluator",
     "ScenarioExecutor",
     "ScenarioResult",
     "ScenarioState",
     "ScriptStep",
+    "Technique",
     "ToolCall",
     "ToolCalls",
     "TurnView",
@@ -131,5 +163,6 @@ def __getattr__(name: str) -> object:
     if name == "default_config":
         return import_module(f"{__name__}.config").ScenarioConfig.default_config
     if name not in _HOME_OF:
+        import_module(f"{__name__}.voice").refuse_voice(name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
