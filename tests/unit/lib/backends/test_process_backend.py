@@ -645,6 +645,67 @@ for request, message in requests():
     await session.close()
 
 
+async def test_the_first_message_opens_the_conversation_where_the_process_can(reach_program):
+    backend = await reach_program(
+        """
+from itertools import count
+numbers = count()
+for request, message in requests():
+    opening = request["params"].get("open")
+    if message == "fail":
+        say({"id": request["id"], "error": {"code": -32000, "message": "as told"}})
+    else:
+        say({"id": request["id"], "result": f"{next(numbers)} {opening}"})
+""",
+        abilities="{'history': True, 'opens_with_send': True}",
+    )
+    earlier = [{"role": "user", "content": "earlier"}]
+    session = await backend.create_session(earlier)
+
+    with pytest.raises(BackendSessionError, match="as told"):
+        await session.send("fail")
+    responses = [(await session.send("hi")).response for _ in "12"]
+
+    assert responses == [f"0 {{'messages': {earlier}}}", "1 None"]
+    await session.close()
+
+
+async def test_a_conversation_that_failed_goes_on_where_it_was(reach):
+    backend = await reach(
+        """
+def agent(message, context):
+    if message == "fail":
+        raise ValueError("as told")
+    return " ".join(one["content"] for one in context) or "nothing"
+"""
+    )
+    session = await backend.create_session([{"role": "user", "content": "earlier"}])
+
+    with pytest.raises(BackendSessionError, match="as told"):
+        await session.send("fail")
+    responses = [(await session.send(message)).response for message in ("one", "two")]
+
+    assert responses == ["earlier", "earlier one earlier"]
+    await session.close()
+
+
+async def test_the_end_of_a_conversation_is_not_waited_for_if_it_releases_nothing(reach_program):
+    backend = await reach_program(
+        """
+for line in sys.stdin:
+    request = json.loads(line)
+    if request["method"] == "initialize":
+        say({"id": request["id"], "result": {"protocol": 1, **ABILITIES}})
+    elif request["method"] != "close":
+        say({"id": request["id"], "result": {"response": "hi"}})
+""",
+        abilities="{'closes': False}",
+    )
+
+    for _ in range(20):
+        assert (await backend.invoke_once("hi")).response == "hi"
+
+
 # The end
 
 

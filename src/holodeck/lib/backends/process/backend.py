@@ -150,6 +150,8 @@ class ProcessSession:
         self._messages: list[Message] = list(context)
         """Messages that the process does not have yet."""
         self._worker: Worker | None = None
+        self._opening: dict[str, Any] | None = None
+        """What opens the conversation with its first message; None once it is open."""
         self._is_interrupted = False
         """Whether a turn was cancelled, which may still be under way in the process."""
         self._is_closed = False
@@ -189,7 +191,8 @@ class ProcessSession:
             return
         worker.conversations -= 1
         params = {"conversation": self._name}
-        if worker.process.failure is not None or self._is_interrupted:
+        is_broken = worker.process.failure is not None or self._is_interrupted
+        if is_broken or not worker.abilities.closes:
             worker.process.post("close", params)
             return
         try:
@@ -218,6 +221,8 @@ class ProcessSession:
         if self._worker is None:
             await self._open(worker)
         params: dict[str, Any] = {"conversation": self._name, "message": message}
+        if self._opening is not None:
+            params["open"] = self._opening
         if self._messages:
             params["messages"], self._messages = self._messages, []
         streams = pieces is not None and worker.abilities.streaming
@@ -233,13 +238,17 @@ class ProcessSession:
             if isinstance(error.seen, ExecutionResult):
                 complete(error.seen, worker.abilities)
             raise
+        self._opening = None
         return parse_answer(result, worker.abilities)
 
     async def _open(self, worker: Worker) -> None:
-        params: dict[str, Any] = {"conversation": self._name, "messages": self._messages}
+        params: dict[str, Any] = {"messages": self._messages}
         if self._backend.case_context is not None:
             params["context"] = to_json_value(self._backend.case_context)
-        await worker.process.request("open", params)
+        if worker.abilities.opens_with_send:
+            self._opening = params
+        else:
+            await worker.process.request("open", {"conversation": self._name, **params})
         self._worker, self._messages = worker, []
         worker.conversations += 1
 

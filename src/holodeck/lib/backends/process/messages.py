@@ -29,6 +29,10 @@ class Abilities:
     """Whether it writes the pieces of a response."""
     cancel: bool = False
     """Whether it cancels requests."""
+    opens_with_send: bool = False
+    """Whether the first `send` of a conversation can open it."""
+    closes: bool = True
+    """Whether conversations hold something that `close` releases."""
     tool_errors: bool = True
     """Whether a tool result without `is_error` is none of an error; otherwise that is unknown."""
     tools: list[str] | None = None
@@ -51,12 +55,13 @@ def parse_abilities(result: Any) -> Abilities:
             " expected a number of at least 1"
         )
     flags = {
-        name: given.get(name) is True for name in ("history", "context", "streaming", "cancel")
+        name: given.get(name) is True
+        for name in ("history", "context", "streaming", "cancel", "opens_with_send")
     }
+    flags |= {name: given.get(name) is not False for name in ("closes", "tool_errors")}
     tools = given.get("tools")
     names = None if tools is None else [str(one) for one in tools]
-    knows_errors = given.get("tool_errors") is not False
-    return Abilities(concurrency, **flags, tool_errors=knows_errors, tools=names)
+    return Abilities(concurrency, **flags, tools=names)
 
 
 def parse_answer(result: Any, abilities: Abilities) -> ExecutionResult:

@@ -149,12 +149,13 @@ class LoadedAgent:
             )
         can_wait = is_async(self._call.function)
         is_object = is_shared and not inspect.isfunction(self._agent)
-        return facts(
+        found = facts(
             can_wait and not is_object,
             can_cancel=can_wait,
             history=self._call.context != "left out",
             context=self._call.case_context is not None,
         )
+        return {**found, "closes": not is_shared}
 
     async def open(self, messages: Messages, context: dict[str, Any] | None) -> Any:
         """Return a new conversation."""
@@ -236,6 +237,8 @@ def facts(
         "context": context,
         "streaming": streaming,
         "cancel": can_cancel,
+        "opens_with_send": True,
+        "closes": True,
         "tool_errors": tool_errors,
         "tools": tools,
     }
@@ -413,29 +416,34 @@ class Worker:
 
     async def serve(self) -> None:
         """Answer requests until stdin ends, and close the agent."""
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        put = lambda one: loop.call_soon_threadsafe(queue.put_nowait, one)  # noqa: E731
-        threading.Thread(target=self._read, args=(put,), daemon=True).start()
-        while True:
-            request = await queue.get()
-            if request is None:
-                break
-            self._begin(request)
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        threading.Thread(target=self._read, args=(loop, ended), daemon=True).start()
+        await ended.wait()
         for task in [*self._tasks.values()]:
             task.cancel()
         for conversation in [*self._conversations.values()]:
             await conversation.close()
         await self._agent.close()
 
-    def _read(self, put: Callable[[Any], object]) -> None:
-        """Read the requests. The end of stdin ends the process, even if the event loop hangs."""
-        for line in self._requests:
-            put(json.loads(line))
+    def _read(self, loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+        """Read the requests. The end of stdin ends the process, even if the event loop hangs.
+
+        Those that arrive together wake the event loop once.
+        """
+        rest = b""
+        while data := self._requests.read1(65_536):
+            *lines, rest = (rest + data).split(b"\n")
+            if lines:
+                requests = [json.loads(line) for line in lines]
+                loop.call_soon_threadsafe(self._begin_all, requests)
         timer = threading.Timer(EXIT_S, os._exit, (1,))
         timer.daemon = True
         timer.start()
-        put(None)
+        loop.call_soon_threadsafe(ended.set)
+
+    def _begin_all(self, requests: list[dict[str, Any]]) -> None:
+        for request in requests:
+            self._begin(request)
 
     def _begin(self, request: dict[str, Any]) -> None:
         if request["method"] == "cancel":
@@ -488,10 +496,13 @@ class Worker:
         message: str,
         messages: Messages | None = None,
         stream: bool = False,
+        open: dict[str, Any] | None = None,  # noqa: A002 - the protocol's name
     ) -> Json:
         def on_piece(text: str) -> None:
             self._write({"method": "piece", "params": {"id": number, "text": text}})
 
+        if open is not None and conversation not in self._conversations:
+            await self._open(conversation, **open)
         taking_part = self._conversations[conversation]
         return await taking_part.send(message, messages or [], on_piece if stream else None)
 
