@@ -32,16 +32,17 @@ class Contest:
     def outcomes(self, wanted: frozenset[str]) -> dict[Key, Outcome]:
         """What came of the wanted tasks."""
         estimates = Estimates(self.lab)
-        self._warm_up()
+        tasks = [self.tasks[name] for name in wanted & self.tasks.keys()]
+        self._warm_up([who for who in self.contestants if any(map(who.takes, tasks))])
         found: dict[Key, Outcome] = {}
         for group in GROUPS:
             chosen = [self.tasks[name] for name in group if name in wanted & self.tasks.keys()]
             found |= self._group(chosen, estimates)
         return found
 
-    def _warm_up(self) -> None:
+    def _warm_up(self, contestants: Sequence[Contestant]) -> None:
         """One run of each that is not counted: it writes the byte code."""
-        for who in self.contestants:
+        for who in contestants:
             self.say(f"warming up: {who.name}")
             self.lab.run(who, self.tasks["one"])
 

@@ -9,15 +9,43 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from peers import Peer, Prepared
-from tasks import SEMANTIC_KERNEL, Task
+from tasks import CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL, Task
 
 REPORT = "report.json"
-AGENT = """\
-name: benchmark
-{backend}model: {{provider: openai, name: fake, endpoint: "{url}", api_key: x}}
+MODEL = """\
+model: {{provider: openai, name: fake, endpoint: "{url}", api_key: x}}
 instructions: {{inline: "Do what the user says."}}
-{tools}test_cases:
 """
+AGENTS = {
+    CHAT: f"backend: chat\n{MODEL}",
+    SEMANTIC_KERNEL: MODEL,
+    KERNEL_OBJECT: 'backend: {{type: python, target: "agent:make_agent", scope: run}}\n',
+    FUNCTION: 'backend: "agent:answer"\n',
+    PROCESS: 'backend: {{type: process, target: "agent:answer"}}\n',
+}
+KERNEL_CODE = """\
+from openai import AsyncOpenAI, DefaultAioHttpClient
+from semantic_kernel.agents import ChatCompletionAgent
+from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
+
+
+def make_agent():
+    client = AsyncOpenAI(base_url="{url}", api_key="x", http_client=DefaultAioHttpClient())
+    service = OpenAIChatCompletion(ai_model_id="fake", async_client=client)
+    return ChatCompletionAgent(
+        service=service, name="benchmark", instructions="Do what the user says."
+    )
+"""
+FUNCTION_CODE = """\
+import asyncio
+
+
+async def answer(message):
+    await asyncio.sleep({seconds})
+    return "OK: " + message
+"""
+CODE = {KERNEL_OBJECT: KERNEL_CODE, FUNCTION: FUNCTION_CODE, PROCESS: FUNCTION_CODE}
+"""The agent in Python, of those that have one."""
 CASE = """\
   - name: case-{i:05}
     input: Say case-{i:05} please
@@ -74,7 +102,7 @@ class Contestant(Protocol):
 
 @dataclass(frozen=True)
 class Holodeck:
-    """`holodeck test` with one of the backends."""
+    """`holodeck test` with one of the ways to reach an agent."""
 
     backend: str
     command: Sequence[str]
@@ -93,6 +121,9 @@ class Holodeck:
         (folder / "agent.yaml").write_text(self._agent(job), "utf-8")
         if task.with_tool:
             (folder / "tools.py").write_text(TOOL_CODE, "utf-8")
+        if self.backend in CODE:
+            code = CODE[self.backend].format(url=job.url, seconds=task.latency_ms / 1000)
+            (folder / "agent.py").write_text(code, "utf-8")
         command = [*self.command, "test", "agent.yaml", "--quiet", "-o", REPORT]
         if task.parallel is not None:
             command += ["--parallel", str(task.parallel)]
@@ -101,9 +132,8 @@ class Holodeck:
         return Prepared(command, dict(self.env))
 
     def _agent(self, job: Job) -> str:
-        backend = "" if self.backend == SEMANTIC_KERNEL else f"backend: {self.backend}\n"
         tools = TOOLS if job.task.with_tool else ""
-        head = AGENT.format(url=job.url, backend=backend, tools=tools)
+        head = f"name: benchmark\n{AGENTS[self.backend].format(url=job.url)}{tools}test_cases:\n"
         return head + "".join(CASE.format(i=i) for i in range(job.task.cases))
 
     def passed(self, job: Job, output: str) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lab import NotCounted, Outcome, Run
 from startup import Startup
+from tap import Tapped
 from tasks import Task
 
 
@@ -28,6 +29,8 @@ class Seen:
     """T0."""
     peers: Sequence[str]
     """Names of the other harnesses that took part."""
+    tapped: Tapped | None = None
+    """Requests through the tap; None if that was not measured."""
 
     def of(self, who: str, task: str) -> Outcome:
         """Raises NotCounted."""
@@ -87,6 +90,39 @@ def wall_to_fastest_peer(task: str) -> Measure:
         return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
 
     return measure
+
+
+def wall_to_other(task: str, other: str, of: str | None = None) -> Measure:
+    """Wall time against that of another way to reach the agent, in the same task."""
+
+    def measure(seen: Seen, who: str) -> Figure:
+        ours, theirs = seen.of(of or who, task).middle, seen.of(other, task).middle
+        raw = f"{ours.wall_s:.2f} s against {theirs.wall_s:.2f} s, CPU {ours.cpu_s:.2f} s"
+        raw += f" against {theirs.cpu_s:.2f} s"
+        return Figure(ours.wall_s / theirs.wall_s, raw, max(ours.others, theirs.others))
+
+    return measure
+
+
+def added_to_case(task: str, who: str, other: str) -> Measure:
+    """Milliseconds that a case takes longer than in another way to reach the agent."""
+
+    def measure(seen: Seen, _: str) -> Figure:
+        ours, theirs = seen.of(who, task).middle, seen.of(other, task).middle
+        raw = f"{ours.wall_s:.2f} s against {theirs.wall_s:.2f} s"
+        each = (ours.wall_s - theirs.wall_s) * 1000 / seen.tasks[task].cases
+        return Figure(each, raw, max(ours.others, theirs.others))
+
+    return measure
+
+
+def tap_added(seen: Seen, _: str) -> Figure:
+    """Raises NotCounted."""
+    if seen.tapped is None:
+        raise NotCounted("not run")
+    direct, tapped = seen.tapped.direct_ms, seen.tapped.tapped_ms
+    raw = f"{tapped:.2f} ms against {direct:.2f} ms, {seen.tapped.pairs} pairs"
+    return Figure(seen.tapped.added_ms, raw, seen.tapped.others)
 
 
 def each_cpu(many: str, one: str) -> Measure:

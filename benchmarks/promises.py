@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from figures import (
     Measure,
+    added_to_case,
     after_last_answer,
     cpu_ratio,
     each_cpu,
@@ -12,12 +13,14 @@ from figures import (
     recording_cpu,
     requests_a_case,
     startup,
+    tap_added,
     throughput,
     wall,
     wall_to_fastest_peer,
     wall_to_limit,
+    wall_to_other,
 )
-from tasks import CHAT, SEMANTIC_KERNEL
+from tasks import CHAT, FUNCTION, KERNEL_OBJECT, PROCESS, SEMANTIC_KERNEL
 
 EITHER = "either"
 """In place of a backend, where there is no difference."""
@@ -198,6 +201,41 @@ PROMISES = (
         wall_to_limit("tools"),
         {CHAT: 1.25},
         backends=(CHAT,),
+    ),
+    Promise(
+        "S15",
+        "{object} cases, an agent object / from YAML",
+        "×",
+        ("object",),
+        wall_to_other("object", SEMANTIC_KERNEL, KERNEL_OBJECT),
+        {SEMANTIC_KERNEL: 1.1},
+        backends=(SEMANTIC_KERNEL,),
+    ),
+    Promise(
+        "S16",
+        "{process} cases, in a process / in holodeck",
+        "×",
+        ("process",),
+        wall_to_other("process", FUNCTION, PROCESS),
+        {EITHER: 1.1},
+        backends=(EITHER,),
+    ),
+    Promise(
+        "S16",
+        "a case answered at once, in a process",
+        "ms more",
+        ("swift process",),
+        added_to_case("swift process", PROCESS, FUNCTION),
+        backends=(EITHER,),
+    ),
+    Promise(
+        "S17",
+        "a request through the tap, at the median",
+        "ms more",
+        (),
+        tap_added,
+        {EITHER: 2.0},
+        backends=(EITHER,),
     ),
     Promise("0ms", "a case answered at once", "ms", ("swift many", "swift one"), throughput),
 )

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -26,7 +27,18 @@ from peers.homes import default_home
 from promises import PROMISES, Promise
 from startup import python_s, startups
 from table import HEAD, Judge, Table, rows_of
-from tasks import BACKENDS, CHAT, LATENCY_MS, STANDARD, tasks
+from tap import measure_tap
+from tasks import (
+    BACKENDS,
+    CHAT,
+    FUNCTION,
+    KERNEL_OBJECT,
+    LATENCY_MS,
+    PROCESS,
+    SEMANTIC_KERNEL,
+    STANDARD,
+    tasks,
+)
 
 SABOTAGED = {"httpx028": Path(__file__).with_name("sabotage") / "httpx028.py"}
 PLACES = ("--peers-home", "--json", "--command")
@@ -89,6 +101,9 @@ def benchmark(given: argparse.Namespace, promises: Sequence[Promise]) -> Table:
         wanted = frozenset(name for promise in promises for name in promise.needs)
         outcomes = contest.outcomes(wanted) if wanted else {}
     seen = Seen(what, outcomes, started, python_s(started), [one.name for one in rivals])
+    if any(promise.id == "S17" for promise in promises):
+        say("tap")
+        seen = replace(seen, tapped=measure_tap(100 * given.runs))
     judge = Judge(given.slack, given.most_others)
     return Table(
         command=spoken(sys.argv[1:]),
@@ -125,10 +140,11 @@ def chosen_peers(names: str, home: Path) -> list[Rival]:
 def holodecks(given: argparse.Namespace, home: Path) -> list[Contestant]:
     env, usual = environment(home), shlex.split(given.command)
     fault = given.sabotage and [sys.executable, "-P", str(SABOTAGED[given.sabotage])]
+    chosen = [backend for backend in BACKENDS if given.backend in {backend, "both"}]
+    of_kernel = [KERNEL_OBJECT] if SEMANTIC_KERNEL in chosen else []
     return [
         Holodeck(backend, fault if fault and backend == CHAT else usual, env)
-        for backend in BACKENDS
-        if given.backend in {backend, "both"}
+        for backend in (*chosen, *of_kernel, FUNCTION, PROCESS)
     ]
 
 

@@ -1,32 +1,42 @@
 """How much a tap adds to a request of an agent to its model.
 
-    python benchmarks/tap.py [--requests 500] [--check]
-
-The same request goes to the local server directly and through a tap, in turn, on connections that
-stay open, so that both are measured on the same machine at the same time. The client is a bare
-socket; the server answers at once, in a process of its own. `--check` exits with 1 if the median
-difference is more than the goal.
+The same request goes to a server directly and through a tap, in turn, on connections that stay
+open, so that both are measured on the same machine at the same time. The client is a bare socket;
+the server answers at once, in a process of its own.
 """
 
-import argparse
 import asyncio
 import json
-import sys
 import time
+from dataclasses import dataclass
 from statistics import median
 from urllib.parse import urlsplit
 
-from loopback import server
+from lab import NotCounted
+from loopback import server, stats
+from measure import busy_s
 
 from holodeck.lib.tap.channel import Channel
 from holodeck.lib.tap.tap import Tap
 from holodeck.lib.tap.upstreams import find_upstreams
 
-GOAL_MS = 2.0
 WARM_UP = 50
 BODY = json.dumps(
     {"model": "some-model", "messages": [{"role": "user", "content": "Where is order 7? " * 50}]}
 ).encode()
+
+
+@dataclass(frozen=True)
+class Tapped:
+    """Medians of the same request, directly and through a tap."""
+
+    direct_ms: float
+    tapped_ms: float
+    added_ms: float
+    """The median of the differences."""
+    pairs: int
+    others: float
+    """Cores that other processes took meanwhile."""
 
 
 class Client:
@@ -48,7 +58,7 @@ class Client:
         self._writer.write(self._request)
         head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
         if not head.startswith(b"http/1.1 200"):
-            raise SystemExit(f"the response is {head!r}")
+            raise NotCounted(f"not counted: the response is {head!r}")
         length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
         await self._reader.readexactly(length)
         return (time.perf_counter() - started) * 1000
@@ -57,7 +67,7 @@ class Client:
         self._writer.close()
 
 
-async def measure(url: str, requests: int) -> tuple[list[float], list[float]]:
+async def ask_both(url: str, requests: int) -> tuple[list[float], list[float]]:
     """Return the milliseconds of each direct request, and of each through the tap."""
     tap = Tap(find_upstreams({"OPENAI_BASE_URL": url}))
     await tap.start()
@@ -80,24 +90,17 @@ async def in_turn(
         pairs = [(await direct.ask(), await tapped.ask()) for _ in range(WARM_UP + requests)]
     seen = [one.token_usage for one in turn.facts.requests]
     if turn.facts.problem or len(seen) != len(pairs) or None in seen:
-        raise SystemExit(f"the tap did not see every request: {turn.facts.problem}")
+        raise NotCounted(f"not counted: the tap did not see every request: {turn.facts.problem}")
     one, other = zip(*pairs[WARM_UP:], strict=True)
     return list(one), list(other)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="what a tap adds to a request")
-    parser.add_argument("--requests", type=int, default=500)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
+def measure_tap(requests: int) -> Tapped:
+    """Send so many requests each way. Raises NotCounted."""
     with server(latency_ms=0) as url:
-        direct, tapped = asyncio.run(measure(url, options.requests))
+        machine, own, started = busy_s(), time.process_time(), time.monotonic()
+        direct, tapped = asyncio.run(ask_both(url, requests))
+        ours = time.process_time() - own + stats(url)["cpu_s"]
+        others = (busy_s() - machine - ours) / (time.monotonic() - started)
     added = median(b - a for a, b in zip(direct, tapped, strict=True))
-    print(f"directly        {median(direct):6.2f} ms (median of {len(direct)})")
-    print(f"through the tap {median(tapped):6.2f} ms")
-    print(f"added           {added:6.2f} ms (goal: {GOAL_MS:g})")
-    return int(options.check and added > GOAL_MS)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return Tapped(median(direct), median(tapped), added, requests, max(0.0, others))

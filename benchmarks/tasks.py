@@ -3,10 +3,15 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 CHAT = "chat"
 SEMANTIC_KERNEL = "semantic_kernel"
 BACKENDS = (CHAT, SEMANTIC_KERNEL)
+KERNEL_OBJECT = "object of Semantic Kernel"
+FUNCTION = "function"
+PROCESS = "process"
+"""Other ways to reach an agent: what makes it in Python, a function, that function in a process."""
 PARALLEL = 100
 STANDARD = (1, 1000, 10_000)
 LATENCY_MS = 200.0
@@ -29,12 +34,14 @@ class Task:
     is_interrupted: bool = False
     for_peers: bool = False
     backends: tuple[str, ...] = BACKENDS
+    has_server: bool = True
+    """Whether the agent asks the server; otherwise it waits as long itself."""
     is_standard: bool = True
     """Whether it is as the goals want it."""
 
     @property
     def completions(self) -> int:
-        return self.cases * (2 if self.with_tool else 1)
+        return self.cases * (2 if self.with_tool else 1) if self.has_server else 0
 
     @property
     def waits_s(self) -> float:
@@ -52,6 +59,9 @@ GROUPS = (
     ("limited",),
     ("stopped",),
     ("tools",),
+    ("object",),
+    ("process",),
+    ("swift process",),
     ("swift one", "swift many"),
 )
 """Tasks of a group are run in turn, so that what is compared meets the same machine."""
@@ -64,12 +74,14 @@ def tasks(sizes: Sequence[int] = STANDARD, latency_ms: float = LATENCY_MS) -> Ma
     found.append(Task("swift one", 1, latency_ms=0))
     found.append(Task("limited", 100, latency_ms=latency_ms, most_at_once=10, for_peers=True))
     found.append(Task("stopped", STANDARD[1], latency_ms=latency_ms, is_interrupted=True))
+    found += _of_ways(latency_ms)
     if many is not None:
         found += _of_many(many, latency_ms)
     if most is not None:
         found.append(Task("most", most, latency_ms=latency_ms, for_peers=True))
     wanted = dict(zip(("one", "many", "most"), STANDARD, strict=True))
     usual = {"limited": 100, "swift one": 1, "swift many": 2 * STANDARD[1]}
+    usual |= dict.fromkeys(("object", "process", "swift process"), 500)
     return {task.name: _marked(task, wanted | usual, latency_ms) for task in found}
 
 
@@ -82,6 +94,18 @@ def _of_many(cases: int, latency_ms: float) -> list[Task]:
         Task("narrow", cases, parallel=10, latency_ms=latency_ms / 4),
         Task("tools", cases, latency_ms=latency_ms, with_tool=True, backends=(CHAT,)),
         Task("swift many", 2 * cases, latency_ms=0),
+    ]
+
+
+def _of_ways(latency_ms: float) -> list[Task]:
+    """Tasks that compare two ways to reach the same agent."""
+    half = latency_ms / 2
+    of_object, of_process = (SEMANTIC_KERNEL, KERNEL_OBJECT), (FUNCTION, PROCESS)
+    function = partial(Task, cases=500, parallel=10, backends=of_process, has_server=False)
+    return [
+        Task("object", 500, parallel=50, latency_ms=half, backends=of_object),
+        function("process", latency_ms=half),
+        function("swift process", latency_ms=0),
     ]
 
 
