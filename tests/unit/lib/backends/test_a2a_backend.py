@@ -1,7 +1,4 @@
-"""Agents that speak A2A: a real server of a2a-sdk on loopback.
-
-a2a-sdk is no requirement of the tests: `uv pip install "a2a-sdk[http-server]>=1.3,<2"`.
-"""
+"""Agents that speak A2A: a real server of a2a-sdk on loopback."""
 
 import asyncio
 import socket
