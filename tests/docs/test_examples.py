@@ -44,9 +44,10 @@ NOT_RUN = {
     "README.md": 2,
     "docs/architecture.md": 1,
     "docs/guide/a2a.md": 1,
+    "docs/guide/frameworks/claude-agent-sdk.md": 2,
     "docs/guide/frameworks/google-adk.md": 2,
 }
-"""Blocks without a comment: installation, diagrams, and a framework that is not installed."""
+"""Blocks without a comment: installation, diagrams, and frameworks that are not installed."""
 
 
 @dataclass(frozen=True)

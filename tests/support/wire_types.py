@@ -118,7 +118,11 @@ class Request:
             return []
         if self.dialect == "responses":
             return [*self.earlier, *messages_of_input(self.body.get("input", []))]
-        return list(self.body.get("messages", []))
+        messages = list(self.body.get("messages", []))
+        if self.dialect == "anthropic":  # what Claude Code adds of its own is no conversation
+            said = [message for message in messages if message.get("role") != "system"]
+            return [one for message in said for one in messages_of_blocks(message)]
+        return messages
 
     @property
     def prompt(self) -> str:
@@ -145,13 +149,7 @@ class Request:
     @property
     def tool_results(self) -> list[str]:
         """What tools answered so far in this conversation, in order."""
-        results = [text_of(m.get("content")) for m in self.messages if m.get("role") == "tool"]
-        for message in self.messages:
-            content = message.get("content")
-            blocks = content if isinstance(content, list) else []
-            found = [b for b in blocks if b.get("type") == "tool_result"]
-            results += [text_of(b.get("content")) for b in found]
-        return results
+        return [text_of(m.get("content")) for m in self.messages if m.get("role") == "tool"]
 
 
 def messages_of_input(given: Any) -> list[dict[str, Any]]:
@@ -159,6 +157,23 @@ def messages_of_input(given: Any) -> list[dict[str, Any]]:
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     return [message_of_item(item) for item in given]
+
+
+def messages_of_blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """A message of Anthropic's API as messages of chat completions: each tool result is its own."""
+    content = message.get("content")
+    blocks = content if isinstance(content, list) else []
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    rest = [block for block in blocks if block.get("type") != "tool_result"]
+    split: list[dict[str, Any]] = [
+        {
+            "role": "tool",
+            "tool_call_id": block.get("tool_use_id"),
+            "content": text_of(block.get("content")),
+        }
+        for block in results
+    ]
+    return split if results and not rest else [*split, {**message, "content": rest or content}]
 
 
 def message_of_item(item: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,9 @@ FRAMEWORKS: tuple[Framework, ...] = (
     ),
     Framework("PydanticAI", "pydantic_ai", "holodeck.lib.backends.frameworks.pydantic_ai_agents"),
     Framework("Google ADK", "google", "holodeck.lib.backends.frameworks.google_adk_agents"),
+    Framework(
+        "Claude Agent SDK", "claude_agent_sdk", "holodeck.lib.backends.frameworks.claude_agents"
+    ),
     Framework("LangGraph", "langgraph", "holodeck.lib.backends.frameworks.langgraph_graphs"),
     Framework(
         "LangChain", "langchain_core", "holodeck.lib.backends.frameworks.langchain_runnables"
