@@ -5,6 +5,10 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+from holodeck.lib.backends.frameworks.agent_framework_functions import (
+    FunctionalWorkflowAdapter,
+    adapt_function,
+)
 from holodeck.lib.backends.frameworks.agent_framework_messages import (
     answer,
     check_options,
@@ -37,7 +41,8 @@ def adapt(value: object) -> FrameworkAdapter | None:
 
     agent, options = split_run(value)
     check_options(options)
-    workflow = adapt_workflow(agent, options)
+    function: FunctionalWorkflowAdapter | None = adapt_function(agent, options)
+    workflow = function or adapt_workflow(agent, options)
     if workflow is not None:
         return workflow
     if isinstance(agent, agent_framework.SupportsAgentRun):
