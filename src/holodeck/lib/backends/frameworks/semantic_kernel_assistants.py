@@ -17,7 +17,11 @@ from holodeck.lib.backends.frameworks.base import (
     FrameworkSession,
     TurnRecord,
 )
-from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader, token_counts
+from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
+    TurnReader,
+    service_tools,
+    token_counts,
+)
 from holodeck.lib.backends.frameworks.semantic_kernel_runs import (
     ACTIVE,
     AzureRuns,
@@ -70,7 +74,7 @@ class AssistantAdapter(FrameworkAdapter):
 
         None if a tool of the service has further ones, such as an MCP server.
         """
-        kinds = own_tools(self._agent)
+        kinds = service_tools(self._agent)
         if not MANY_TOOLS.isdisjoint(kinds):
             return None
         return [*functions_of(self._agent, self._options), *kinds]
@@ -90,13 +94,6 @@ class AzureAIAdapter(AssistantAdapter):
                 " 2; install 'azure-ai-projects<2'"
             )
         super().__init__(agent, options)
-
-
-def own_tools(agent: Any) -> list[str]:
-    """Return the types of the tools that the service runs itself."""
-    tools = agent.definition.tools or ()
-    kinds = [str(one["type"] if isinstance(one, Mapping) else one.type) for one in tools]
-    return [kind for kind in dict.fromkeys(kinds) if kind != "function"]
 
 
 def functions_of(agent: Any, options: Mapping[str, Any]) -> list[str]:
@@ -136,7 +133,7 @@ class AssistantSession(FrameworkSession):
         self._runs = runs
         self._new_thread = new_thread
         self._is_named = agent.definition.name is not None
-        self._own_tools = own_tools(agent)
+        self._own_tools = service_tools(agent)
         self._functions = frozenset(functions_of(agent, options))
         self._history: list[Message] = list(context)
         self._known = 0

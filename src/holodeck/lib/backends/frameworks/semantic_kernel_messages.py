@@ -3,7 +3,7 @@
 The agents of users and the agent that holodeck builds are read by the same code.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +35,7 @@ class TurnReader:
 
     def __init__(self, *, names_agents: bool = True, counts_usage: bool = True) -> None:
         self.record = TurnRecord()
-        self._names_agents = names_agents
+        self.names_agents = names_agents
         self._counts_usage = counts_usage
         self._read: list[ChatMessageContent] = []
         self._histories: list[tuple[ChatHistory, int]] = []
@@ -54,7 +54,7 @@ class TurnReader:
         if any(message is one for one in self._read):
             return
         self._read.append(message)
-        agent = message.name if self._names_agents else None
+        agent = message.name if self.names_agents else None
         items: list[Any] = message.items
         for item in items:
             if item.content_type == "function_call":
@@ -153,8 +153,21 @@ class TurnReader:
             self._histories.append((history, start))
 
 
+def service_tools(agent: Any) -> list[str]:
+    """Return the types of the tools that the service of an agent runs itself."""
+    tools = getattr(agent, "definition", agent)
+    kinds = [
+        str(one["type"] if isinstance(one, Mapping) else one.type)
+        for one in getattr(tools, "tools", None) or ()
+    ]
+    return [kind for kind in dict.fromkeys(kinds) if kind != "function"]
+
+
 def names_of_tools(agent: Any) -> list[str]:
     """Return the names of the functions that an agent offers to its model."""
+    if not hasattr(agent, "function_choice_behavior"):  # assistants offer all of them
+        functions = agent.kernel.get_full_list_of_function_metadata()
+        return [function.fully_qualified_name for function in functions]
     settings = agent.arguments.execution_settings if agent.arguments else None
     behaviors = [one.function_choice_behavior for one in (settings or {}).values()]
     chosen = next((one for one in behaviors if one is not None), None)

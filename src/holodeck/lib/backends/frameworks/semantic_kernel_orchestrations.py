@@ -23,6 +23,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     TurnReader,
     names_of_tools,
     new_history,
+    service_tools,
 )
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ class OrchestrationAdapter(FrameworkAdapter):
 
     def tools(self) -> list[str] | None:
         members: list[Any] = self._orchestration._members
+        if any(map(service_tools, members)):
+            return None
         names = [name for member in members for name in names_of_tools(member) or ()]
         if is_handoff(self._orchestration):
             targets = {
@@ -137,6 +140,7 @@ class OrchestrationSession(FrameworkSession):
                 if inspect.isawaitable(answered):
                     await answered
 
+        reader.record.tool_calls_problem = _unseen_calls(self._orchestration._members)
         orchestration = copy(self._orchestration)
         state: dict[str, Any] = vars(orchestration)
         state["_members"] = [_read_member(one, reader) for one in state["_members"]]
@@ -175,6 +179,14 @@ def _as_text(message: "ChatMessageContent") -> "ChatMessageContent":
     [plain] = new_history([{"role": "assistant", "content": message.content}]).messages
     plain.name = message.name
     return plain
+
+
+def _unseen_calls(members: "Sequence[Agent]") -> str | None:
+    """Return whose tool calls Semantic Kernel does not report of members; None if it does."""
+    for member in members:
+        for kind in service_tools(member):
+            return f"those of {kind} are not seen, which the service of {member.name!r} runs"
+    return None
 
 
 def _read_member(member: "Agent", reader: TurnReader) -> "Agent":

@@ -13,6 +13,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     TurnReader,
     names_of_tools,
     new_history,
+    service_tools,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class ResponsesAgentAdapter(FrameworkAdapter):
         return ResponsesSession(self._agent, self._options, context)
 
     def tools(self) -> list[str] | None:
-        return None if self._agent.tools else names_of_tools(self._agent)
+        return None if service_tools(self._agent) else names_of_tools(self._agent)
 
 
 class ResponsesSession(FrameworkSession):
@@ -72,7 +73,7 @@ class ResponsesSession(FrameworkSession):
         callback = self._options.get("on_intermediate_message")
 
         async def read(one: Any) -> None:
-            reader.read(one)
+            read_response(reader, one)
             if callback is not None:
                 await callback(one)
 
@@ -95,7 +96,7 @@ class ResponsesSession(FrameworkSession):
                     "on_intermediate_message": read,
                 }
             ):
-                reader.read(response.message)
+                read_response(reader, response.message)
                 texts.append(str(response.message.content or ""))
         except BaseException:
             reader.read_interrupted()
@@ -108,3 +109,38 @@ class ResponsesSession(FrameworkSession):
 
     def remember(self, messages: Sequence["Message"]) -> None:
         self._new += new_history(messages).messages
+
+
+def read_response(reader: TurnReader, message: "ChatMessageContent") -> None:
+    """Add a message to the record, with the calls of tools that the provider ran for it."""
+    record = reader.record
+    before = list(record.tool_calls or ())
+    reader.read(message)
+    new = {call["call_id"]: call for call in (record.tool_calls or ())[len(before) :]}
+    for item in getattr(message.inner_content, "output", None) or ():
+        if item.type == "function_call":
+            before += [new.pop(item.call_id)] if item.call_id in new else []
+        elif item.type.endswith("_call"):
+            before.append(_provider_call(item, message.name if reader.names_agents else None))
+    record.tool_calls = [*before, *new.values()]
+    for item in getattr(message.inner_content, "output", None) or ():
+        if item.type == "mcp_call" and (item.error or item.output) is not None:
+            plain = _plain(item)
+            is_error = plain.get("error") is not None
+            record.add_result(item.id, plain["error" if is_error else "output"], is_error=is_error)
+
+
+def _provider_call(item: Any, agent: str | None) -> dict[str, Any]:
+    """Return a call; its arguments are left out if the provider does not tell them."""
+    plain = _plain(item)
+    name = plain.get("name") or item.type.removesuffix("_call")
+    row = {"name": name, "call_id": item.id, **({"agent": agent} if agent else {})}
+    if "arguments" in plain:
+        return {**row, "arguments": plain["arguments"]}
+    told = {key: plain[key] for key in ("action", "queries", "code") if plain.get(key) is not None}
+    return {**row, "arguments": told} if told else row
+
+
+def _plain(item: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = item.model_dump(mode="json", warnings=False)
+    return plain
