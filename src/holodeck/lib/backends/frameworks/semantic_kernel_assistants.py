@@ -5,7 +5,6 @@ be undone, so after a turn that fails the conversation goes on in a new thread.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
@@ -23,11 +22,11 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import (
     token_counts,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_runs import (
-    ACTIVE,
-    AzureRuns,
-    OpenAIRuns,
-    Runs,
+    CLEANUP_S,
+    completed,
+    delete_thread,
     read_steps,
+    runs_of,
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_threads import messages_of, new_service_thread
 
@@ -37,10 +36,6 @@ if TYPE_CHECKING:
 
     from holodeck.lib.backends.base import Message
 
-logger = logging.getLogger(__name__)
-
-CLEANUP_S = 15.0
-"""Seconds for the service to delete the threads of a conversation."""
 MANY_TOOLS = frozenset({"mcp", "openapi", "connected_agent", "azure_function"})
 """Types of tools whose functions have names that the agent does not know."""
 CODE = "code_interpreter"
@@ -56,7 +51,6 @@ class AssistantAdapter(FrameworkAdapter):
 
     objects: ClassVar[tuple[str, ...]] = ("OpenAIAssistantAgent", "AzureAssistantAgent")
     reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability))
-    runs: type[Runs] = OpenAIRuns
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
         self._agent = agent
@@ -66,8 +60,7 @@ class AssistantAdapter(FrameworkAdapter):
     async def open(self, context: Sequence["Message"]) -> FrameworkSession:
         earlier = [] if self._thread is None else await messages_of(self._thread)
         new_thread = new_service_thread(self._thread, self._agent)
-        runs = self.runs(self._agent.client)
-        return AssistantSession(self._agent, self._options, runs, new_thread, [*earlier, *context])
+        return AssistantSession(self._agent, self._options, new_thread, [*earlier, *context])
 
     def tools(self) -> list[str] | None:
         """Return the names of the kernel's functions and of the service's own tools.
@@ -85,7 +78,6 @@ class AzureAIAdapter(AssistantAdapter):
 
     objects: ClassVar[tuple[str, ...]] = ("AzureAIAgent",)
     reads: ClassVar[frozenset[Capability]] = frozenset(get_args(Capability))
-    runs = AzureRuns
 
     def __init__(self, agent: Any, options: Mapping[str, Any]) -> None:
         if not hasattr(agent.client.agents, "threads"):
@@ -114,7 +106,6 @@ class AssistantSession(FrameworkSession):
     Args:
         agent: The agent.
         options: Arguments of each invocation.
-        runs: What the service tells of runs.
         new_thread: Makes a thread that the service does not know yet.
         context: The messages before the first turn.
     """
@@ -123,14 +114,13 @@ class AssistantSession(FrameworkSession):
         self,
         agent: Any,
         options: Mapping[str, Any],
-        runs: Runs,
         new_thread: "Callable[[], AgentThread]",
         context: Sequence["Message"],
     ) -> None:
         self._agent = agent
         self._options = dict(options)
         self._users_callback = self._options.pop("on_intermediate_message", None)
-        self._runs = runs
+        self._runs = runs_of(agent)
         self._new_thread = new_thread
         self._is_named = agent.definition.name is not None
         self._own_tools = service_tools(agent)
@@ -176,12 +166,7 @@ class AssistantSession(FrameworkSession):
     async def close(self) -> None:
         """Delete the threads; a failure is logged, and a cancellation waits until it is done."""
         threads, self._created, self._creating = self._created, [], None
-        cleanup = asyncio.gather(*map(self._delete, threads))
-        try:
-            await asyncio.shield(cleanup)
-        except asyncio.CancelledError:
-            await cleanup
-            raise
+        await completed(asyncio.gather(*map(self._delete, threads)))
 
     @asynccontextmanager
     async def _reading(self, message: str) -> AsyncIterator[tuple[TurnReader, dict[str, Any]]]:
@@ -248,25 +233,7 @@ class AssistantSession(FrameworkSession):
             thread = await asyncio.wait_for(creating, CLEANUP_S)
         except Exception:  # noqa: BLE001 - whoever sent a message has seen it
             return
-        identity = thread.id
-        try:
-            await asyncio.wait_for(self._end(thread), CLEANUP_S)
-        except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
-            logger.warning("the thread %s was not deleted: %r", identity, error.__cause__ or error)
-
-    async def _end(self, thread: "AgentThread") -> None:
-        """Cancel the thread's run, if one is active, and delete the thread."""
-        identity = str(thread.id)
-        run = await self._runs.latest(identity)
-        if run is not None and run.status in ACTIVE:
-            await self._runs.cancel(identity, run.id)
-            options = self._agent.polling_options
-            for count in range(1_000_000):
-                run = await self._runs.latest(identity)
-                if run is None or run.status not in ACTIVE:
-                    break
-                await asyncio.sleep(options.get_polling_interval(count).total_seconds())
-        await thread.delete()
+        await delete_thread(self._agent, thread)
 
 
 async def _create(thread: "AgentThread") -> "AgentThread":

@@ -1,10 +1,19 @@
-"""What a service tells of the runs of its threads: their steps, tool calls and token usage."""
+"""What a service tells of the runs of its threads, and how a thread ends."""
 
+import asyncio
+import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader
 
+if TYPE_CHECKING:
+    from semantic_kernel.agents import AgentThread
+
+logger = logging.getLogger(__name__)
+
+CLEANUP_S = 15.0
+"""Seconds for the service to delete a thread."""
 ACTIVE = ("queued", "in_progress", "requires_action", "cancelling")
 """Statuses of a run that has not ended; enumerations of Azure equal these, with other hashes."""
 
@@ -59,6 +68,44 @@ class AzureRuns(Runs):
 
     async def cancel(self, thread_id: str, run_id: str) -> None:
         await self._agents.runs.cancel(thread_id, run_id)
+
+
+def runs_of(agent: Any) -> Runs:
+    """Return the runs of the threads of an agent."""
+    is_azure = "AzureAIAgent" in {base.__name__ for base in type(agent).__mro__}
+    return AzureRuns(agent.client) if is_azure else OpenAIRuns(agent.client)
+
+
+async def delete_thread(agent: Any, thread: "AgentThread") -> None:
+    """Delete a thread of an agent, whose run is cancelled if it is active; a failure is logged."""
+    identity = thread.id
+    if identity is None:
+        return
+    try:
+        await asyncio.wait_for(_end(agent, thread, identity), CLEANUP_S)
+    except Exception as error:  # noqa: BLE001 - a failing clean-up must not lose a response
+        logger.warning("the thread %s was not deleted: %r", identity, error.__cause__ or error)
+
+
+async def _end(agent: Any, thread: "AgentThread", identity: str) -> None:
+    runs = runs_of(agent)
+    run = await runs.latest(identity)
+    if run is not None and run.status in ACTIVE:
+        await runs.cancel(identity, run.id)
+    polls = 0
+    while run is not None and run.status in ACTIVE:
+        await asyncio.sleep(agent.polling_options.get_polling_interval(polls).total_seconds())
+        run, polls = await runs.latest(identity), polls + 1
+    await thread.delete()
+
+
+async def completed(cleanup: "asyncio.Future[Any]") -> None:
+    """Wait until a clean-up is done; a cancellation waits, too."""
+    try:
+        await asyncio.shield(cleanup)
+    except asyncio.CancelledError:
+        await cleanup
+        raise
 
 
 def read_steps(

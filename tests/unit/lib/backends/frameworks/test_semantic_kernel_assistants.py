@@ -293,3 +293,20 @@ async def test_an_azure_client_without_threads_is_refused():
 
     with pytest.raises(BackendInitError, match="install 'azure-ai-projects<2'"):
         await CallableBackend(agent).initialize()
+
+
+async def test_a_member_of_an_orchestration_leaves_no_thread(make, service):
+    from semantic_kernel.agents import SequentialOrchestration
+
+    backend = CallableBackend(SequentialOrchestration(members=[make()]))
+    session = await backend.create_session()
+
+    result = await session.send("Where is order 7?")
+    with pytest.raises(BackendError, match="as told"):
+        await session.send("fail")
+    await session.close()
+
+    assert result.response == "OK: order 7 is shipped"
+    assert [one["result"] for one in result.tool_results] == ["order 7 is shipped"]
+    assert result.token_usage is None
+    assert (len(service.created), service.threads) == (2, {})
