@@ -82,6 +82,15 @@ def test_a_run_with_an_adapter_can_be_listed_planned_and_resumed(folder):
     assert "1 of 2 results are kept" in run_cli(*command, cwd=folder).stderr
 
 
+def test_scenarios_can_be_listed_and_planned_without_an_agent(folder):
+    listed = run_cli("test", "scenarios", "--list", cwd=folder)
+    planned = run_cli("test", "scenarios", "--dry-run", cwd=folder)
+
+    assert (listed.code, planned.code) == (0, 0)
+    assert "support.yaml:3" in listed.stdout
+    assert "Plan for (no agent): 2 test cases" in planned.stdout
+
+
 def test_an_agent_yaml_in_the_folder_is_not_read_and_named(folder):
     (folder / "agent.yaml").write_text("name: other\nbackend: 'desk:Broken'\n")
 

@@ -7,6 +7,7 @@ import pytest
 
 from fakes import case, run_in_pty
 from support.checks import assert_one_error, assert_plain, results_in
+from support.html_page import HtmlPage
 
 HOSTILE = (
     "\x1b[2J\x1b[31mred\x1b]0;title\x07 ```` ``` | a | b |\n"
@@ -39,6 +40,18 @@ def test_a_hostile_answer_reaches_neither_the_terminal_nor_the_report_as_it_is(h
     assert not set(UNSEEN) & set(markdown)
     assert HOSTILE.count("# Heading") < markdown.count("# Heading")  # in the answer and the reason
     assert not [line for line in outside_of_fences(markdown) if "<script" in line or "img" in line]
+
+
+def test_a_hostile_answer_stays_text_in_the_html_report(hostile):
+    ran = hostile.run("test", "-o", "report.html")
+    html = (hostile.path / "report.html").read_text(encoding="utf-8")
+
+    assert ran.code == 1
+    assert not set(UNSEEN) & set(html)
+    page = HtmlPage(html)
+    page.require_harmless()
+    page.require_accessible()
+    assert "<script>alert(1)</script> <img src=x onerror=alert(1)>" in page.text
 
 
 def outside_of_fences(markdown):

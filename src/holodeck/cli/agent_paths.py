@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -71,19 +71,25 @@ def find_suites(paths: Sequence[str], adapter: str) -> FoundAgents:
     return FoundAgents([AgentTarget(adapter, tuple(suites), adapter)], others, agents)
 
 
-def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
+def find_agents(
+    paths: Sequence[str], agent: str | None = None, *, needs_agent: bool = True
+) -> FoundAgents:
     """Return the agents that the paths contain; a folder contains every agent.yaml below it.
 
     A folder without an agent.yaml contains every suite below it. A suite runs with `agent`, else
-    with the nearest agent.yaml beside or above its file. Without paths, the agent.yaml of the
-    working folder is used. Raises FileNotFoundError for a folder without both; missing files are
-    reported when they are read.
+    with the nearest agent.yaml beside or above its file; unless `needs_agent`, suites without one
+    are a target with an adapter that cannot be called. Without paths, the agent.yaml of the working
+    folder is used. Raises FileNotFoundError for a folder without both; missing files are reported
+    when they are read.
     """
     agents: dict[Path, str] = {}
     suites: dict[Path, list[str]] = {}
+    alone: list[str] = []
     others: list[str] = []
     for path in _each_file(paths or (DEFAULT_AGENT_FILE,), others):
-        if is_suite_file(path):
+        if not needs_agent and is_suite_file(path) and find_agent_above(path) is None:
+            alone.append(path)
+        elif is_suite_file(path):
             suites.setdefault(Path(agent or _agent_above(path)), []).append(path)
         elif Path(path).suffix in _DATA_SUFFIXES:
             raise ConfigError(
@@ -97,6 +103,11 @@ def find_agents(paths: Sequence[str], agent: str | None = None) -> FoundAgents:
     targets = [AgentTarget(path) for path in agents.values()]
     for owner, files in suites.items():
         targets.append(AgentTarget(str(owner), tuple(dict.fromkeys(files))))
+    if alone:
+        from holodeck.models.agent import IN_PYTHON
+
+        files = list(dict.fromkeys(alone))
+        targets.append(AgentTarget(", ".join(files), tuple(files), IN_PYTHON))
     return FoundAgents(targets, others)
 
 
@@ -105,15 +116,12 @@ def find_checked(path: str) -> FoundAgents:
 
     Like `find_agents`, but each suite without an agent.yaml is a target of its own.
     """
-    from holodeck.models.agent import IN_PYTHON
-
-    others: list[str] = []
-    files = list(_each_file((path,), others))
-    alone = [one for one in files if is_suite_file(one) and find_agent_above(one) is None]
-    owned = [one for one in files if one not in alone]
-    targets = find_agents(owned).targets if owned else []
-    targets += [AgentTarget(one, (one,), IN_PYTHON) for one in alone]
-    return FoundAgents(targets, others)
+    found = find_agents((path,), needs_agent=False)
+    targets = []
+    for one in found.targets:
+        parts = one.suites if one.adapter is not None else ()
+        targets += [replace(one, path=file, suites=(file,)) for file in parts] or [one]
+    return FoundAgents(targets, found.others)
 
 
 def find_target(path: str) -> AgentTarget:

@@ -189,7 +189,8 @@ def test(
         fail_on=options["fail_on"],
     )
     if options["adapter"] is None:
-        found = find_agents(paths, options["agent"])
+        is_run = preview_mode is None
+        found = find_agents(paths, options["agent"], needs_agent=is_run or bool(options["agent"]))
     else:
         found = find_suites(paths, options["adapter"])
     context.exit(run_agents(test_options, found, cli_context))

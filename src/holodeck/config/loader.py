@@ -43,7 +43,7 @@ from holodeck.config.source import (
 from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
 from holodeck.config.validation_errors import validate
 from holodeck.errors import ConfigError
-from holodeck.models.agent import NO_EFFECT, Agent
+from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
 
 logger = logging.getLogger(__name__)
@@ -150,12 +150,14 @@ class ConfigLoader:
     def load_adapter(self, adapter: str, suites: Sequence[str | Path]) -> Agent:
         """Return the agent of `module:attribute` with the cases of `suites`, without an agent.yaml.
 
-        Its folder is the working folder. Raises like `load_agent_yaml`.
+        Its folder is the working folder. IN_PYTHON stands for an agent that is not known, for
+        checks and previews. Raises like `load_agent_yaml`.
         """
         # Imported here because most agents are read from files.
         from holodeck.config.cases.rows import to_node  # noqa: PLC0415
 
-        root = to_node({"name": adapter, "backend": adapter}, 0)
+        name = "(no agent)" if adapter == IN_PYTHON else adapter
+        root = to_node({"name": name, "backend": adapter}, 0)
         return self._load(Path(DEFAULT_AGENT_FILE), suites, lambda: Source("--adapter", root))
 
     def _load(self, file: Path, suites: Sequence[str | Path], read: Callable[[], Source]) -> Agent:
