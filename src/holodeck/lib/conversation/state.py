@@ -6,6 +6,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,9 +20,17 @@ from holodeck.lib.conversation.messages import (
     tool_name,
     transcript_of,
 )
-from holodeck.lib.conversation.span_views import TraceView, contexts_of, spans_of, traces_of
+from holodeck.lib.conversation.span_views import (
+    contexts_of,
+    shown_spans,
+    spans_of,
+    traces_of,
+    with_span_calls,
+)
 from holodeck.lib.conversation.state_views import (
+    ToolCall,
     ToolCalls,
+    TraceView,
     TurnView,
     calls_in_messages,
     first_text,
@@ -213,7 +222,7 @@ class ScenarioState:
     @property
     def traces(self) -> list[TraceView]:
         """The traces of the conversation, one for each turn."""
-        return traces_of(self.spans)
+        return traces_of(self.spans, self._calls(), self._positions_of_traces())
 
     @property
     def contexts(self) -> list[str]:
@@ -240,7 +249,21 @@ class ScenarioState:
     def turns(self) -> list[TurnView]:
         """The turns that have messages, each with its messages and tool calls."""
         messages, turns = self._messages_and_turns()
-        return turn_views(messages, turns, calls_in_messages(messages, turns))
+        calls, positions = self._calls(), self._positions_of_traces()
+        found = traces_of(shown_spans(self.span_log), calls, positions)
+        traces = {positions.get(one.id): one for one in found}
+        views = turn_views(messages, turns, calls)
+        return [replace(one, trace=traces.get(one.index)) for one in views]
+
+    def _calls(self) -> list[ToolCall]:
+        calls = calls_in_messages(*self._messages_and_turns())
+        return with_span_calls(calls, self.span_log, self._positions_of_traces())
+
+    def _positions_of_traces(self) -> dict[str, int]:
+        turns = self._executor.history.turns
+        positions = dict(zip(turns, positions_of(turns), strict=True))
+        traces = {} if self.span_log is None else self.span_log.turns
+        return {key: positions[turn] for key, turn in traces.items() if turn in positions}
 
     def _messages_and_turns(self) -> tuple[list[Message], list[int]]:
         history = self._executor.history
@@ -306,13 +329,13 @@ class ScenarioState:
     def tool_calls(self, tool_name: str | None = None) -> ToolCalls:
         """All calls of one tool or of any, oldest first, each with `input` and `output`.
 
+        They come from messages, and from spans of tools.
+
         If there is none and the agent's tool calls are unknown, it warns; where the backend
         reported them as unknown, it raises EvaluationError.
         """
-        messages, turns = self._messages_and_turns()
-        calls = calls_in_messages(messages, turns)
-        found = [one for one in calls if tool_name in {None, one.name}]
-        if not found or any(one.get(UNSEEN_CALLS) for one in messages):
+        found = [one for one in self._calls() if tool_name in {None, one.name}]
+        if not found or any(one.get(UNSEEN_CALLS) for one in self._executor.history.peek):
             self._warn_of_unseen_calls()  # the calls of some turns are unknown, and so is a count
         return ToolCalls(found, tool_name)
 

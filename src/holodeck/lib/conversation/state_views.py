@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from holodeck.lib.conversation.messages import (
     Message,
@@ -15,6 +15,9 @@ from holodeck.lib.conversation.messages import (
     tool_calls_in,
     tool_name,
 )
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
 
 _RESULT_ROLES = {"tool", "function"}
 
@@ -27,7 +30,7 @@ class ToolCall:
     input: Any = None
     """The arguments: the value of their JSON, or the text if it is not JSON."""
     output: Any = None
-    """What the tool returned; None if no message says it."""
+    """What the tool returned; None if no message and no span says it."""
     turn: int | None = None
     """The index of the turn in `state.turns`."""
     source: Literal["message", "span"] | None = None
@@ -82,12 +85,29 @@ class ToolCalls(Sequence[ToolCall]):
 
 
 @dataclass(frozen=True)
+class TraceView:
+    """One trace of a conversation."""
+
+    id: str
+    """Its id, as in the header `traceparent`."""
+    spans: Sequence[ReadableSpan]
+    """Its spans that have ended, oldest first."""
+    _calls: tuple[ToolCall, ...] = ()
+
+    def tool_calls(self, name: str | None = None) -> ToolCalls:
+        """The calls of one tool or of any in this trace, from its messages and its spans."""
+        return ToolCalls([one for one in self._calls if name in {None, one.name}], name)
+
+
+@dataclass(frozen=True)
 class TurnView:
     """One turn of a conversation."""
 
     index: int
     messages: list[Message]
     _calls: tuple[ToolCall, ...] = ()
+    trace: TraceView | None = None
+    """The spans of the turn; None if there are none."""
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
         """The calls of one tool or of any in this turn, oldest first."""

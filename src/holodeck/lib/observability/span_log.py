@@ -45,6 +45,8 @@ class SpanLog:
         """Whether spans of this process can be seen."""
         self.dropped = 0
         """Spans beyond the limit."""
+        self.turns: dict[str, int] = {}
+        """The numbers of the turns, by the ids of their traces."""
         self.strays = 0
         """Spans of the process that belong to no conversation."""
         self._max_spans = max_spans
@@ -61,6 +63,8 @@ class SpanLog:
     def start(self, span: ReadableSpan) -> None:
         """Take a span that has begun."""
         with self._lock:
+            if is_ours(span) and TURN in attributes_of(span):
+                self.turns[trace_id(span)] = attributes_of(span)[TURN]
             if len(self._open) < self._max_spans:
                 self._open[span_id(span)] = span
 

@@ -454,6 +454,49 @@ async def test_the_state_has_the_traces_and_the_retrieved_texts(fake_openai):
     assert seen[1] == ["The fee is 3 €.", "plain"] * 2
 
 
+async def test_tool_calls_of_spans_complete_those_of_messages(fake_openai):
+    def tool_span(name, **attributes):
+        tracer.start_span(name, attributes=attributes).end()
+
+    class Caller(scenario.AgentAdapter):
+        async def call(self, input):  # noqa: A002 - as documented
+            pay = {"name": "pay", "arguments": '{"order": 9}'}
+            tool_span(
+                "x",
+                **{
+                    "langwatch.span.type": "tool",
+                    "gen_ai.tool.name": "pay",
+                    "langwatch.input": '{"order":9}',
+                    "langwatch.output": "paid",
+                },
+            )
+            tool_span(
+                "execute_tool look",
+                **{"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "look"},
+            )
+            call = {"id": "1", "type": "function", "function": pay}
+            return {"role": "assistant", "content": "ok", "tool_calls": [call]}
+
+    seen = []
+
+    def look(state):
+        seen.extend((one.name, one.output, one.turn, one.source) for one in state.tool_calls())
+        assert len(state.turns[1].tool_calls("look")) == 1
+        assert [one.name for one in state.traces[0].tool_calls()] == ["pay", "look"]
+        assert state.turns[1].trace.id == state.traces[1].id != state.traces[0].id
+
+    steps = [scenario.user("q"), scenario.agent(), scenario.user("q"), scenario.agent()]
+    participants = [Caller(), a_user()]
+    await scenario.arun("case", "…", participants, script=[*steps, look, scenario.succeed()])
+
+    assert seen == [
+        ("pay", "paid", 0, "message"),
+        ("look", None, 0, "span"),
+        ("pay", "paid", 1, "message"),
+        ("look", None, 1, "span"),
+    ]
+
+
 def test_filters_know_the_spans_of_scenarios():
     provider = TracerProvider(shutdown_on_exit=False)
     ours, theirs, other = (
