@@ -1,36 +1,22 @@
-"""Settings of scenarios, and the models of their judges and simulated users."""
+"""Settings of scenarios."""
 
 from __future__ import annotations
 
-import asyncio
+import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from holodeck.config.environment import Environment
-from holodeck.config.providers import missing_key_message, with_provider_variables
-from holodeck.errors import ConfigError
 from holodeck.lib.conversation.types import ScenarioUsageError
 from holodeck.lib.ui.terminal import is_tty
-from holodeck.models.llm import LLMProvider, ProviderEnum
+from holodeck.scenario.model_config import ModelConfig
 
+__all__ = ["ModelConfig", "ScenarioConfig", "configure"]
 
-class ModelConfig(BaseModel):
-    """A model and its settings; None leaves a value to the provider's own variables."""
-
-    model_config = ConfigDict(defer_build=True, extra="forbid")
-
-    model: str
-    """Provider and name, such as `openai/gpt-4.1`."""
-    api_base: str | None = None
-    api_key: str | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
+logger = logging.getLogger(__name__)
 
 
 class ScenarioConfig(BaseModel):
@@ -68,6 +54,14 @@ class ScenarioConfig(BaseModel):
     observability: dict[str, Any] | None = None
     """The arguments of `setup_scenario_tracing`: `span_filter`, `span_processors`,
     `trace_exporter`, `instrumentors`."""
+    headless: bool | None = None
+    """Whether the browser stays closed; holodeck opens none."""
+    fetch_remote_traces: bool | None = None
+    """Whether the judge waits for traces of a service; holodeck asks none."""
+    trace_wait_timeout: float | None = None
+    """Seconds to wait for these."""
+    trace_wait_extension: float | None = None
+    """Seconds to wait for them once more."""
 
     @classmethod
     def configure(cls, *default_model: str | ModelConfig, **settings: Any) -> None:
@@ -105,125 +99,36 @@ class ScenarioConfig(BaseModel):
 
 def _parse_settings(location: str, settings: Mapping[str, Any]) -> ScenarioConfig:
     try:
-        return ScenarioConfig(**settings)
+        config = ScenarioConfig(**settings)
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         name, problem = ".".join(map(str, first["loc"])), first["msg"].lower()
         if first["type"] == "extra_forbidden":
             problem = f"unknown setting; the settings are {', '.join(ScenarioConfig.model_fields)}"
         raise ScenarioUsageError(location, f"{name}: {problem}") from error
+    _note_service_settings(config)
+    return config
 
 
 configure = ScenarioConfig.configure
 
-T = TypeVar("T")
+SERVICE_SETTINGS = (
+    "headless",
+    "fetch_remote_traces",
+    "trace_wait_timeout",
+    "trace_wait_extension",
+)
+"""Settings for the service of Scenario, which have no effect."""
+_noted: set[str] = set()
 
-PROVIDERS = {
-    **{one.value: one for one in ProviderEnum},
-    "azure": ProviderEnum.AZURE_OPENAI,
-    "ollama_chat": ProviderEnum.OLLAMA,
-}
 
-
-def model_for(owner: str, model: str | None, **given: str | float | None) -> LLMProvider:
-    """Return the model of an agent, else the default one. Raises ConfigError if there is none.
-
-    Args:
-        owner: The class that needs it, for messages.
-        model: Provider and name, such as `openai/gpt-4.1`.
-        given: Fields of ModelConfig.
-    """
-    settings = {key: value for key, value in given.items() if value is not None}
-    if model is not None:
-        return _with_environment(ModelConfig(model=model, **settings), owner)
-    default = (ScenarioConfig.default_config or ScenarioConfig()).default_model
-    base = ModelConfig(model=default) if isinstance(default, str) else default
-    if base is None:
-        raise ConfigError(
-            owner,
-            f"there is no model; write {owner}(model='openai/gpt-4.1'), or"
-            " scenario.configure(default_model='openai/gpt-4.1') once",
+def _note_service_settings(config: ScenarioConfig) -> None:
+    """Log once in the process that settings for the service have no effect."""
+    given = [name for name in SERVICE_SETTINGS if getattr(config, name) is not None]
+    if given and not _noted:
+        _noted.update(given)
+        logger.warning(
+            "scenario: %s only matters with a service; holodeck sends nothing anywhere, opens no"
+            " browser and asks no service for traces",
+            ", ".join(given),
         )
-    return _with_environment(base.model_copy(update=settings), owner)
-
-
-def _with_environment(config: ModelConfig, owner: str) -> LLMProvider:
-    """Return the model with its provider's settings from the environment. Raises ConfigError."""
-    provider, name = _provider_and_name(config, owner)
-    settings = {
-        "provider": provider.value,
-        "name": name,
-        "endpoint": config.api_base,
-        "api_key": config.api_key,
-        "temperature": config.temperature,
-        "max_tokens": config.max_tokens,
-    }
-    given = {key: value for key, value in settings.items() if value is not None}
-    try:
-        return LLMProvider(**with_provider_variables(given, Environment.beside()))
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(map(str, first["loc"]))
-        message = f"model {config.model!r}: {field} {first['msg']}".strip()
-        raise ConfigError(owner, message) from error
-
-
-def _provider_and_name(config: ModelConfig, owner: str) -> tuple[ProviderEnum, str]:
-    head, _, rest = config.model.partition("/")
-    if rest and head in PROVIDERS:
-        return PROVIDERS[head], rest
-    if not rest and head.startswith("claude"):
-        return ProviderEnum.ANTHROPIC, head
-    if not rest or config.api_base is not None:
-        return ProviderEnum.OPENAI, config.model
-    raise ConfigError(
-        owner,
-        f"model {config.model!r}: unknown provider {head!r}; the providers are"
-        f" {', '.join(PROVIDERS)}; for any other OpenAI-compatible endpoint, give api_base",
-    )
-
-
-class ModelClient(Generic[T]):
-    """The client of an agent's model, which closes after the last run on an event loop.
-
-    Args:
-        owner: The class that needs it, for messages.
-        llm: The model.
-        make: Makes the client.
-        close: Closes the client's connections on the current event loop.
-    """
-
-    def __init__(
-        self,
-        owner: str,
-        llm: LLMProvider,
-        make: Callable[[LLMProvider], T],
-        close: Callable[[T], Awaitable[None]],
-    ) -> None:
-        self.llm = llm
-        self._owner = owner
-        # A missing key is an error of `get` and not of the constructor: a script may contain all
-        # messages, and a replay calls no model.
-        self._client = make(llm) if missing_key_message(llm) is None else None
-        self._close = close
-        self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
-
-    def get(self) -> T:
-        """Return the client. Raises ScenarioUsageError without an API key."""
-        if self._client is None:
-            problem = (missing_key_message(self.llm) or "").partition(", or")[0]
-            name = f"{self.llm.provider.value}/{self.llm.name}"
-            raise ScenarioUsageError(self._owner, f"model '{name}': {problem}")
-        return self._client
-
-    @asynccontextmanager
-    async def keep_open(self) -> AsyncIterator[None]:
-        """Keep the client open during one run."""
-        loop = asyncio.get_running_loop()
-        self._runs[loop] = self._runs.get(loop, 0) + 1
-        try:
-            yield
-        finally:
-            self._runs[loop] -= 1
-            if not self._runs[loop] and self._client is not None:
-                await self._close(self._client)

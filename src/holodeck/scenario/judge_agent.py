@@ -1,7 +1,7 @@
 """The judge of a scenario."""
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.criteria_judge import (
@@ -11,17 +11,16 @@ from holodeck.lib.conversation.criteria_judge import (
 )
 from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.participants import is_list_of_criteria
-from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.span_evidence import MAX_LOOKUPS, TOKEN_THRESHOLD, SpanEvidence
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes, ScenarioResult
-from holodeck.lib.judging.judge import Judges
-from holodeck.scenario.agent_adapter import AgentAdapter
+from holodeck.lib.judging.judge import Judge
+from holodeck.lib.llm.model import ChatModel
 from holodeck.scenario.caching import cache
-from holodeck.scenario.config import ModelClient, model_for
 from holodeck.scenario.judge_spans import SpanCollector, SpanSettings
+from holodeck.scenario.model_agent import ModelAgent, without_voice
 
 
-class JudgeAgent(AgentAdapter):
+class JudgeAgent(ModelAgent[Judge]):
     """Decides by criteria whether the agent passes.
 
     Args:
@@ -38,6 +37,8 @@ class JudgeAgent(AgentAdapter):
         include_traces: False hides the spans from it.
         span_collector: An object whose `get_spans_for_thread(thread_id)` returns spans in place of
             those that the scenario collects.
+        model_arguments: Further arguments of the model, by the names of OpenAI and LiteLLM:
+            `timeout`, `num_retries`, `headers`, `client`, `top_p`, `seed`, `extra_body`, …
 
     Raises:
         ConfigError: There is no model, or a criterion is empty.
@@ -45,6 +46,8 @@ class JudgeAgent(AgentAdapter):
 
     role = AgentRole.JUDGE
     _span_settings = SpanSettings()
+    criteria: Sequence[str] | None = None
+    _kind = "judge"
 
     def __init__(  # noqa: PLR0913 - as documented
         self,
@@ -60,6 +63,7 @@ class JudgeAgent(AgentAdapter):
         max_discovery_steps: int = MAX_LOOKUPS,
         include_traces: bool | None = None,
         span_collector: SpanCollector | None = None,
+        **model_arguments: Any,
     ) -> None:
         if isinstance(criteria, str):
             raise ConfigError("JudgeAgent.criteria", "is one text; write a list: criteria=['…']")
@@ -69,24 +73,21 @@ class JudgeAgent(AgentAdapter):
                 f"{list(criteria)!r} contains an empty criterion; write a text for each, or leave"
                 " them out and write judge([…]) in the script",
             )
-        self.criteria: Sequence[str] | None = criteria
+        self.criteria = criteria
         self.system_prompt = system_prompt
         self._span_settings = SpanSettings(
             token_threshold, max_discovery_steps, include_traces, span_collector
         )
-        llm = model_for(
-            "JudgeAgent",
-            model,
-            api_base=api_base,
-            api_key=api_key,
-            temperature=temperature,
-            max_tokens=max_tokens,
-        )
-        self._client = ModelClient("JudgeAgent", llm, Judges().of, lambda judge: judge.close())
+        given = {
+            "api_base": api_base,
+            "api_key": api_key,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        self._set_model(model, given | without_voice("JudgeAgent", model_arguments))
 
-    def keep_open(self) -> AbstractAsyncContextManager[None]:
-        """Keep the connections open during a run."""
-        return self._client.keep_open()
+    def _make_client(self, model: ChatModel) -> Judge:
+        return Judge(model)
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return the verdict; an empty list while the conversation has to go on."""
@@ -126,7 +127,7 @@ class JudgeAgent(AgentAdapter):
         """Return what the verdicts depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
-            "model": model_cache_facts(self._client.llm),
+            "model": self._model_facts(),
             "prompts": own,
             "criteria": self.criteria,
         }

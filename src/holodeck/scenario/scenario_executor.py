@@ -65,6 +65,8 @@ class ScenarioExecutor(ScriptRun):
         fields: Values that `state.fields` has, such as expected answers.
         parameters: Arguments of agents that are connected functions.
         evaluators: Evaluators that run after the verdict; see `scenario.evaluator`.
+        fetch_remote_traces: For a service; without effect.
+        trace_wait_timeout: For a service; without effect.
     """
 
     config: ScenarioConfig
@@ -94,6 +96,8 @@ class ScenarioExecutor(ScriptRun):
         fields: Mapping[str, Any] | None = None,
         parameters: Mapping[str, Any] | None = None,
         evaluators: Sequence[ScenarioEvaluator] = (),
+        fetch_remote_traces: bool | None = None,
+        trace_wait_timeout: float | None = None,
     ) -> None:
         config = ScenarioConfig.current(
             max_turns=max_turns,
@@ -106,6 +110,8 @@ class ScenarioExecutor(ScriptRun):
             min_turns=min_turns,
             timeout=timeout,
             call_timeout=call_timeout,
+            fetch_remote_traces=fetch_remote_traces,
+            trace_wait_timeout=trace_wait_timeout,
         )
         debugger = debugger_for(name) if config.debug else None
         if isinstance(agents, Iterable):

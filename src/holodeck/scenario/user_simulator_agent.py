@@ -1,20 +1,18 @@
 """The simulated user of a scenario."""
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
-from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.simulated_user import PROMPTS, Persona, SimulatedUser
 from holodeck.lib.conversation.types import AgentInput, EndConversation
-from holodeck.lib.judging.judge import Judges
-from holodeck.scenario.agent_adapter import AgentAdapter
+from holodeck.lib.llm.model import ChatModel
 from holodeck.scenario.caching import cache
-from holodeck.scenario.config import ModelClient, model_for
+from holodeck.scenario.model_agent import ModelAgent, without_voice
 
 
-class UserSimulatorAgent(AgentAdapter):
+class UserSimulatorAgent(ModelAgent[ChatModel]):
     """Plays the user of the scenario's description.
 
     Args:
@@ -29,12 +27,19 @@ class UserSimulatorAgent(AgentAdapter):
         opening: The first message, verbatim.
         agent_first: Whether the agent speaks first.
         language: The language the user writes.
+        model_arguments: Further arguments of the model, by the names of OpenAI and LiteLLM:
+            `timeout`, `num_retries`, `headers`, `client`, `top_p`, `seed`, `extra_body`, …
 
     Raises:
         ConfigError: There is no model.
     """
 
     role = AgentRole.USER
+    persona: str | None = None
+    facts: Sequence[str] = ()
+    opening: str | None = None
+    agent_first: bool = False
+    language: str | None = None
 
     def __init__(  # noqa: PLR0913 - as documented
         self,
@@ -50,44 +55,50 @@ class UserSimulatorAgent(AgentAdapter):
         opening: str | None = None,
         agent_first: bool = False,
         language: str | None = None,
+        **model_arguments: Any,
     ) -> None:
         if isinstance(facts, str):
             raise ConfigError("UserSimulatorAgent.facts", "is one text; write a list: facts=['…']")
-        llm = model_for(
-            "UserSimulatorAgent",
-            model,
-            api_base=api_base,
-            api_key=api_key,
-            temperature=temperature,
-            max_tokens=max_tokens,
-        )
-        self._persona = Persona(
-            persona=persona,
-            facts=tuple(facts),
-            opening=opening,
-            agent_first=agent_first,
-            language=language,
-        )
-        self._prompt = system_prompt
-        self._client = ModelClient(
-            "UserSimulatorAgent", llm, Judges().model, lambda client: client.close()
+        self.system_prompt = system_prompt
+        self.persona = persona
+        self.facts = tuple(facts)
+        self.opening = opening
+        self.agent_first = agent_first
+        self.language = language
+        given = {
+            "api_base": api_base,
+            "api_key": api_key,
+            "temperature": temperature,
+            "max_tokens": max_tokens,
+        }
+        self._set_model(model, given | without_voice("UserSimulatorAgent", model_arguments))
+
+    @property
+    def _persona(self) -> Persona:
+        return Persona(
+            persona=self.persona,
+            facts=self.facts,
+            opening=self.opening,
+            agent_first=self.agent_first,
+            language=self.language,
         )
 
-    def keep_open(self) -> AbstractAsyncContextManager[None]:
-        """Keep the connections open during a run."""
-        return self._client.keep_open()
+    def _make_client(self, model: ChatModel) -> ChatModel:
+        return model
 
     @cache()
     async def call(self, input: AgentInput) -> str | list[Message] | EndConversation:  # type: ignore[override]  # noqa: A002 - a user may leave, and the name is public API
         """Return the user's next message, or the end of the conversation."""
         model = self._client.get()
-        return await SimulatedUser(model, self._persona, instructions=self._prompt).call(input)
+        return await SimulatedUser(model, self._persona, instructions=self.system_prompt).call(
+            input
+        )
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the messages depend on."""
-        own = PROMPTS if self._prompt is None else (self._prompt, *PROMPTS[1:])
+        own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
-            "model": model_cache_facts(self._client.llm),
+            "model": self._model_facts(),
             "prompts": own,
             "persona": self._persona,
         }

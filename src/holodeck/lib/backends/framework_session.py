@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
-from holodeck.lib.backends import provider_errors
 from holodeck.lib.backends.base import ExecutionResult, Message
 from holodeck.lib.backends.frameworks.base import (
     FrameworkAdapter,
@@ -15,6 +14,7 @@ from holodeck.lib.backends.frameworks.base import (
 )
 from holodeck.lib.backends.parsing import parse_result
 from holodeck.lib.exceptions import describe
+from holodeck.lib.llm import provider_errors
 from holodeck.lib.llm.errors import error_chain
 from holodeck.lib.llm.limits import call_with_limit, stream_with_limit
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
+from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for, set_variables
 from holodeck.errors import (
     BackendError,
     ConfigError,
@@ -20,6 +20,7 @@ from holodeck.errors import (
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.limits import build_limiters, call_limits
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.text import one_line
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -197,6 +198,10 @@ JUDGE_DEFAULTS = {"temperature": 0.0, "max_tokens": None}
 would cut off the JSON."""
 
 
+LITELLM_VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MODE": "PRODUCTION"}
+"""Keep LiteLLM from downloading a list of prices, and from reading `.env` files on its own."""
+
+
 class Judges:
     """The judges of a run; metrics with the same model share one.
 
@@ -233,21 +238,45 @@ class Judges:
         return self._judges[key]
 
     def model(
-        self, llm: LLMProvider, kind: str = "simulator", *, is_agents_own: bool = False
+        self,
+        llm: LLMProvider,
+        kind: str = "simulator",
+        *,
+        is_agents_own: bool = False,
+        options: RequestOptions = NO_OPTIONS,
     ) -> ChatModel:
         """Return a model for other work, with the defaults of judges but slots of its own.
 
         The caller closes it. Raises ConfigError.
         """
-        return self._model(with_judge_defaults(llm, is_agents_own=is_agents_own), kind)
+        return self._model(with_judge_defaults(llm, is_agents_own=is_agents_own), kind, options)
 
-    def _model(self, llm: LLMProvider, kind: str = "judge") -> ChatModel:
+    def _model(
+        self, llm: LLMProvider, kind: str = "judge", options: RequestOptions = NO_OPTIONS
+    ) -> ChatModel:
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
+        if options.client is not None or llm.protocol == "litellm":
+            return self._by_library(llm, kind, options)
         # Imported here because most runs ask no judge.
         from holodeck.lib.llm.client import HttpChatModel  # noqa: PLC0415
 
-        return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for)
+        return HttpChatModel(llm, self._limits, self._limiters, kind, proxy_for, options)
+
+    def _by_library(self, llm: LLMProvider, kind: str, options: RequestOptions) -> ChatModel:
+        # Imported here because few models are called by a library.
+        from holodeck.lib.llm.library_model import (  # noqa: PLC0415
+            LibraryChatModel,
+            create_with_client,
+            create_with_litellm,
+        )
+
+        if options.client is not None:
+            create = create_with_client(options)
+        else:
+            set_variables(LITELLM_VARIABLES)
+            create = create_with_litellm(llm, options)
+        return LibraryChatModel(llm, create, self._limits, self._limiters, kind, options)
 
     def _local(self, llm: LLMProvider) -> ChatModel:
         # Imported here because few judges run locally.

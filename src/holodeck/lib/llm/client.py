@@ -3,8 +3,9 @@
 import json
 import logging
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from holodeck.lib.llm.http_client import HttpClient
 from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.model import ChatRequest, ChatResponse, note_request
+from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.retry import RetryConfig, backoff_delay, connection_delay, retry
 from holodeck.lib.observability import names, span
 from holodeck.models.llm import LLMProvider
@@ -82,12 +84,14 @@ class RequestSender:
     ) -> T:
         """Return what `request` returns; it is called for each attempt. Raises RequestError.
 
-        Every failed attempt is noted in `stats`.
+        Every failed attempt is noted in `stats`. A server to which an earlier request found no
+        connection gets one attempt.
         """
+        was_down = self._limiters.was_down(self._endpoint)
         try:
             return await retry(
                 partial(self._attempt, request, stats, count(1)),
-                attempts=config.max_retries + 1,
+                attempts=1 if was_down else config.max_retries + 1,
                 is_transient=lambda error: isinstance(error, RequestError) and error.is_transient,
                 delay_for=partial(self._delay, config),
                 on_retry=partial(_note_wait, stats),
@@ -96,6 +100,7 @@ class RequestSender:
             )
         except RequestError as error:
             if self._is_down(error):
+                self._limiters.note_down(self._endpoint)
                 error.give_up()
             raise
 
@@ -220,37 +225,22 @@ _OPTIONAL_PARTS = {
 """Parts that a request can do without, and the word for each in a refusal."""
 
 
-class HttpChatModel:
-    """A model behind an endpoint, for judges and simulated users.
+class CompletionModel(ABC):
+    """A model for judges and simulated users, whatever sends its requests.
 
     If an endpoint refuses an optional part of a request, such as the response format, the model
     leaves that part out from then on. Callers check the response themselves.
 
     Args:
         llm: The model; its sampling settings apply to every request.
-        limits: Time limits and retries.
-        limiters: The limiters of the run.
-        kind: The kind of work; each kind has slots of its own.
-        proxy_for: Returns the proxy for a URL.
-
-    Raises:
-        ConfigError: The key or the endpoint is unusable. Nothing is sent.
+        options: What is special about its requests.
     """
 
-    def __init__(
-        self,
-        llm: LLMProvider,
-        limits: CallLimits,
-        limiters: Limiters,
-        kind: str = "judge",
-        proxy_for: ProxyFor | None = None,
-    ) -> None:
+    def __init__(self, llm: LLMProvider, options: RequestOptions = NO_OPTIONS) -> None:
         is_anthropic = llm.protocol == "anthropic"
-        parse = parse_anthropic_message if is_anthropic else parse_completion
-        endpoint = Endpoint.of(llm, proxy_for)
         self._llm = llm
+        self._options = options
         self._build_body = anthropic_body if is_anthropic else openai_body
-        self._client = ChatClient(endpoint, llm.name, limits, limiters, kind, parse)
         self._refused_parts: set[str] = set()
 
     @property
@@ -261,11 +251,11 @@ class HttpChatModel:
     async def answer(self, request: ChatRequest) -> ChatResponse:
         """Return the model's response, retried where that may help. Raises RequestError."""
         stats = RequestStats()
-        body = self._build_body(self._llm, request)
+        body = self._options.change_body(self._build_body(self._llm, request))
         while True:
             sent = {key: value for key, value in body.items() if key not in self._refused_parts}
             try:
-                completion = await self._client.complete(json.dumps(sent), stats)
+                completion = await self._complete(sent, stats)
             except RequestError as error:
                 if not self._note_refused_part(error, sent):
                     raise
@@ -278,15 +268,19 @@ class HttpChatModel:
                     stats.waited_s,
                 )
 
+    @abstractmethod
+    async def _complete(self, body: Mapping[str, Any], stats: RequestStats) -> Completion:
+        """Return the completion for a request body. Raises RequestError."""
+
+    @abstractmethod
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        await self._client.close()
 
     def _note_refused_part(self, error: RequestError, sent: Mapping[str, Any]) -> bool:
         """Remember the part of a request that the endpoint's refusal names, if it names one."""
         if error.status not in REFUSED_STATUS:
             return False
-        message = str(error)
+        message = str(error).replace("response format", "response_format")
         parts = (part for part, word in _OPTIONAL_PARTS.items() if part in sent and word in message)
         part = next(parts, None)
         if part is None:
@@ -294,3 +288,42 @@ class HttpChatModel:
         logger.info("%s: requests leave out %s from now on: %s", self.name, part, error)
         self._refused_parts |= {part, "top_logprobs"} if part == "logprobs" else {part}
         return True
+
+
+class HttpChatModel(CompletionModel):
+    """A model behind an endpoint, called by our own client.
+
+    Args:
+        llm: The model; its sampling settings apply to every request.
+        limits: Time limits and retries.
+        limiters: The limiters of the run.
+        kind: The kind of work; each kind has slots of its own.
+        proxy_for: Returns the proxy for a URL.
+        options: What is special about its requests.
+
+    Raises:
+        ConfigError: The key, the endpoint or a header is unusable. Nothing is sent.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        limits: CallLimits,
+        limiters: Limiters,
+        kind: str = "judge",
+        proxy_for: ProxyFor | None = None,
+        options: RequestOptions = NO_OPTIONS,
+    ) -> None:
+        super().__init__(llm, options)
+        parse = parse_anthropic_message if llm.protocol == "anthropic" else parse_completion
+        endpoint = Endpoint.of(llm, proxy_for)
+        endpoint = replace(endpoint, headers=options.add_headers(endpoint.headers))
+        limits = options.limits(limits)
+        self._client = ChatClient(endpoint, llm.name, limits, limiters, kind, parse)
+
+    async def _complete(self, body: Mapping[str, Any], stats: RequestStats) -> Completion:
+        return await self._client.complete(json.dumps(body), stats)
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._client.close()

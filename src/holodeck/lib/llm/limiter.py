@@ -305,10 +305,19 @@ class Limiters:
             WeakKeyDictionary()
         )
         self._reached: set[str] = set()
+        self._down: set[str] = set()
 
     def note_reached(self, endpoint: str) -> None:
         """Remember that the endpoint answered, whatever it answered."""
         self._reached.add(endpoint)
+
+    def note_down(self, endpoint: str) -> None:
+        """Remember that all attempts to connect to the endpoint failed."""
+        self._down.add(endpoint)
+
+    def was_down(self, endpoint: str) -> bool:
+        """Whether a request has already tried in vain to connect to the endpoint."""
+        return endpoint in self._down and endpoint not in self._reached
 
     def was_reached(self, endpoint: str) -> bool:
         """Whether the endpoint has answered anything in this run."""

@@ -20,9 +20,9 @@ from holodeck.lib.backends.base import (
 )
 from holodeck.lib.backends.frameworks.semantic_kernel_agents import ChatSession
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import new_history
-from holodeck.lib.backends.provider_errors import describe, refusal_in
 from holodeck.lib.llm.limiter import time_limit
 from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_limit
+from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
 from holodeck.lib.tools.function import load_function_tool

@@ -14,18 +14,18 @@ from semantic_kernel.contents.function_call_content import FunctionCallContent
 
 from holodeck.lib.backends.frameworks.semantic_kernel_messages import token_counts
 from holodeck.lib.backends.parsing import parse_arguments, unique_call_id
-from holodeck.lib.backends.provider_errors import (
+from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
+from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
+from holodeck.lib.llm.client import RequestSender
+from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
+from holodeck.lib.llm.provider_errors import (
     NOT_A_COMPLETION,
     MalformedResponse,
     malformed_on_error,
     request_error,
     status_of,
 )
-from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn, current_turn
-from holodeck.lib.backends.semantic_kernel.local import LocalChatCompletion
-from holodeck.lib.llm.client import RequestSender
-from holodeck.lib.llm.http_parser import Decoder, TooLarge, too_large
-from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
 from holodeck.lib.observability import names, span
 from holodeck.models.token_usage import TokenUsage
 
