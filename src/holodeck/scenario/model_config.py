@@ -219,7 +219,8 @@ def provider_and_name(
         return ProviderEnum.ANTHROPIC, head
     if not rest or has_endpoint:
         return ProviderEnum.OPENAI, model
-    hint = did_you_mean(head, providers, f"; the providers are {', '.join(providers)};")
+    known = f"; the providers are {', '.join(providers)};"
+    hint = did_you_mean(head, providers, known, cutoff=0.8)
     raise ConfigError(
         owner,
         f"model {model!r}: unknown provider {head!r}{hint} for any other OpenAI-compatible"
