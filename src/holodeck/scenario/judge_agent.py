@@ -127,7 +127,7 @@ class JudgeAgent(ModelAgent[Judge]):
         """Return what the verdicts depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
-            "model": self._model_facts(),
+            "model": self._client.facts,
             "prompts": own,
             "criteria": self.criteria,
         }

@@ -84,8 +84,7 @@ class ModelAgent(AgentAdapter, Generic[T]):
             "max_tokens": self.max_tokens,
             **self._extra_params,
         }
-        owner = type(self).__name__
-        return model_settings(owner, *_with_default(owner, self.model, given))
+        return settings_for(type(self).__name__, self.model, given)
 
     def _make_client(self, model: ChatModel) -> T:
         """Return what asks the model."""
@@ -99,15 +98,6 @@ class ModelAgent(AgentAdapter, Generic[T]):
                     type(self).__name__, self._model_settings, self._kind, self._make_client
                 )
             return self._own_client
-
-    def _model_facts(self) -> dict[str, object]:
-        """Return what the responses of the model depend on, for the cache."""
-        settings = self._model_settings()
-        facts = model_cache_facts(settings.llm)
-        body = {
-            k: v for k, v in settings.options.body.items() if k not in settings.options.left_out
-        }
-        return {**facts, "body": body} if body else facts
 
     def keep_open(self) -> AbstractAsyncContextManager[None]:
         """Keep the connections open during a run."""
@@ -133,6 +123,17 @@ def without_voice(owner: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
                 owner, f"{name}={arguments[name]!r}: holodeck has no voice; leave it out"
             )
     return {name: value for name, value in arguments.items() if name not in VOICE_ARGUMENTS}
+
+
+def settings_for(owner: str, model: str | None, given: Mapping[str, Any]) -> ModelSettings:
+    """Return a model by its arguments, the configured one if None. Raises ConfigError."""
+    return model_settings(owner, *_with_default(owner, model, given))
+
+
+def client_for(owner: str, model: str | None, given: Mapping[str, Any]) -> ModelClient[ChatModel]:
+    """Return a client of a model, the configured one if None. Raises ConfigError."""
+    settings = settings_for(owner, model, given)
+    return ModelClient(owner, lambda: settings, "simulator", lambda chat: chat)
 
 
 def _with_default(
@@ -189,9 +190,13 @@ class ModelClient(Generic[T]):
         self._runs: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
     @property
-    def llm(self) -> LLMProvider:
-        """The model. Raises ConfigError."""
-        return self._settings().llm
+    def facts(self) -> dict[str, object]:
+        """What the responses of the model depend on, for the cache. Raises ConfigError."""
+        settings = self._settings()
+        facts = model_cache_facts(settings.llm)
+        body, left_out = settings.options.body, settings.options.left_out
+        sent = {key: value for key, value in body.items() if key not in left_out}
+        return {**facts, "body": sent} if sent else facts
 
     def get(self) -> T:
         """Return the client. Raises ScenarioUsageError without an API key."""

@@ -11,15 +11,13 @@ from holodeck.lib.conversation.red_team.attacker import PROMPTS, RedTeamUser, Ta
 from holodeck.lib.conversation.red_team.encodings import AttackTechnique
 from holodeck.lib.conversation.red_team.goat import GoatStrategy, Technique
 from holodeck.lib.conversation.red_team.strategies import CrescendoStrategy, RedTeamStrategy
-from holodeck.lib.conversation.response_cache import model_cache_facts
 from holodeck.lib.conversation.script import agent, judge, user
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.types import ScenarioResult, ScriptStep
-from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.model import ChatModel
 from holodeck.scenario.agent_adapter import AgentAdapter
 from holodeck.scenario.caching import cache
-from holodeck.scenario.config import ModelClient, model_for
+from holodeck.scenario.model_agent import ModelClient, client_for
 
 NAME = "RedTeamAgent"
 TEMPERATURE = 0.7
@@ -106,12 +104,12 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
             )
         planner = metaprompt_model or model
         of_planner = temperature if metaprompt_temperature is None else metaprompt_temperature
-        endpoint = {"api_base": api_base, "api_key": api_key}
+        endpoint: dict[str, Any] = {"api_base": api_base, "api_key": api_key}
         settings = {"temperature": temperature, "max_tokens": max_tokens, **extra_params}
         self._clients: dict[Task, ModelClient[ChatModel]] = {
-            "attack": _client(model, **endpoint, **settings),
-            "plan": _client(planner, **endpoint, temperature=of_planner),
-            "score": _client(planner, **endpoint, temperature=0.0),
+            "attack": client_for(NAME, model, endpoint | settings),
+            "plan": client_for(NAME, planner, endpoint | {"temperature": of_planner}),
+            "score": client_for(NAME, planner, endpoint | {"temperature": 0.0}),
         }
 
     @classmethod
@@ -247,10 +245,5 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
 
     def cache_facts(self) -> dict[str, object]:
         """Return what the answers of the models depend on besides their prompts."""
-        models = {task: model_cache_facts(one.llm) for task, one in self._clients.items()}
+        models = {task: one.facts for task, one in self._clients.items()}
         return {"models": models, "prompts": PROMPTS}
-
-
-def _client(model: str | None, **settings: Any) -> ModelClient[ChatModel]:
-    llm = model_for(NAME, model, **settings)
-    return ModelClient(NAME, llm, Judges().model, lambda client: client.close())

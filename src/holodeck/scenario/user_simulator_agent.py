@@ -98,7 +98,7 @@ class UserSimulatorAgent(ModelAgent[ChatModel]):
         """Return what the messages depend on."""
         own = PROMPTS if self.system_prompt is None else (self.system_prompt, *PROMPTS[1:])
         return {
-            "model": self._model_facts(),
+            "model": self._client.facts,
             "prompts": own,
             "persona": self._persona,
         }
