@@ -1,6 +1,6 @@
 """The types of `holodeck.scenario`."""
 
-from holodeck.lib.conversation.messages import AgentRole
+from holodeck.lib.conversation.messages import AgentRole, Message
 from holodeck.lib.conversation.types import (
     AgentInput,
     AgentReturnTypes,
@@ -12,10 +12,26 @@ from holodeck.lib.conversation.types import (
     ScriptStep,
 )
 
+ChatCompletionMessageParamWithTrace = Message
+"""A message; the names of the single roles are those of the original as well."""
+ChatCompletionDeveloperMessageParamWithTrace = Message
+ChatCompletionSystemMessageParamWithTrace = Message
+ChatCompletionUserMessageParamWithTrace = Message
+ChatCompletionAssistantMessageParamWithTrace = Message
+ChatCompletionToolMessageParamWithTrace = Message
+ChatCompletionFunctionMessageParamWithTrace = Message
+
 __all__ = [
     "AgentInput",
     "AgentReturnTypes",
     "AgentRole",
+    "ChatCompletionAssistantMessageParamWithTrace",
+    "ChatCompletionDeveloperMessageParamWithTrace",
+    "ChatCompletionFunctionMessageParamWithTrace",
+    "ChatCompletionMessageParamWithTrace",
+    "ChatCompletionSystemMessageParamWithTrace",
+    "ChatCompletionToolMessageParamWithTrace",
+    "ChatCompletionUserMessageParamWithTrace",
     "CriterionResult",
     "CriterionStatus",
     "EndConversation",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeAlias, Union
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation
+from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation, model_validator
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
@@ -52,6 +53,15 @@ class JudgmentRequest(BaseModel):
     """The criteria of a checkpoint; None for the judge's own."""
     additional_context: str | None = None
     """What the judge should know besides the conversation."""
+    context: str | None = None
+    """The earlier name of `additional_context`."""
+
+    @model_validator(mode="after")
+    def _use_earlier_name(self) -> JudgmentRequest:
+        if self.context is not None and self.additional_context is None:
+            warnings.warn("write additional_context, not context", DeprecationWarning, stacklevel=2)
+            self.additional_context = self.context
+        return self
 
     def __bool__(self) -> bool:
         return True
