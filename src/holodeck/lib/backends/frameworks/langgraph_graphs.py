@@ -1,11 +1,14 @@
-"""Compiled graphs of LangGraph, which are also what `langchain.agents.create_agent` returns.
+"""Compiled graphs of LangGraph, such as those of `langchain.agents.create_agent`, and entrypoints.
 
 `partial(graph.ainvoke, config={"recursion_limit": 9}, context=Context())` says how to run one.
 """
 
+import inspect
+import json
+import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from uuid import uuid4
 
 from holodeck.lib.backends.frameworks.base import (
@@ -27,6 +30,8 @@ from holodeck.lib.backends.frameworks.langchain_callbacks import (
 if TYPE_CHECKING:
     from holodeck.lib.backends.base import Message
 
+Shape = Literal["text", "messages", "state"]
+"""What an entrypoint takes: the message as text, all messages, or a mapping with `messages`."""
 OPTIONS = ("config", "context")
 """Arguments of `graph.ainvoke()` that a user may choose."""
 _WRAP = (
@@ -53,6 +58,8 @@ def adapt(value: object) -> "GraphAdapter | None":
             raise FrameworkError(
                 f"{name!r} cannot be chosen for graph.ainvoke; write {' or '.join(OPTIONS)}"
             )
+    if "__previous__" in getattr(graph, "channels", ()):
+        return EntrypointAdapter(graph, options)
     keys = _input_keys(graph)
     if "messages" not in keys:
         raise FrameworkError(
@@ -84,11 +91,14 @@ class GraphAdapter(FrameworkAdapter):
         self._options = options
 
     async def open(self, context: Sequence["Message"]) -> "GraphSession":
-        """Return a new conversation; a `context` that can be called is called for it."""
+        return GraphSession(self._graph, await self._chosen(), context)
+
+    async def _chosen(self) -> dict[str, Any]:
+        """Return the options of a conversation; a `context` that can be called is called for it."""
         options = dict(self._options)
         if "context" in options:
             options["context"] = await per_conversation(options["context"])
-        return GraphSession(self._graph, options, context)
+        return options
 
     def tools(self) -> list[str] | None:
         """Return the tools of an agent of `create_agent`; None where a node may call others."""
@@ -100,6 +110,44 @@ class GraphAdapter(FrameworkAdapter):
             elif name != "__start__" and not _is_of_create_agent(node.bound):
                 return None
         return names
+
+
+class EntrypointAdapter(GraphAdapter):
+    """A function with `@entrypoint`."""
+
+    objects: ClassVar[tuple[str, ...]] = ("entrypoint",)
+    reads: ClassVar[frozenset[Capability]] = GraphAdapter.reads - {"tools"}
+
+    def __init__(self, graph: Any, options: Mapping[str, Any]) -> None:
+        super().__init__(graph, options)
+        self._shape = _shape_of(graph)
+
+    async def open(self, context: Sequence["Message"]) -> "EntrypointSession":
+        return EntrypointSession(self._graph, await self._chosen(), self._shape, context)
+
+    def tools(self) -> list[str] | None:
+        """Return None: only a run shows what the function calls."""
+        return None
+
+
+def _shape_of(graph: Any) -> Shape:
+    """Return what an entrypoint takes. Raises FrameworkError if its type does not tell."""
+    [(name, node)] = graph.nodes.items()
+    function = getattr(node.bound, "func", None) or node.bound.afunc
+    parameter = next(iter(inspect.signature(function).parameters.values()))
+    kind = parameter.annotation
+    with suppress(Exception):  # a name in a hint that exists only for a type checker
+        kind = typing.get_type_hints(function)[parameter.name]
+    if kind is str:
+        return "text"
+    if typing.get_origin(kind) in {list, Sequence} or kind is list:
+        return "messages"
+    if typing.is_typeddict(kind) and "messages" in kind.__annotations__:
+        return "state"
+    raise FrameworkError(
+        f"the parameter {parameter.name!r} of the entrypoint {name!r} has no type that says what it"
+        " takes; write str, list[BaseMessage], or a TypedDict with 'messages'"
+    )
 
 
 def _is_of_create_agent(bound: Any) -> bool:
@@ -164,11 +212,9 @@ class GraphSession(FrameworkSession):
 
     async def _run(self, message: str, modes: list[str]) -> AsyncGenerator[str, None]:
         """Take a turn; yield the text of the streaming mode `messages`."""
-        from langchain_core.messages import HumanMessage
-
         self.turn = TurnRecord()
         reader = TurnReader(self.turn, self._known)
-        sent = {"messages": [*self._messages, HumanMessage(message)]}
+        sent = self._input(message)
         arguments = {**self._options, "config": self._config(reader)}
         state: Any = None
         try:
@@ -187,6 +233,12 @@ class GraphSession(FrameworkSession):
             raise
         finally:
             reader.finish()
+
+    def _input(self, message: str) -> Any:
+        """Return what the graph gets."""
+        from langchain_core.messages import HumanMessage
+
+        return {"messages": [*self._messages, HumanMessage(message)]}
 
     def _config(self, reader: TurnReader) -> dict[str, Any]:
         config = config_with(callback_handler(reader), self._options.get("config"))
@@ -218,13 +270,60 @@ class GraphSession(FrameworkSession):
         self._has_failed = False
 
 
+class EntrypointSession(GraphSession):
+    """A conversation with an entrypoint, which may answer with any value."""
+
+    def __init__(
+        self, graph: Any, options: Mapping[str, Any], shape: Shape, context: Sequence["Message"]
+    ) -> None:
+        self._shape = shape
+        self._sent: list[Any] = []
+        """The messages of the latest turn's input."""
+        super().__init__(graph, options, context)
+
+    def remember(self, messages: Sequence["Message"]) -> None:
+        if messages and self._shape == "text":
+            raise FrameworkError(
+                "the entrypoint takes one message as text, and no earlier ones; give its parameter"
+                " the type list[BaseMessage]"
+            )
+        super().remember(messages)
+
+    def _input(self, message: str) -> Any:
+        given = super()._input(message)
+        self._sent = given["messages"]
+        return {"text": message, "messages": self._sent, "state": given}[self._shape]
+
+    async def _finish(self, state: Any) -> None:
+        """Continue from the messages that it returned, all or new ones, or from its answer."""
+        from langchain_core.messages import AIMessage
+
+        said = _messages_in(state)
+        has_all = any(one is self._sent[-1] for one in said)
+        text = state if isinstance(state, str) else json.dumps(state, default=str)
+        messages = said if has_all else [*self._sent, *(said or [AIMessage(text)])]
+        structured = _get(state, "structured_response")
+        await super()._finish({"messages": messages, "structured_response": structured})
+        if not said:
+            self.turn.response = "" if state is None else state
+
+
+def _messages_in(value: Any) -> list[Any]:
+    """Return the messages that a value is or has."""
+    from langchain_core.messages import BaseMessage
+
+    found = _get(value, "messages") or value
+    listed = found if isinstance(found, list | tuple) else [found]
+    return [one for one in listed if isinstance(one, BaseMessage)]
+
+
 def _has_checkpointer(graph: Any) -> bool:
     return not (graph.checkpointer is None or isinstance(graph.checkpointer, bool))
 
 
 def _note_update(reader: TurnReader, update: Mapping[str, Any]) -> None:
     """Note the messages of the nodes in an update. Raises FrameworkError for an interrupt."""
-    from langchain_core.messages import convert_to_messages
+    from langchain_core.messages import BaseMessage, convert_to_messages
 
     waiting = update.get("__interrupt__")
     if waiting:
@@ -234,7 +333,7 @@ def _note_update(reader: TurnReader, update: Mapping[str, Any]) -> None:
         )
     for node, values in update.items():
         for value in values if isinstance(values, list | tuple) else [values]:
-            messages = _get(value, "messages") or []
+            messages = value if isinstance(value, BaseMessage) else _get(value, "messages") or []
             listed = messages if isinstance(messages, list | tuple) else [messages]
             reader.note_messages(convert_to_messages(listed), node)
 

@@ -9,11 +9,11 @@ from typing import Annotated, Any, Literal, TypedDict
 import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.func import entrypoint
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.prebuilt import ToolNode, tools_condition
@@ -440,7 +440,7 @@ def with_other_input():
 
 def functional():
     @entrypoint()
-    def workflow(question: str) -> str:
+    def workflow(question):
         return "42"
 
     return workflow
@@ -452,7 +452,7 @@ def functional():
         (uncompiled, "the graph is not compiled; name what graph.compile"),
         (without_messages, "no key 'messages', only question, answer; write a function around it"),
         (with_other_input, "no key 'messages', only question, answer; write a function around it"),
-        (functional, "no key 'messages', only one value; write a function around it"),
+        (functional, "'question' of the entrypoint 'workflow' has no type that says what it takes"),
         (
             lambda: partial(graph(("a", lambda _: {})).ainvoke, stream_mode="values"),
             "'stream_mode' cannot be chosen for graph.ainvoke; write config or context",
@@ -462,6 +462,79 @@ def functional():
 async def test_what_cannot_be_tested_says_what_to_write(make, message):
     with pytest.raises(BackendInitError, match=message):
         await CallableBackend(make()).initialize()
+
+
+async def call_and_answer(messages, model):
+    """Ask the model, run the tools that it asks for, and ask it again."""
+    said = [await model.bind_tools([lookup_order]).ainvoke(messages)]
+    said += [await lookup_order.ainvoke(call) for call in said[0].tool_calls]
+    return [*said, await model.ainvoke([*messages, *said])]
+
+
+@pytest.mark.parametrize("returned", ["all messages", "new messages", "state", "text"])
+async def test_an_entrypoint_is_read_like_a_graph(server, model, returned):
+    server.reply(tool_calls=CALL).reply("it is late").reply("no").reply("welcome")
+
+    @entrypoint()
+    async def support(messages: list[BaseMessage]):
+        said = await call_and_answer(messages, model)
+        return {
+            "all messages": [*messages, *said],
+            "new messages": said,
+            "state": {"messages": [*messages, *said]},
+            "text": said[-1].text,
+        }[returned]
+
+    session = await CallableBackend(support).create_session()
+    first, second = await session.send("Where is order 7?"), await session.send("Thanks")
+
+    assert (first.response, second.response) == ("it is late", "welcome")
+    [call] = first.tool_calls
+    assert (call["name"], call["arguments"], call["agent"]) == (
+        "lookup_order",
+        {"order_id": "7"},
+        "support",
+    )
+    assert [one["result"] for one in first.tool_results] == ["order 7 is late"]
+    assert (second.tool_calls, first.agents) == ([], ["support"])
+    assert (first.token_usage.prompt_tokens, first.tools) == (20, None)
+    told = str(server.requests[-1].messages)
+    assert "Where is order 7?" in told
+    assert "it is late" in told
+
+
+async def test_an_entrypoint_with_a_checkpointer_gets_what_it_saved(server, model):
+    @entrypoint(checkpointer=InMemorySaver())
+    async def support(messages: list[BaseMessage], *, previous=None):
+        everything = [*(previous or []), *messages]
+        answer = await model.ainvoke(everything)
+        return entrypoint.final(value=answer, save=[*everything, answer])
+
+    backend = CallableBackend(support)
+    one, other = [await backend.create_session() for _ in range(2)]
+    for session, message in ((one, "I am Ada"), (other, "I am Bob"), (one, "who am I")):
+        result = await session.send(message)
+
+    assert result.response == "OK: who am I"
+    told = [message["content"] for message in server.requests[-1].messages]
+    assert told == ["I am Ada", "OK: I am Ada", "who am I"]
+
+
+async def test_an_entrypoint_takes_text_and_what_it_does_without_langchain_is_unknown():
+    @task
+    def shout(text):
+        return text.upper()
+
+    @entrypoint()
+    def support(text: str) -> str:
+        return shout(text).result()
+
+    backend = CallableBackend(support)
+    result = await backend.invoke_once("hello")
+
+    assert (result.response, result.tool_calls, result.token_usage) == ("HELLO", None, None)
+    with pytest.raises(BackendSessionError, match="takes one message as text, and no earlier ones"):
+        await backend.invoke_once("hello", [{"role": "user", "content": "hi"}])
 
 
 async def test_a_graph_that_says_nothing_is_an_error():
