@@ -10,6 +10,7 @@ from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.models.evidence import evidence
 from holodeck.models.test_case import ExpectedTool, TestCaseModel
 from holodeck.models.test_result import ToolInvocation
+from holodeck.suite import AgentResult, Scenario, ToolCall, get_scorer
 
 
 async def expected_tools(name, calls):
@@ -75,6 +76,26 @@ async def test_a_near_miss_is_named(check):
 
     assert not passed
     assert "did you mean 'lookup_order'?" in reason
+
+
+@pytest.mark.parametrize(
+    ("called", "passes", "reason"),
+    [
+        ("lookup_order", True, ""),
+        ("OrderPlugin-lookup_order", False, "but 'OrderPlugin-lookup_order' was"),
+        ("lookup_ordr", False, "did you mean 'lookup_ordr'?"),
+    ],
+)
+def test_a_suite_of_agenticassure_compares_whole_names_and_tells_a_near_miss(
+    called, passes, reason
+):
+    scenario = Scenario(name="s", input="x", expected_tools=["lookup_order"])
+    result = AgentResult(output="ok", tool_calls=[ToolCall(name=called)])
+
+    found = get_scorer("passfail").score(scenario, result)
+
+    assert found.passed is passes
+    assert reason in found.explanation
 
 
 @pytest.mark.parametrize("check", [expected_tools, passfail], ids=lambda check: check.__name__)

@@ -1,11 +1,12 @@
 """The scorer `passfail`: an answer, its text and the tool calls are as expected."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.test_runner.tool_matchers import matches
+from holodeck.lib.tool_names import did_you_mean_tool, tools_named
 from holodeck.models.test_case import ArgMatcher
 from holodeck.suite.results import AgentResult, ScoreResult, ToolCall
 from holodeck.suite.scenario import Scenario
@@ -56,7 +57,7 @@ def _differences_from_expected(scenario: Scenario, result: AgentResult) -> Itera
         yield f"no tool may be called, but {', '.join(sorted(called))} was"
     for tool in dict.fromkeys(scenario.expected_tools or ()):
         if tool not in called:
-            yield f"tool {tool!r} was not called"
+            yield f"tool {tool!r} was not called{_near_miss(tool, sorted(called))}"
     for tool, arguments in (scenario.expected_tool_args or {}).items():
         calls = [call for call in result.tool_calls if call.name == tool]
         if not calls:
@@ -67,6 +68,14 @@ def _differences_from_expected(scenario: Scenario, result: AgentResult) -> Itera
     expected = scenario.expected_output
     if expected is not None and expected.lower() not in result.output.lower():
         yield f"{expected[:80]!r} is not in the answer"
+
+
+def _near_miss(tool: str, called: Sequence[str]) -> str:
+    """Return which called tool may be meant; names are compared whole, as in AgenticAssure."""
+    with_prefix = tools_named(tool, called)
+    if with_prefix:
+        return f", but {with_prefix[0]!r} was; names are compared whole here, so write that one"
+    return did_you_mean_tool(tool, called)
 
 
 def _argument_differences(expected: Mapping[str, Any], call: ToolCall) -> Iterator[str]:
