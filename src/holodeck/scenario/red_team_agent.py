@@ -103,6 +103,7 @@ class RedTeamAgent(RedTeamUser, AgentAdapter):
                 stacklevel=2,
             )
         planner = metaprompt_model or model
+        self.metaprompt_model = planner
         of_planner = temperature if metaprompt_temperature is None else metaprompt_temperature
         endpoint: dict[str, Any] = {"api_base": api_base, "api_key": api_key}
         settings = {"temperature": temperature, "max_tokens": max_tokens, **extra_params}

@@ -48,6 +48,7 @@ from holodeck.lib.conversation.types import (
 from holodeck.lib.conversation.usage import RunUsage
 from holodeck.lib.observability import propagation_headers
 from holodeck.lib.observability.span_log import SpanLog
+from holodeck.lib.text import one_line
 from holodeck.models.outcome import MAX_TURNS
 
 
@@ -382,7 +383,7 @@ class Conversation:
             self.turns.next_turn()
             index = self.turns.index_for(role)
         if index is None:
-            detail = "" if content is None else f" with content {content!r}"
+            detail = "" if content is None else f" with content {one_line(repr(content), 80)}"
             raise self.usage_error(
                 f"nobody has the role `{role.value}`, so there is no message{detail};"
                 f" add {EXAMPLES[role]} to 'agents'"

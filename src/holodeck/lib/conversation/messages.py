@@ -26,6 +26,9 @@ _MIN_LINE = 40
 _MAX_NAME = 100
 _MAX_PASSAGES = 6
 _PASSAGE_MARGIN = 300
+_ADDRESS = re.compile(r"(?!data:)\w+:")
+_DATA_URL = re.compile(r"data:(?P<type>[\w.+-]+/[\w.+-]+)?")
+_MEDIA = ("image_url", "input_audio", "file")
 _WORD = re.compile(r"\w{4,}")
 
 _EXPECTED = (
@@ -119,7 +122,7 @@ def deep_copy(value: Any) -> Any:
 
 
 def text_of(message: Message) -> str:
-    """Return the text of a message or of its refusal; other parts appear as `[type]`."""
+    """Return the text of a message or of its refusal; other parts appear as `[type: what]`."""
     content = message.get("content")
     if content is None:
         refusal = message.get("refusal")
@@ -133,7 +136,29 @@ def _part_text(part: Any) -> str:
     if not isinstance(part, Mapping):
         return str(part)
     text = part.get("text")
-    return text if isinstance(text, str) else f"[{part.get('type', 'part')}]"
+    if isinstance(text, str):
+        return text
+    kind = str(part.get("type", "part"))
+    about = _media_in(part.get(kind)) if kind in _MEDIA else ""
+    return f"[{kind}: {about}]" if about else f"[{kind}]"
+
+
+def _media_in(value: Any) -> str:
+    """Return the name, kind and size or the address of an image, a file or a sound."""
+    fields = value if isinstance(value, Mapping) else {"url": value}
+    known = [fields.get("filename"), fields.get("format")]
+    source = fields.get("url") or fields.get("file_data") or fields.get("data")
+    if isinstance(source, str):
+        data = _DATA_URL.match(source)
+        is_address = data is None and _ADDRESS.match(source) is not None
+        known += [source] if is_address else [data and data["type"], _size_of(source)]
+    known += [fields.get("file_id")]
+    return ", ".join(one_line(one, _MAX_NAME) for one in known if isinstance(one, str) and one)
+
+
+def _size_of(source: str) -> str:
+    kilobytes = len(source.rpartition(",")[2]) * 3 / 4 / 1000
+    return f"{max(1, round(kilobytes))} kB"
 
 
 def tool_calls_in(message: Message) -> Iterator[dict[str, Any]]:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, SkipValidation, mod
 
 from holodeck.errors import ConfigError
 from holodeck.lib.conversation.messages import AgentRole, Message
+from holodeck.lib.text import one_line
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -114,7 +115,8 @@ class AgentInput(BaseModel):
         content = self.last_new_user_message()["content"]
         if not isinstance(content, str):
             raise ValueError(  # noqa: TRY004 - as documented
-                f"the user's last message is not a text but {content!r}; read 'messages' instead"
+                f"the user's last message is not a text but {one_line(repr(content), 80)};"
+                " read 'messages' instead"
             )
         return content
 
