@@ -10,6 +10,7 @@ from support.server import FakeOpenAI
 HAS_AZURE_THREADS = int(version("azure-ai-projects").partition(".")[0]) < 2
 """Semantic Kernel accepts later clients, with which its own AzureAIAgent cannot work."""
 
+KEY = "not-a-real-key"
 DEFINITION = {"name": AGENT, "instructions": INSTRUCTIONS}
 
 
@@ -39,18 +40,32 @@ def _subject(server, agent, close):
 
 def openai_assistant(server, **definition):
     """Return an agent on the Assistants API, and how to close its client."""
-    from openai import AsyncOpenAI, OpenAI
-    from openai.types.beta import Assistant
+    from openai import AsyncOpenAI
     from semantic_kernel.agents import OpenAIAssistantAgent
 
-    key = "not-a-real-key"
-    with OpenAI(base_url=server.url, api_key=key) as creating:
+    client = AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+    return _assistant(server, OpenAIAssistantAgent, client, definition)
+
+
+def azure_openai_assistant(server, **definition):
+    """Return an agent on the Assistants API of Azure OpenAI, and how to close its client."""
+    from openai import AsyncAzureOpenAI
+    from semantic_kernel.agents import AzureAssistantAgent
+
+    client = AsyncAzureOpenAI(
+        azure_endpoint=server.root, api_key=KEY, api_version="2025-01-01-preview", max_retries=0
+    )
+    return _assistant(server, AzureAssistantAgent, client, definition)
+
+
+def _assistant(server, kind, client, definition):
+    from openai import OpenAI
+    from openai.types.beta import Assistant
+
+    with OpenAI(base_url=server.url, api_key=KEY) as creating:
         body = {"model": "fake", **DEFINITION, **definition}
         created = creating.post("/assistants", body=body, cast_to=Assistant)
-    client = AsyncOpenAI(base_url=server.url, api_key=key, max_retries=0)
-    agent = OpenAIAssistantAgent(
-        client=client, definition=created, plugins=[orders()], polling_options=fast()
-    )
+    agent = kind(client=client, definition=created, plugins=[orders()], polling_options=fast())
     return agent, client.close
 
 
@@ -62,7 +77,7 @@ def azure_assistant(server, **definition):
     from azure.core.pipeline.policies import AzureKeyCredentialPolicy
     from semantic_kernel.agents import AzureAIAgent
 
-    key = AzureKeyCredential("not-a-real-key")
+    key = AzureKeyCredential(KEY)
     place = {
         "endpoint": f"{server.root}/api/projects/shop",
         "credential": key,

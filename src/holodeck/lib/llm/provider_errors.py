@@ -146,7 +146,7 @@ def _most_specific(error: BaseException) -> BaseException:
 
 
 def _is_of_provider(error: BaseException) -> bool:
-    return type(error).__module__.partition(".")[0] in {"openai", "anthropic", "ollama"}
+    return type(error).__module__.partition(".")[0] in {"anthropic", "azure", "ollama", "openai"}
 
 
 def _with_transport_detail(cause: BaseException) -> BaseException:

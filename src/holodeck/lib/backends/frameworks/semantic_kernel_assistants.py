@@ -237,10 +237,7 @@ class AssistantSession(FrameworkSession):
 
 
 async def _create(thread: "AgentThread") -> "AgentThread":
-    try:
-        await thread.create()
-    except Exception as error:
-        raise error.__cause__ or error from error  # Semantic Kernel's own says nothing of it
+    await thread.create()
     return thread
 
 
@@ -248,6 +245,11 @@ def _as_text(message: "Message") -> "list[ChatMessageContent]":
     """Return a message as threads take them, which know text of users and of assistants."""
     from semantic_kernel.contents import AuthorRole, ChatMessageContent
 
+    if message["role"] not in {"user", "assistant", "tool"}:
+        raise FrameworkError(
+            f"a thread takes no message with the role {message['role']!r}; write it into the"
+            " instructions of the agent"
+        )
     if not message["content"]:
         return []
     role = AuthorRole.USER if message["role"] == "user" else AuthorRole.ASSISTANT

@@ -16,10 +16,15 @@ from support.frameworks import script
 from support.frameworks.semantic_kernel_assistants import (
     HAS_AZURE_THREADS,
     azure_assistant,
+    azure_openai_assistant,
     openai_assistant,
 )
 
-KINDS = {"openai": openai_assistant, **({"azure": azure_assistant} if HAS_AZURE_THREADS else {})}
+KINDS = {
+    "openai": openai_assistant,
+    "azure openai": azure_openai_assistant,
+    **({"azure ai": azure_assistant} if HAS_AZURE_THREADS else {}),
+}
 CODE = {"type": "code_interpreter"}
 FILES = {"type": "file_search"}
 
@@ -122,7 +127,7 @@ async def test_a_thread_that_cannot_be_created_is_an_error_that_says_why(make, s
     session = await CallableBackend(make()).create_session()
     service.refuse("POST threads", 403)
 
-    with pytest.raises(BackendError, match="as told"):
+    with pytest.raises(BackendError, match=r"403.*as told"):
         await session.send("hello")
     result = await session.send("hello again")
     await session.close()
@@ -284,6 +289,15 @@ async def test_earlier_results_of_tools_are_told_as_text(make, server):
         "order 7 is shipped",
         "hello",
     ]
+
+
+async def test_a_thread_takes_no_messages_of_a_system(make, service):
+    context = [{"role": "system", "content": "Be rude."}]
+
+    with pytest.raises(BackendError, match="a thread takes no message with the role 'system'"):
+        await CallableBackend(make()).invoke_once("hello", context)
+
+    assert service.threads == {}
 
 
 async def test_an_azure_client_without_threads_is_refused():
