@@ -50,6 +50,49 @@ def a_judge(server, **arguments):
     return scenario.JudgeAgent(criteria=["It greets"], **given)
 
 
+async def test_a_judge_reads_the_additional_context_of_a_step(server):
+    steps = [
+        scenario.user("hi"),
+        scenario.agent(),
+        scenario.judge(criteria=["It installs"], additional_context="npm install exited with 0"),
+        scenario.judge(additional_context="the folder is clean"),
+    ]
+    agents = [a_user(), an_agent(), a_judge(server)]
+
+    assert (await scenario.run("case", "", agents, script=steps)).success
+
+    first, last = [one.prompt for one in server.requests]
+    assert "c1: It installs" in first
+    assert "npm install exited with 0" in first
+    assert "c1: It greets" in last
+    assert "the folder is clean" in last
+
+
+@pytest.mark.parametrize("context", [None, ""])
+async def test_without_additional_context_the_prompt_has_no_part_for_it(context, server):
+    steps = [scenario.user("hi"), scenario.agent(), scenario.judge(additional_context=context)]
+
+    await scenario.run("case", "", [a_user(), an_agent(), a_judge(server)], script=steps)
+
+    assert "Additional context" not in server.requests[0].prompt
+
+
+async def test_a_judge_of_ones_own_gets_the_additional_context():
+    seen = []
+
+    class Own(scenario.AgentAdapter):
+        role = scenario.AgentRole.JUDGE
+
+        async def call(self, input):
+            seen.append(input.judgment_request.additional_context)
+            return scenario.ScenarioResult(success=True, messages=input.messages, reasoning="ok")
+
+    steps = [scenario.user("hi"), scenario.agent(), scenario.judge(None, "exit code 0")]
+    await scenario.run("case", "", [a_user(), an_agent(), Own()], script=steps)
+
+    assert seen == ["exit code 0"]
+
+
 SENT = {
     "top_p": 0.5,
     "seed": 7,

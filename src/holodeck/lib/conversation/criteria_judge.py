@@ -48,6 +48,7 @@ MAY_GO_ON = """\
 Then decide: "continue" if the conversation has to go on before you can tell, "verdict" if your
 statuses will not change any more."""
 MUST_DECIDE = "The conversation is over: this is your final verdict."
+CONTEXT = "The test itself says this; take it as observed, besides the transcript:"
 SEARCH_SCHEMA = {
     "type": "object",
     "properties": {"search": {"type": "array", "items": {"type": "string"}}},
@@ -107,11 +108,13 @@ class CriteriaJudge:
                 {**one, UNSEEN_CALLS: True} if one.get("role") == "assistant" else one
                 for one in messages
             ]
+        request = input.judgment_request
         rows = await self.rows(
             messages,
             input.scenario_state.description,
             criteria,
-            is_final=bool(input.judgment_request),
+            context=None if request is None else request.additional_context,
+            is_final=request is not None,
         )
         if rows is None:
             return []
@@ -128,10 +131,16 @@ class CriteriaJudge:
         criteria: Sequence[str],
         *,
         is_final: bool,
+        context: str | None = None,
     ) -> list[CriterionResult] | None:
-        """Return a row for each criterion; None if the conversation may and has to go on."""
+        """Return a row for each criterion; None if the conversation may and has to go on.
+
+        `context` is what the test says besides the conversation.
+        """
         spans = evidence_of(None, criteria) if self._spans is None else self._spans
-        prompt = await self._prompt(messages, situation, criteria, spans, is_final=is_final)
+        prompt = await self._prompt(
+            messages, situation, criteria, spans, is_final=is_final, context=context
+        )
         doubtful = frozenset() if spans is None else spans.doubtful(criteria)
         schema = _schema(criteria, is_final=is_final, doubtful=doubtful)
         parse = _VerdictParser(
@@ -148,6 +157,7 @@ class CriteriaJudge:
         spans: SpanEvidence | None,
         *,
         is_final: bool,
+        context: str | None,
     ) -> list[Message]:
         lines = paragraphs_of(messages)
         transcript = shorten_lines(lines, criteria, self._budget)
@@ -157,6 +167,8 @@ class CriteriaJudge:
             + "\n".join(f"c{number}: {indent(one)}" for number, one in enumerate(criteria, 1)),
             f"# Transcript\n{transcript}",
         ]
+        if context:
+            parts.append(f"# Additional context\n{CONTEXT}\n{context}")
         if len(transcript) < sum(map(len, lines)):
             parts += await self._search(parts, lines)
         if spans is not None:

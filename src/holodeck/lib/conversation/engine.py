@@ -325,18 +325,22 @@ class Conversation:
     async def judge(
         self,
         criteria: str | Sequence[str] | None = None,
+        additional_context: str | None = None,
         *,
         content: str | Mapping[str, Any] | None = None,
     ) -> ScenarioResult | None:
         """Ask the judge for its verdict; None if it gave none.
 
-        Criteria, one or a list, make it a checkpoint: if all pass, the script goes on. `content`
-        is added as a message of the assistant, and the judge is not called.
+        Criteria, one or a list, make it a checkpoint: if all pass, the script goes on.
+        `additional_context` is what the judge should know besides the conversation. `content` is
+        added as a message of the assistant, and the judge is not called.
         """
-        if content is not None and criteria is not None:
-            raise self.usage_error("judge(…) has both criteria and content; write one of them")
+        if content is not None and (criteria is not None or additional_context):
+            other = "additional_context" if criteria is None else "criteria"
+            raise self.usage_error(f"judge(…) has both {other} and content; write one of them")
+        request = JudgmentRequest(additional_context=additional_context or None)
         if criteria is None:
-            result = await self._run_role_step(AgentRole.JUDGE, content, judgment=True)
+            result = await self._run_role_step(AgentRole.JUDGE, content, request)
             if content is None:
                 self._is_undecided = result is None
             return result
@@ -350,7 +354,8 @@ class Conversation:
             raise self.usage_error(
                 f"judge({criteria!r}): write one criterion or more in a list, none of them empty"
             )
-        result = await self._run_role_step(AgentRole.JUDGE, judgment=True, criteria=list(criteria))
+        request = request.model_copy(update={"criteria": list(criteria)})
+        result = await self._run_role_step(AgentRole.JUDGE, request=request)
         if result is None:
             result = self.complete(undecided_checkpoint(criteria))
         if not result.success:
@@ -370,9 +375,7 @@ class Conversation:
         self,
         role: AgentRole,
         content: str | Mapping[str, Any] | None = None,
-        *,
-        judgment: bool = False,
-        criteria: list[str] | None = None,
+        request: JudgmentRequest | None = None,
     ) -> ScenarioResult | None:
         try:
             message = None if content is None else scripted_message(content, role)
@@ -399,12 +402,12 @@ class Conversation:
                 " is done says nothing more, so write 'proceed', which ends then"
             )
             return self._result(False, reasoning, "user_left")
-        result = await self._call(index, judgment=judgment, criteria=criteria)
+        result = await self._call(index, request)
         self._is_ended = False
         return result if isinstance(result, ScenarioResult) else None
 
     async def _call(
-        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
+        self, index: int, request: JudgmentRequest | None = None
     ) -> list[Message] | ScenarioResult:
         participant = self.agents[index]
         with self._span_around(participant), self.history.follow() as messages:
@@ -412,7 +415,7 @@ class Conversation:
                 thread_id=self.usage.thread_id,
                 messages=messages,
                 new_messages=self.history.unread_messages(index),
-                judgment_request=JudgmentRequest(criteria=criteria) if judgment else None,
+                judgment_request=request,
                 scenario_state=self.state,
                 propagation_headers=propagation_headers(),
             )
@@ -458,7 +461,7 @@ class Conversation:
         return await self._verdict_of(able)
 
     async def _verdict_of(self, judges: Sequence[int]) -> ScenarioResult | None:
-        result = await self._call(judges[0], judgment=True) if judges else None
+        result = await self._call(judges[0], JudgmentRequest()) if judges else None
         return result if isinstance(result, ScenarioResult) else None
 
     async def _verdict_on_leaving(self, index: int) -> ScenarioResult | None:

@@ -323,12 +323,16 @@ class CachedJudge(CriteriaJudge):
         criteria: Sequence[str],
         *,
         is_final: bool,
+        context: str | None = None,
     ) -> list[CriterionResult] | None:
-        # Not in the keys of other verdicts, which were recorded before it was asked.
+        # Not in the keys of other verdicts, which were recorded before these existed.
+        with_context = {"additional_context": context} if context else {}
         about_spans = {"has_spans": False} if any(map(mentions_spans, criteria)) else {}
         rows: list[CriterionResult] | None = await self._response_cache.get_for_role(
             "judge",
-            partial(super().rows, messages, situation, criteria, is_final=is_final),
+            partial(
+                super().rows, messages, situation, criteria, is_final=is_final, context=context
+            ),
             prompts=JUDGE_PROMPTS,
             situation=situation,
             criteria=criteria,
@@ -336,6 +340,7 @@ class CachedJudge(CriteriaJudge):
             is_final=is_final,
             messages=messages,
             **about_spans,
+            **with_context,
         )
         if rows is not None or is_final:
             require_same_criteria(rows or (), criteria)

@@ -76,12 +76,21 @@ def agent(content: Content | None = None) -> Step:
     return Step("agent", lambda conversation: conversation.agent(content))
 
 
-def judge(criteria: str | Sequence[str] | None = None, *, content: Content | None = None) -> Step:
+def judge(
+    criteria: str | Sequence[str] | None = None,
+    additional_context: str | None = None,
+    *,
+    content: Content | None = None,
+) -> Step:
     """Ask the judge for its verdict: on its own criteria, or on those of a checkpoint.
 
-    `content` is added as a message of the assistant, and the judge is not called.
+    `additional_context` is what it should know besides the conversation, such as the output of a
+    command. `content` is added as a message of the assistant, and the judge is not called.
     """
-    return Step("judge", lambda conversation: conversation.judge(criteria, content=content))
+    return Step(
+        "judge",
+        lambda conversation: conversation.judge(criteria, additional_context, content=content),
+    )
 
 
 def proceed(

@@ -25,6 +25,7 @@ from holodeck.lib.conversation.script import STEPS, DroppedStep, Step, proceed, 
 from holodeck.lib.conversation.state import ScenarioState
 from holodeck.lib.conversation.terminal import Debugger, SilentUser
 from holodeck.lib.conversation.types import (
+    JudgmentRequest,
     Participant,
     ScenarioResult,
     ScenarioUsageError,
@@ -216,7 +217,7 @@ class ScriptRun(Conversation):
         warnings.warn(f"{self.location}: {message}", DroppedStep, stacklevel=3)
 
     async def _call(
-        self, index: int, *, judgment: bool = False, criteria: list[str] | None = None
+        self, index: int, request: JudgmentRequest | None = None
     ) -> list[Message] | ScenarioResult:
         role = self.agents[index].role
         if self.debugger is not None and role is AgentRole.USER:
@@ -229,14 +230,15 @@ class ScriptRun(Conversation):
                 # Without an author, as fixed content: the simulated user gets it as well.
                 self.add_message({"role": "user", "content": typed})
                 return [self.state.last_message()]
-        returned = await super()._call(index, judgment=judgment, criteria=criteria)
-        is_judge = role is AgentRole.JUDGE and criteria is None
+        returned = await super()._call(index, request)
+        is_checkpoint = request is not None and request.criteria is not None
+        is_judge = role is AgentRole.JUDGE and not is_checkpoint
         if is_judge and isinstance(returned, ScenarioResult) and returned.success:
-            return await self._ask_other_judges(index, returned, judgment=judgment)
+            return await self._ask_other_judges(index, returned, request)
         return returned
 
     async def _ask_other_judges(
-        self, index: int, verdict: ScenarioResult, *, judgment: bool
+        self, index: int, verdict: ScenarioResult, request: JudgmentRequest | None
     ) -> list[Message] | ScenarioResult:
         """Return the verdict of all judges after one passed the case; [] if one is undecided."""
         for other, participant in enumerate(self.agents):
@@ -245,7 +247,7 @@ class ScriptRun(Conversation):
             if isinstance(participant, HasCriteria) and not participant.criteria:
                 continue  # it decides at checkpoints only
             self.turns.mark_spoken(other)
-            returned = await super()._call(other, judgment=judgment)
+            returned = await super()._call(other, request)
             if isinstance(returned, ScenarioResult):
                 verdict = combine_verdicts(verdict, returned, len(self.usage.checkpoints))
                 if not verdict.success:
