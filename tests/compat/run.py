@@ -18,13 +18,17 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
+
+from agenticassure_readme import tests_of
 
 EXPECTED = Path(__file__).with_name("expected.json")
 TIME_LIMIT_S = 120
@@ -44,6 +48,8 @@ class Original:
     """What they import instead."""
     tests: str = "tests"
     """The folder of the tests in its source distribution."""
+    readme_tests: Callable[[str, Callable[[str], str]], str] | None = None
+    """Makes a further test file of the examples in its README."""
 
     @property
     def title(self) -> str:
@@ -53,7 +59,7 @@ class Original:
 
 ORIGINALS = [
     Original("langwatch-scenario", "1.6.0", "scenario", "holodeck.scenario"),
-    Original("agenticassure", "0.4.0", "agenticassure", "holodeck.suite"),
+    Original("agenticassure", "0.4.0", "agenticassure", "holodeck.suite", readme_tests=tests_of),
 ]
 
 
@@ -61,14 +67,14 @@ def fetch(original: Original, folder: Path, sdists: Path | None) -> Path:
     """Return the unpacked source distribution. Raises LookupError if there is none to be had."""
     if sdists is None:
         sdists = folder
-        wanted = f"{original.name}=={original.version}"
-        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", ":all:"]
-        done = subprocess.run(
-            [*command, "--quiet", "--dest", str(folder), wanted],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise LookupError(f"{wanted} cannot be fetched: {done.stderr.strip()[-300:]}")
+        problem = download(original, folder, "--no-binary")
+        # pip unpacks a distribution to read its metadata; where it refuses a file that would lie
+        # outside of the folder, the others are there, and --no-clean keeps them
+        unpacked = next(folder.glob(f"pip-download-*/{original.name}_*/{original.tests}"), None)
+        if problem is not None and unpacked is not None:
+            return unpacked.parent
+        if problem is not None:
+            raise LookupError(problem)
     pattern = f"{original.name.replace('-', '[-_]')}-{original.version}.tar.gz"
     found = next(iter(sdists.glob(pattern)), None)
     if found is None:
@@ -78,6 +84,30 @@ def fetch(original: Original, folder: Path, sdists: Path | None) -> Path:
             with suppress(tarfile.FilterError):  # a file that would lie outside of the folder
                 archive.extract(member, folder, filter="data")
         return folder / archive.getnames()[0].partition("/")[0]
+
+
+def download(original: Original, folder: Path, kind: str) -> str | None:
+    """Download a distribution with pip; return why that failed."""
+    wanted = f"{original.name}=={original.version}"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-clean", kind, ":all:"]
+    done = subprocess.run(
+        [*command, "--quiet", "--dest", str(folder), wanted],
+        env={**os.environ, "TMPDIR": str(folder)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return f"{wanted} cannot be fetched: {done.stderr.strip()[-300:]}" if done.returncode else None
+
+
+def read_readme(original: Original, root: Path, folder: Path) -> str:
+    """Return the README, which the metadata of a package repeats. Raises LookupError."""
+    metadata = root / "PKG-INFO"
+    if metadata.is_file():
+        return metadata.read_text(encoding="utf-8")
+    problem = download(original, folder, "--only-binary")
+    if problem is not None:
+        raise LookupError(problem)
+    with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
+        name = next(one for one in wheel.namelist() if one.endswith(".dist-info/METADATA"))
+        return wheel.read(name).decode()
 
 
 def rewrite(text: str, original: Original) -> str:
@@ -157,6 +187,11 @@ def run_all(original: Original, sdists: Path | None) -> dict[str, dict[str, Any]
         root = fetch(original, folder, sdists)
         run = folder / "run"
         run.mkdir()
+        if original.readme_tests is not None:
+            text = original.readme_tests(
+                read_readme(original, root, folder), partial(rewrite, original=original)
+            )
+            (root / original.tests / "test_readme.py").write_text(text, encoding="utf-8")
         files = sorted((root / original.tests).rglob("test_*.py"))
         with ThreadPoolExecutor(os.cpu_count() or 2) as pool:
             results = pool.map(lambda one: run_file(one, original, run), files)
