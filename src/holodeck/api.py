@@ -20,7 +20,7 @@ from holodeck.config.suite_files import is_yaml
 from holodeck.config.validation_errors import expected_value
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.base import AgentBackend
-from holodeck.lib.background_loop import BackgroundLoop
+from holodeck.lib.background_loop import SharedLoop
 from holodeck.lib.evaluators.base import BaseEvaluator
 from holodeck.lib.evaluators.observation_metrics import CustomEvaluator
 from holodeck.lib.observability import initialize_observability, shutdown_observability
@@ -41,6 +41,10 @@ Case = TestCaseModel | Mapping[str, Any] | str
 """A test case, its keys as in YAML, or only its input."""
 Metric = MetricSettings | Mapping[str, Any] | str | BaseEvaluator | Callable[..., Any]
 """A metric as in YAML, its name, an evaluator, or a function that returns a score."""
+
+
+_loop = SharedLoop()
+"""Of `run()` and `compare_agents()`."""
 
 
 class RunSettings(TypedDict, total=False):
@@ -117,7 +121,7 @@ def run(
         on_result=on_result,
         **settings,
     )
-    return BackgroundLoop().run(work)
+    return _loop.run(work)
 
 
 async def arun(
@@ -205,7 +209,7 @@ def compare_agents(
     work = partial(
         _compare_agents, first, second, cases, metrics=metrics, model=model, settings=settings
     )
-    return BackgroundLoop().run(work)
+    return _loop.run(work)
 
 
 async def _compare_agents(

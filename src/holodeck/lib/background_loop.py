@@ -2,11 +2,13 @@
 
 import asyncio
 import contextvars
+import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -77,7 +79,7 @@ class BackgroundLoop:
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._lock = threading.Lock()
-        weakref.finalize(self, _close, self._runner)
+        self._finalizer = weakref.finalize(self, _close, self._runner)
 
     def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Return what the coroutine returns.
@@ -101,9 +103,59 @@ class BackgroundLoop:
         self._run(main())
         return results[0]
 
+    def abandon(self) -> None:
+        """Never close the loop, which belongs to another process."""
+        self._finalizer.detach()
+
     def _run(self, main: Coroutine[Any, Any, None]) -> None:
         with self._lock:
             self._runner.run(main, context=contextvars.copy_context())
+
+
+class SharedLoop:
+    """The event loop of all calls in this process, so that an agent's client works in each.
+
+    A call inside of another one, or at the same time in another thread, has a loop of its own.
+    """
+
+    def __init__(self) -> None:
+        self._loop: BackgroundLoop | None = None
+        self._inherited: list[BackgroundLoop] = []
+        self._is_taken = threading.Lock()
+        if hasattr(os, "register_at_fork"):  # not on Windows
+            os.register_at_fork(after_in_child=self._start_over)
+
+    def run(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Return what the coroutine returns; tasks that it leaves behind are cancelled."""
+        if not self._is_taken.acquire(blocking=False):
+            return BackgroundLoop().run(make)
+        try:
+            if self._loop is None:
+                self._loop = BackgroundLoop()
+            return self._loop.run(partial(_leave_nothing, make))
+        finally:
+            self._is_taken.release()
+
+    def _start_over(self) -> None:
+        """Leave the loop to the process that this one was forked from."""
+        self._is_taken = threading.Lock()
+        if self._loop is not None:
+            self._loop.abandon()
+            self._inherited.append(self._loop)
+            self._loop = None
+
+
+async def _leave_nothing(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    executor = ThreadPoolExecutor(thread_name_prefix="asyncio")
+    asyncio.get_running_loop().set_default_executor(executor)
+    try:
+        return await make()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _is_inside_a_loop() -> bool:
