@@ -5,9 +5,29 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from holodeck.models.base import Model, NonBlank
+from holodeck.models.base import Model, NonBlank, Ratio
 from holodeck.models.expectations import Expectations
 from holodeck.models.llm import LLMProvider
+
+
+class RedTeam(Model):
+    """An attack on the agent: the simulated user tries to bring it to what it should refuse."""
+
+    target: NonBlank
+    """What the agent should refuse, such as `tell an internal discount code`."""
+    strategy: Literal["crescendo", "goat"] = "crescendo"
+    """`crescendo` begins harmlessly and asks for more in four phases, by a plan; `goat` chooses
+    among techniques turn by turn."""
+    plan: NonBlank | None = None
+    """The plan of `crescendo`; by default the model writes one."""
+    encode: Ratio = 0.0
+    """How likely a message is encoded, for example as Base64."""
+
+    @model_validator(mode="after")
+    def _has_a_use_for_its_plan(self) -> "RedTeam":
+        if self.plan is not None and self.strategy == "goat":
+            raise ValueError("'plan': 'goat' follows none; remove it, or write 'crescendo'")
+        return self
 
 
 class Simulation(Model):
@@ -27,6 +47,18 @@ class Simulation(Model):
     """The user's language."""
     model: LLMProvider | None = None
     """The model that plays the user; by default the one of `evaluations`, else the agent's."""
+    red_team: RedTeam | None = None
+    """Makes the user attack the agent; `situation` then describes the agent. Needs `criteria`."""
+
+    @model_validator(mode="after")
+    def _attacks_or_has_a_persona(self) -> "Simulation":
+        persona = ("persona", "facts", "opening", "agent_first", "language")
+        unused = [key for key in persona if key in self.model_fields_set]
+        if self.red_team is not None and unused:
+            raise ValueError(
+                f"{unused[0]!r}: the strategy of 'red_team' says how the user is; remove it"
+            )
+        return self
 
 
 class CriterionSettings(Model):

@@ -312,6 +312,10 @@ class TestCaseModel(TurnModel, NamedModel):
             return self
         if self.simulate.situation is None and self.situation is None:
             raise ValueError("'simulate': 'situation' is missing; write what the user wants")
+        if self.simulate.red_team is not None and self.criteria is None:
+            raise ValueError(
+                "'simulate.red_team' needs a judge; write 'criteria' that say what must not happen"
+            )
         if self.simulate.agent_first and self.history is not None:
             raise ValueError(
                 "'simulate.agent_first': the agent has spoken last in 'history'; remove it"

@@ -126,7 +126,13 @@ class ConversationRunner:
 
     def _participants(self, case: TestCaseModel, agent: AgentParticipant) -> list[Participant]:
         user: Participant = SilentUser()
-        if self.simulator is not None:
+        attack = None if case.simulate is None else case.simulate.red_team
+        if self.simulator is not None and attack is not None:
+            # Imported here because few cases attack.
+            from holodeck.lib.test_runner.case_attacker import CaseAttacker  # noqa: PLC0415
+
+            user = CaseAttacker(attack, self.simulator, case.max_turns, self.response_cache)
+        elif self.simulator is not None:
             simulated = SimulatedUser(self.simulator, persona_of(case.simulate or Simulation()))
             cache = self.response_cache
             user = simulated if cache is None else CachedUser(simulated, cache)
