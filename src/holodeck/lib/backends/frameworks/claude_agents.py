@@ -63,9 +63,11 @@ class ClaudeAdapter(FrameworkAdapter):
     def __init__(self, options: Any) -> None:
         self._options = options
         self._guard = Guard()
+        self._reported: set[str] = set()
+        """The MCP servers without tools that were reported."""
 
     async def open(self, context: Sequence["Message"]) -> "ClaudeSession":
-        return ClaudeSession(self._options, self._guard, context)
+        return ClaudeSession(self._options, self._guard, self._reported, context)
 
     def tools(self) -> list[str] | None:
         """Return the names of the tools; None if files or other programs may add some."""
@@ -112,10 +114,13 @@ class ClaudeSession(FrameworkSession):
     After a turn that failed another process takes over, from the latest turn that succeeded.
     """
 
-    def __init__(self, options: Any, guard: Guard, context: Sequence["Message"]) -> None:
+    def __init__(
+        self, options: Any, guard: Guard, reported: set[str], context: Sequence["Message"]
+    ) -> None:
         self.turn = TurnRecord()
         self._options = options
         self._guard = guard
+        self._reported = reported
         self._process: ClaudeCode | None = None
         self._tokens: Tokens | None = None
         """What the process has used so far; None if unknown."""
@@ -174,7 +179,7 @@ class ClaudeSession(FrameworkSession):
 
     async def _take_turn(self, message: str) -> AsyncGenerator[str, None]:
         """Yield the pieces of the response of a process that is ready."""
-        reader = TurnReader(self.turn, self._tokens)
+        reader = TurnReader(self.turn, self._tokens, self._reported)
         try:
             async with aclosing(self._ask({"role": "user", "content": message})) as messages:
                 async for one in messages:
@@ -202,7 +207,7 @@ class ClaudeSession(FrameworkSession):
         if message["role"] == "assistant":
             await self._write(message)
             return
-        reader = TurnReader(TurnRecord(), None)
+        reader = TurnReader(TurnRecord(), None, self._reported)
         async with aclosing(self._ask(message, shouldQuery=False)) as messages:
             async for one in messages:
                 reader.read(one)

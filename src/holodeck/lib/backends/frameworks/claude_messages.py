@@ -34,15 +34,17 @@ class TurnReader:
     Args:
         turn: The record.
         earlier: The tokens that the process had used before the turn; None if unknown.
+        reported: The MCP servers without tools that were reported already; new ones are added.
     """
 
-    def __init__(self, turn: TurnRecord, earlier: Tokens | None) -> None:
+    def __init__(self, turn: TurnRecord, earlier: Tokens | None, reported: set[str]) -> None:
         self.result: Any = None
         """The latest `ResultMessage`; further ones come if a subagent works in the background."""
         self.last_id: str | None = None
         """The id of the latest message of the main conversation."""
         self._turn = turn
         self._earlier = earlier
+        self._reported = reported
         self._results = 0
         self._state: str | None = None
         """What the process does; None if it does not tell."""
@@ -88,6 +90,8 @@ class TurnReader:
         for call in self._turn.tool_calls or ():
             if call["name"] in SUBAGENT_TOOLS and self._has_started(call["call_id"]):
                 self._used.setdefault(call["call_id"], None)
+        for call_id in self._seen:  # of a subagent that nobody announced
+            self._used.setdefault(call_id, None)
         for call_id, used in self._used.items():
             if used is None or self._seen[call_id] < used:
                 self._turn.add_agent_tool(self._agent(call_id))
@@ -151,12 +155,10 @@ class TurnReader:
             self._state = message.data.get("state")
         if message.subtype == "init":
             for server in message.data.get("mcp_servers", ()):
-                if server["status"] in UNUSABLE:
-                    logger.warning(
-                        "the agent has no tools of its MCP server %r: %s",
-                        server["name"],
-                        server["status"],
-                    )
+                name, status = server["name"], server["status"]
+                if status in UNUSABLE and name not in self._reported:
+                    self._reported.add(name)
+                    logger.warning("the agent has no tools of its MCP server %r: %s", name, status)
 
     def _note_task(self, message: Any) -> None:
         """Note that a subagent works, or something else that may call tools."""

@@ -124,7 +124,7 @@ async def test_the_calls_of_a_subagent_are_read_with_its_name(in_background):
 @pytest.mark.parametrize(("used", "is_known"), [(1, True), (2, False), (None, False)])
 def test_calls_of_a_subagent_that_were_not_seen_are_unknown(used, is_known):
     turn = TurnRecord()
-    reader = TurnReader(turn, None)
+    reader = TurnReader(turn, None, set())
     task = {"task_id": "t", "uuid": "u", "session_id": "s", "tool_use_id": "call_1"}
     started = {"subtype": "task_started", "data": {"subagent_type": "billing"}}
     call = sdk.ToolUseBlock("call_1", "Agent", {"subagent_type": "billing"})
@@ -146,6 +146,19 @@ def test_calls_of_a_subagent_that_were_not_seen_are_unknown(used, is_known):
     assert (turn.tool_calls_problem is None) is is_known
     if not is_known:
         assert "those of 'billing' are not seen" in turn.tool_calls_problem
+
+
+def test_calls_of_a_subagent_that_nobody_announced_may_be_some_of_several():
+    turn = TurnRecord()
+    reader = TurnReader(turn, None, set())
+    inner = sdk.ToolUseBlock("call_2", "lookup_order", {})
+
+    reader.read(sdk.AssistantMessage([sdk.ToolUseBlock("call_1", "Skill", {})], "fake"))
+    reader.read(sdk.AssistantMessage([inner], "fake", parent_tool_use_id="call_1"))
+    reader.finish()
+
+    assert [call["name"] for call in turn.tool_calls] == ["Skill", "lookup_order"]
+    assert "are not seen" in turn.tool_calls_problem
 
 
 async def test_a_tool_that_nobody_allowed_is_an_error_of_the_tool(server):
@@ -250,9 +263,9 @@ def test_tools_are_unknown_where_settings_may_add_some(server):
 async def test_a_server_whose_tools_the_agent_lacks_is_reported(server, caplog):
     servers = {"broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}}
 
-    await ask(options_for(server, mcp_servers=servers), "hello")
+    await ask(options_for(server, mcp_servers=servers), "hello", "thanks")
 
-    assert "no tools of its MCP server 'broken': failed" in caplog.text
+    assert caplog.text.count("no tools of its MCP server 'broken': failed") == 1
 
 
 async def test_a_turn_out_of_time_leaves_no_process(server):
