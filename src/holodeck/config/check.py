@@ -12,7 +12,12 @@ from holodeck.config.agent_files import load_instructions, load_response_schema
 from holodeck.config.check_cases import can_fail_case, check_case, check_pattern
 from holodeck.config.check_metrics import check_metrics, check_placeholders, warn_of_no_threshold
 from holodeck.config.findings import CheckContext, Finding, raise_on_errors
-from holodeck.config.model_calls import all_metrics, find_missing_keys, require_prices
+from holodeck.config.model_calls import (
+    all_metrics,
+    find_missing_keys,
+    models_of_litellm,
+    require_prices,
+)
 from holodeck.config.python_files import (
     find_definition,
     parameter_names,
@@ -103,6 +108,12 @@ def _check_url(context: CheckContext, url: str, path: KeyPath) -> None:
 def _check_api_keys(context: CheckContext) -> None:
     for path, message in find_missing_keys(context.agent):
         context.warning(path, message)
+
+
+def _check_litellm(context: CheckContext) -> None:
+    path, model = next(models_of_litellm(context.agent), ((), None))
+    if model is not None and find_spec("litellm") is None:
+        context.config_error(path, MissingExtra("litellm", f"the provider {model.provider.value}"))
 
 
 def _check_backend(context: CheckContext) -> None:
@@ -282,6 +293,7 @@ def _needs_tool_calls(context: CheckContext, case: TestCaseModel, part: TurnMode
 AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_model,
     _check_api_keys,
+    _check_litellm,
     _check_backend,
     _check_keys_without_effect,
     _check_instructions,

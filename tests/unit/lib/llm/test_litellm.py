@@ -6,9 +6,11 @@ from importlib.util import find_spec
 import pytest
 
 from holodeck import scenario
+from holodeck.config.check import check
 from holodeck.errors import HoloDeckError, MissingExtra
 from holodeck.lib.judging.judge import Judges
 from holodeck.lib.llm.model import ChatRequest
+from holodeck.models.agent import Agent
 from holodeck.models.llm import LLMProvider
 from support.participants import a_user, an_agent
 
@@ -24,6 +26,20 @@ needs_litellm = pytest.mark.skipif(
 def test_a_missing_library_is_an_error_that_says_what_to_install(provider):
     with pytest.raises(MissingExtra, match=rf"{provider}.*litellm"):
         Judges().model(LLMProvider(provider=provider, name="m"))
+
+
+@pytest.mark.skipif(HAS_LITELLM, reason="litellm is installed")
+def test_validate_says_that_the_library_is_missing():
+    agent = Agent(
+        name="x",
+        backend="a:b",
+        evaluations={"model": {"provider": "bedrock", "name": "m"}},
+        test_cases=[{"input": "hi", "criteria": ["It greets"]}],
+    )
+
+    errors = [one.message for one in check(agent) if one.severity == "error"]
+
+    assert any("provider bedrock" in one and "litellm" in one for one in errors)
 
 
 async def judged(judge):
