@@ -86,7 +86,10 @@ print(len(names))
         "holodeck.lib.evaluators.nlp_metrics",
         "holodeck.lib.test_runner.agent_factory",
         "holodeck.lib.test_runner.executor",
+        "holodeck.suite.adapters.langchain",
+        "holodeck.suite.adapters.openai",
         "holodeck.suite.loader",
+        "holodeck.suite.reports",
         "holodeck.suite.runner",
     ],
 )
