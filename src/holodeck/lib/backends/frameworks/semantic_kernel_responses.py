@@ -100,6 +100,10 @@ class ResponsesSession(FrameworkSession):
                 texts.append(str(response.message.content or ""))
         except BaseException:
             reader.read_interrupted()
+            if service_tools(self._agent) and reader.record.tool_calls is not None:
+                reader.record.tool_calls_problem = (
+                    "the turn ended before the provider told them all"
+                )
             raise
         reader.record.response = "".join(texts)
         self._response_id, self._new = thread.response_id, []

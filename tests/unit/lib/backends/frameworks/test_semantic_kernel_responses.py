@@ -3,6 +3,7 @@
 import pytest
 
 from fakes import FakeOpenAI, Reply
+from holodeck.errors import BackendError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.dialects import responses_document
 from support.frameworks import AGENT, script
@@ -65,6 +66,19 @@ async def test_calls_of_tools_that_the_provider_ran_are_seen_in_order(subject):
     assert (found["result"], failed["result"]) == ("order 7 is shipped", "no such order")
     assert (failed["name"], failed["is_error"]) == ("delete_order", True)
     assert result.tools is None
+
+
+async def test_a_turn_that_ends_before_the_providers_calls_are_told_says_so(subject):
+    order = Reply(None, tool_calls=[(subject.tool, {"order_id": "7"})])
+    subject.server.when(lambda request: not request.tool_results, order)
+    subject.server.otherwise(Reply(status=400, content="as told"))
+
+    with pytest.raises(BackendError, match="as told") as raised:
+        await CallableBackend(subject.agent).invoke_once("Where is order 7?")
+
+    seen = raised.value.seen
+    assert [one["name"] for one in seen.tool_calls] == [subject.tool]
+    assert "before the provider told" in seen.tool_calls_problem
 
 
 async def test_a_member_whose_service_runs_tools_makes_calls_of_an_orchestration_unknown(subject):
