@@ -382,6 +382,8 @@ async def test_a_remote_agent_that_keeps_the_conversation(models, remote):
             scenario.user("London?"), scenario.agent(),
             scenario.user("Paris?"), scenario.agent(), scenario.judge(),
         ],
+        fetch_remote_traces=True,
+        trace_wait_timeout=20.0,
     )  # fmt: skip
 
     assert result.success
@@ -439,6 +441,30 @@ async def test_the_judge_gets_the_spans_of_the_agent(models):
     assert result.success
     judged = next(one for one in models.requests if "# Criteria" in one.prompt)
     assert "db.query" in judged.prompt
+
+
+async def test_a_client_of_ones_own_for_a_gateway(models):
+    gateway = openai.OpenAI(
+        base_url=models.url,
+        api_key="k",
+        default_query={"api-version": "2024-05-01-preview"},
+        default_headers={"x-gateway-key": "g"},
+    )
+
+    result = await scenario.run(
+        name="gateway",
+        description="A person asks for a lamp.",
+        agents=[
+            ShopWithTool(),
+            scenario.UserSimulatorAgent(model="gpt-4o-mini", client=gateway),
+            scenario.JudgeAgent(model="gpt-4o-mini", criteria=["ok"], client=gateway),
+        ],
+        script=[scenario.user(), scenario.agent(), scenario.judge()],
+        set_id="lamps",
+    )
+
+    assert result.success
+    assert {one.headers["x-gateway-key"] for one in models.requests} == {"g"}
 
 
 async def test_evaluators_and_fields_beside_the_judge(models):
