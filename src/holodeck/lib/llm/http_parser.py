@@ -9,7 +9,6 @@ MAX_HEAD_BYTES = 64_000
 MAX_CHUNK_LINE_BYTES = 1_000
 STATUS_WITHOUT_BODY = frozenset({204, 304})
 _STATUS = re.compile(r"HTTP/1\.([01]) (\d{3})(?: |$)")
-_CONTROL = re.compile(r"\r(?!\n)|(?<!\r)\n|\0")
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}[ \t]*(?:;.*)?")
 
 
@@ -144,8 +143,7 @@ class ResponseReader:
         self._buffer += data
         while not self.is_complete and self._step():
             pass
-        piece = bytes(self._body)
-        self._body.clear()
+        piece, self._body = bytes(self._body), bytearray()
         return piece
 
     def end(self) -> bool:
@@ -161,9 +159,9 @@ class ResponseReader:
             return False
         text = self._buffer[:end].decode("latin-1")
         del self._buffer[: end + 4]
-        if _CONTROL.search(text):
-            raise MalformedHttp("its head holds a control character")
         first, *lines = text.split("\r\n")
+        if not text.count("\r") == text.count("\n") == len(lines) or "\0" in text:
+            raise MalformedHttp("its head holds a control character")
         match = _STATUS.match(first)
         if match is None:
             raise MalformedHttp("it does not begin like HTTP/1.1")
@@ -171,11 +169,10 @@ class ResponseReader:
         if 100 <= status < 200:
             self._has_interim_head = True
             return True
-        rows = [_parse_header(line) for line in lines]
-        self.head = Head(status, first[match.end() :], rows, _headers_by_name(rows))
-        options = self.head.headers.get("connection", "" if match[1] == "1" else "close").lower()
+        head = self.head = Head(status, first[match.end() :], *_parse_headers(lines))
+        options = head.headers.get("connection", "" if match[1] == "1" else "close").lower()
         self.keeps_alive = "close" not in options
-        self._step = self._body_step(self.head)
+        self._step = self._body_step(head)
         return True
 
     def _body_step(self, head: Head) -> Callable[[], bool]:
@@ -318,18 +315,18 @@ class ResponseParser:
         return True
 
 
-def _parse_header(line: str) -> tuple[str, str]:
-    name, colon, value = line.partition(":")
-    if not colon:
-        raise MalformedHttp("a header of it has no colon")
-    return name.strip(), value.strip()
-
-
-def _headers_by_name(lines: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _parse_headers(lines: Iterable[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """Return the headers as they came, and by their names in lower case."""
+    rows: list[tuple[str, str]] = []
     found: dict[str, str] = {}
-    for name, text in lines:
+    for line in lines:
+        name, colon, value = line.partition(":")
+        name, text = name.strip(), value.strip()
         key = name.lower()
+        if not colon:
+            raise MalformedHttp("a header of it has no colon")
         if key == "content-length" and found.get(key, text) != text:
             raise MalformedHttp("it has two lengths")
+        rows.append((name, text))
         found[key] = text
-    return found
+    return rows, found
