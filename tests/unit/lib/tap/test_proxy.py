@@ -267,9 +267,9 @@ async def test_no_secret_is_logged(tapped, client, caplog):
         (PATH, Reply(json={"padding": "x" * 1000}), "it is larger than 0.0005 MB"),
         ("/openai/v1/responses", Reply(json={"status": "queued"}), "in the background"),
         (
-            "/openai/v1/threads/t/runs",
+            "/openai/v1/conversations/c/items",
             Reply(json={}),
-            "the tap cannot read POST /v1/threads/t/runs",
+            "the tap cannot read POST /v1/conversations/c/items",
         ),
         (
             PATH,
