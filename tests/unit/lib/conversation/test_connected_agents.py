@@ -61,7 +61,11 @@ def test_a_reply_is_its_output_and_session(reply, wanted):
     assert read_reply(reply) == wanted
 
 
-@pytest.mark.parametrize("value", [object(), Desk, lambda: None, a_user()], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [object(), Desk, lambda: None, a_user()],
+    ids=["object", "class", "function", "participant"],
+)
 def test_what_has_no_name_and_invoke_is_refused(value):
     with pytest.raises(TypeError, match="has no `name` and `invoke"):
         ConnectedAgentAdapter(value)

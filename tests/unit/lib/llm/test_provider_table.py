@@ -40,7 +40,7 @@ DOCUMENTED = {
     # https://docs.x.ai/docs/api-reference
     "xai": "https://api.x.ai/v1/chat/completions",
 }
-WITHOUT_URL = {"azure_openai", "hosted_vllm", "litellm_proxy"}
+WITHOUT_URL = ["azure_openai", "hosted_vllm", "litellm_proxy"]
 NOT_OVER_HTTP = {"bedrock", "litellm", "local", "vertex_ai"}
 HAVE_KEYS = [name for name in DOCUMENTED if PROVIDERS[ProviderEnum(name)].api_key]
 
