@@ -314,6 +314,7 @@ dd { margin: 0; }
 table { width: 100%; border-collapse: collapse; }
 th, td { padding: .5rem; border-bottom: 1px solid var(--line); text-align: left;
   vertical-align: top; }
+thead th { white-space: nowrap; }
 tbody th { font-weight: 600; }
 .status { font-weight: 600; white-space: nowrap; }
 .passed { color: var(--passed); } .failed { color: var(--failed); }
@@ -327,5 +328,6 @@ pre { margin: 0; padding: .5rem; background: var(--soft); white-space: pre-wrap;
   tr, tbody th, tbody td { display: block; }
   tbody tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
   tbody th, tbody td { padding: .15rem 0; border: 0; }
+  td:empty { display: none; }
   td[data-label]::before { content: attr(data-label) ": "; color: var(--dim); } }
 @media print { pre { max-height: none; } }"""
