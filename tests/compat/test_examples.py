@@ -412,10 +412,12 @@ async def test_a_remote_agent_that_streams(models, remote):
     assert result.messages[-1]["content"] == "a red lamp"
 
 
-async def test_the_judge_gets_the_spans_of_the_agent(models):
-    pytest.importorskip("opentelemetry.sdk")
+async def test_the_judge_gets_the_spans_of_the_agent(models, monkeypatch):
     from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
 
+    monkeypatch.setattr(trace, "_TRACER_PROVIDER", TracerProvider(shutdown_on_exit=False))
+    monkeypatch.setattr("holodeck.scenario.spans._is_set_up", False)
     tracer = trace.get_tracer("lamps")
 
     class Traced(scenario.AgentAdapter):

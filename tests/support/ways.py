@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from fakes import FakeOpenAI, Reply, ScriptedBackend
 from holodeck.config.environment import variables_set
+from holodeck.lib.backends.a2a_backend import A2aBackend
 from holodeck.lib.backends.base import AgentBackend, ExecutionResult
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.http_backend import HttpBackend
@@ -33,7 +34,12 @@ from holodeck.lib.backends.tapped_backend import (
     TappedServiceBackend,
 )
 from holodeck.models.agent import Agent
-from holodeck.models.backend import HttpBackendConfig, McpBackendConfig, ProcessBackendConfig
+from holodeck.models.backend import (
+    A2aBackendConfig,
+    HttpBackendConfig,
+    McpBackendConfig,
+    ProcessBackendConfig,
+)
 from support.frameworks import AGENT, TOOL, Subject, all_rows, lookup_order, script
 from support.tapped_service import serving
 
@@ -276,6 +282,17 @@ def _serving_mcp() -> Iterator[str]:
         listener.close()
 
 
+@asynccontextmanager
+async def a2a_agent() -> AsyncIterator[AgentBackend]:
+    """An agent behind a URL, of whose work only the messages are seen."""
+    from support.a2a_service import serving_a2a
+
+    with serving_a2a(streaming=True) as url:
+        backend = A2aBackend(A2aBackendConfig(type="a2a", url=url))
+        yield backend
+        await backend.teardown()
+
+
 OWN = (function, coroutine, class_with_null, foreign_object, own_backend, http, process)
 TAPPED: Facts = frozenset({"calls", "args", "results"})
 """What requests tell; a result in them does not say whether the tool failed."""
@@ -307,6 +324,7 @@ WAYS: list[Way] = [
     *_own_ways(),
     *_tapped_ways(),
     Way("mcp", mcp_server, frozenset({"calls", "args", "results", "errors"}), MCP_CALL),
+    Way("a2a", a2a_agent, frozenset({"agents"})),
     *(Way(name, partial(built_in, name)) for name in ("chat", "semantic_kernel")),
     *(Way(row.__name__, partial(of_framework, row)) for row in all_rows()),
 ]

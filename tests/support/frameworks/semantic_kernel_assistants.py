@@ -1,14 +1,10 @@
 """Agents of Semantic Kernel whose conversations a service keeps in threads."""
 
 from datetime import timedelta
-from importlib.metadata import version
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject
 from support.frameworks.semantic_kernel import CACHES, notice_functions, orders
 from support.server import FakeOpenAI
-
-HAS_AZURE_THREADS = int(version("azure-ai-projects").partition(".")[0]) < 2
-"""Semantic Kernel accepts later clients, with which its own AzureAIAgent cannot work."""
 
 KEY = "not-a-real-key"
 DEFINITION = {"name": AGENT, "instructions": INSTRUCTIONS}
@@ -105,4 +101,4 @@ def fast():
     )
 
 
-ROWS = [openai_assistant_agent, *([azure_ai_agent] if HAS_AZURE_THREADS else [])]
+ROWS = [openai_assistant_agent, azure_ai_agent]

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import threading
-from contextlib import contextmanager
 
 import pytest
 
@@ -11,93 +9,12 @@ from holodeck.errors import BackendInitError, BackendSessionError, BackendTimeou
 from holodeck.lib.backends.a2a_backend import A2aBackend
 from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
-
-pytest.importorskip("a2a.server", reason="a2a-sdk[http-server] is not installed")
-
-import uvicorn
-from a2a.helpers import new_data_part, new_task_from_user_message, new_text_message, new_text_part
-from a2a.server.agent_execution import AgentExecutor
-from a2a.server.request_handlers import DefaultRequestHandler
-from a2a.server.routes import create_agent_card_routes, create_jsonrpc_routes
-from a2a.server.tasks import InMemoryTaskStore, TaskUpdater
-from a2a.types import AgentCapabilities, AgentCard, AgentInterface
-from starlette.applications import Starlette
-
-
-class Support(AgentExecutor):
-    """Answers in the way that the message names, and remembers what was said in a context."""
-
-    def __init__(self):
-        self.said = {}
-
-    async def execute(self, context, event_queue):
-        text = context.get_user_input()
-        said = self.said.setdefault(context.context_id, [])
-        said.append(text)
-        if text == "message":
-            answer = new_text_message(f"OK: {said}", context_id=context.context_id)
-            await event_queue.enqueue_event(answer)
-            return
-        if context.current_task is None:
-            await event_queue.enqueue_event(new_task_from_user_message(context.message))
-        updater = TaskUpdater(event_queue, context.task_id, context.context_id)
-        await updater.start_work()
-        await self.work(text, said, updater)
-
-    async def work(self, text, said, updater):
-        if text == "hang":
-            await asyncio.sleep(600)
-        if text == "fail":
-            await updater.failed(updater.new_agent_message([new_text_part("no stock")]))
-            return
-        if text == "ask":
-            await updater.requires_input(updater.new_agent_message([new_text_part("Which one?")]))
-            return
-        if text == "data":
-            await updater.add_artifact([new_data_part({"late": True})])
-        else:
-            for i, piece in enumerate(("It", " is", f" late: {said}")):
-                await updater.add_artifact(
-                    [new_text_part(piece)], artifact_id="a", append=i > 0, last_chunk=i == 2
-                )
-        await updater.complete()
-
-    async def cancel(self, context, event_queue):
-        await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
-
-
-@contextmanager
-def serving(*, streaming):
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    card = AgentCard(
-        name="support",
-        description="Looks orders up.",
-        version="1",
-        capabilities=AgentCapabilities(streaming=streaming),
-        supported_interfaces=[
-            AgentInterface(url=f"{url}/rpc", protocol_binding="JSONRPC", protocol_version="1.0")
-        ],
-        default_input_modes=["text/plain"],
-        default_output_modes=["text/plain"],
-    )
-    handler = DefaultRequestHandler(Support(), InMemoryTaskStore(), card)
-    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(handler, "/rpc")]
-    config = uvicorn.Config(
-        Starlette(routes=routes), log_level="error", timeout_graceful_shutdown=1
-    )
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    yield url
-    server.should_exit = True
-    thread.join()
-    listener.close()
+from support.a2a_service import serving_a2a
 
 
 @pytest.fixture(params=[True, False], ids=["streaming", "whole"])
 def url(request):
-    with serving(streaming=request.param) as url:
+    with serving_a2a(streaming=request.param) as url:
         yield url
 
 
@@ -160,7 +77,7 @@ async def test_a_task_that_fails_is_an_error_and_the_conversation_goes_on(backen
 
 
 async def test_artifacts_stream_in_pieces():
-    with serving(streaming=True) as url:
+    with serving_a2a(streaming=True) as url:
         backend = backend_at(url)
         session = await backend.create_session()
 

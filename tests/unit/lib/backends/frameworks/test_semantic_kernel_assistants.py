@@ -14,7 +14,6 @@ from holodeck.lib.backends.frameworks import adapt
 from holodeck.lib.llm.limits import override_call_limit
 from support.frameworks import script
 from support.frameworks.semantic_kernel_assistants import (
-    HAS_AZURE_THREADS,
     azure_assistant,
     azure_openai_assistant,
     openai_assistant,
@@ -23,7 +22,7 @@ from support.frameworks.semantic_kernel_assistants import (
 KINDS = {
     "openai": openai_assistant,
     "azure openai": azure_openai_assistant,
-    **({"azure ai": azure_assistant} if HAS_AZURE_THREADS else {}),
+    "azure ai": azure_assistant,
 }
 CODE = {"type": "code_interpreter"}
 FILES = {"type": "file_search"}

@@ -11,7 +11,6 @@ from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import script
 from support.frameworks.semantic_kernel import chat_completion_agent, responses_agent
 from support.frameworks.semantic_kernel_assistants import (
-    HAS_AZURE_THREADS,
     azure_ai_agent,
     openai_assistant_agent,
 )
@@ -74,7 +73,7 @@ KINDS = {
     "assistant": (openai_assistant_agent, assistant_thread),
     "assistant, created": (openai_assistant_agent, created_assistant_thread),
     "responses": (responses_agent, responses_thread),
-    **({"azure": (azure_ai_agent, azure_thread)} if HAS_AZURE_THREADS else {}),
+    "azure": (azure_ai_agent, azure_thread),
 }
 
 
