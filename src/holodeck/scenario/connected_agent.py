@@ -6,6 +6,7 @@ Nothing of that library is imported; any such object may be among the `agents` o
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, TypeGuard
@@ -15,7 +16,7 @@ from holodeck.lib.conversation.messages import AgentRole
 from holodeck.lib.conversation.types import AgentInput, AgentReturnTypes
 from holodeck.scenario.agent_adapter import AgentAdapter
 
-_TRACE_ID_LENGTH = 32
+_TRACEPARENT = re.compile(r"[^-]*-([^-]{32})-")
 
 
 @dataclass
@@ -59,25 +60,28 @@ def is_connected_agent(value: Any) -> TypeGuard[ConnectedAgentLike]:
 
 def trace_id_from_headers(headers: Mapping[str, str]) -> str | None:
     """Return the trace id of a `traceparent` header; None without one."""
-    parts = str(headers.get("traceparent", "")).split("-")
-    has_id = len(parts) > 2 and len(parts[1]) == _TRACE_ID_LENGTH
-    return parts[1] if has_id else None
+    found = _TRACEPARENT.match(str(headers.get("traceparent")))
+    return found[1] if found else None
 
 
 def read_reply(reply: Any) -> tuple[AgentReturnTypes, Any]:
     """Return what the agent says, and its session; None if the reply has none."""
-    session = None
-    output = reply
-    if isinstance(reply, Mapping) and "output" in reply:
-        output, session = reply["output"], reply.get("session")
-    elif not isinstance(reply, str | list | tuple | Mapping) and hasattr(reply, "output"):
-        output, session = reply.output, getattr(reply, "session", None)
-    if isinstance(output, tuple):
-        output = list(output)
-    elif not isinstance(output, str | list | Mapping):
-        output = "" if output is None else str(output)
-    said: AgentReturnTypes = output
-    return said, session
+    match reply:
+        case {"output": output}:
+            return _to_messages(output), reply.get("session")
+        case str() | list() | tuple() | Mapping():
+            return _to_messages(reply), None
+    return _to_messages(getattr(reply, "output", reply)), getattr(reply, "session", None)
+
+
+def _to_messages(output: Any) -> AgentReturnTypes:
+    """Return the messages of an output, or its text; nothing is said by None."""
+    match output:
+        case str() | Mapping():
+            return output  # type: ignore[return-value]
+        case list() | tuple():
+            return list(output)
+    return "" if output is None else str(output)
 
 
 class ConnectedAgentAdapter(AgentAdapter):
@@ -103,11 +107,11 @@ class ConnectedAgentAdapter(AgentAdapter):
         self.agent = agent
         self.name = agent.name
         self.parameters = dict(parameters or {})
-        self._sessions: dict[str, Any] = {}
+        self._session_by_thread: dict[str, Any] = {}
 
     def session_for(self, thread_id: str) -> Any:
-        """The session of a thread; None before the first reply."""
-        return self._sessions.get(thread_id)
+        """Return what the function gave as its session in this thread; None if it gave none."""
+        return self._session_by_thread.get(thread_id)
 
     async def call(self, input: AgentInput) -> AgentReturnTypes:  # noqa: A002 - the name is public API
         """Return what the function says."""
@@ -119,10 +123,10 @@ class ConnectedAgentAdapter(AgentAdapter):
             trace_id=trace_id_from_headers(input.propagation_headers),
             parameters=copy.copy(self.parameters),
         )
-        said, session = read_reply(await self.agent.invoke(call))
+        messages, session = read_reply(await self.agent.invoke(call))
         if session is not None:
-            self._sessions[input.thread_id] = session
-        return said
+            self._session_by_thread[call.thread_id] = session
+        return messages
 
 
 class NotConnected(ConfigError, TypeError):

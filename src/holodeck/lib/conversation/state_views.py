@@ -24,7 +24,7 @@ _RESULT_ROLES = {"tool", "function"}
 
 @dataclass(frozen=True)
 class ToolCall:
-    """One call of a tool. The empty call, for a tool that was never called, is false."""
+    """A tool call. The one that stands for no call at all is false."""
 
     name: str
     input: Any = None
@@ -34,14 +34,14 @@ class ToolCall:
     turn: int | None = None
     """The index of the turn in `state.turns`."""
     source: Literal["message", "span"] | None = None
-    """Where the call was seen; None for the empty call."""
+    """Where the call was seen; None if it stands for no call."""
 
     def __bool__(self) -> bool:
         return self.source is not None
 
 
 class ToolCalls(Sequence[ToolCall]):
-    """The calls of one tool, or of all tools, oldest first."""
+    """Tool calls, oldest first: those of a single tool, or of any."""
 
     def __init__(self, calls: Sequence[ToolCall], name: str | None = None) -> None:
         self._calls = list(calls)
@@ -65,12 +65,12 @@ class ToolCalls(Sequence[ToolCall]):
 
     @property
     def first(self) -> ToolCall:
-        """The first call; an empty one if there is none."""
+        """The oldest call; without any, a call that is false."""
         return self._calls[0] if self._calls else self._nothing
 
     @property
     def last(self) -> ToolCall:
-        """The latest call; an empty one if there is none."""
+        """The latest call; without any, a call that is false."""
         return self._calls[-1] if self._calls else self._nothing
 
     @property
@@ -95,7 +95,7 @@ class TraceView:
     _calls: tuple[ToolCall, ...] = ()
 
     def tool_calls(self, name: str | None = None) -> ToolCalls:
-        """The calls of one tool or of any in this trace, from its messages and its spans."""
+        """Return the calls of a tool, or of any, that messages or spans of this trace show."""
         return ToolCalls([one for one in self._calls if name in {None, one.name}], name)
 
 

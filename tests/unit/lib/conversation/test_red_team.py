@@ -340,12 +340,12 @@ async def test_a_strategy_of_the_user_is_used(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"total_turns": 0}, "total_turns must be >= 1, got 0"),
-        ({"max_backtracks": -1}, "max_backtracks must be >= 0, got -1"),
-        ({"injection_probability": 1.5}, "injection_probability must be between"),
+        ({"total_turns": 0}, "total_turns is 0; it must be 1 or more"),
+        ({"max_backtracks": -1}, "max_backtracks is -1; it must be 0 or more"),
+        ({"injection_probability": 1.5}, "injection_probability is 1.5; it must be from 0 to 1"),
         ({"injection_probability": 0.5, "techniques": []}, "techniques cannot be empty"),
-        ({"success_score": 11}, "success_score must be between 0 and 10, got 11"),
-        ({"success_confirm_turns": 0}, "success_confirm_turns must be >= 1"),
+        ({"success_score": 11}, "success_score is 11; it must be from 0 to 10"),
+        ({"success_confirm_turns": 0}, "success_confirm_turns is 0; it must be 1 or more"),
     ],
     ids=["turns", "backtracks", "probability", "techniques", "score", "confirm"],
 )

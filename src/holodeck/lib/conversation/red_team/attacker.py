@@ -366,17 +366,19 @@ def _require_valid(
     max_backtracks: int | None,
 ) -> None:
     if total_turns < 1:
-        raise _usage_error(f"total_turns must be >= 1, got {total_turns}")
+        raise _usage_error(f"total_turns is {total_turns}; it must be 1 or more")
     if success_score is not None and not 0 <= success_score <= _HIGHEST:
-        raise _usage_error(f"success_score must be between 0 and {_HIGHEST}, got {success_score}")
+        raise _usage_error(f"success_score is {success_score}; it must be from 0 to {_HIGHEST}")
     if success_confirm_turns < 1:
-        raise _usage_error(f"success_confirm_turns must be >= 1, got {success_confirm_turns}")
+        raise _usage_error(
+            f"success_confirm_turns is {success_confirm_turns}; it must be 1 or more"
+        )
     if not 0 <= injection_probability <= 1:
         raise _usage_error(
-            f"injection_probability must be between 0.0 and 1.0, got {injection_probability}"
+            f"injection_probability is {injection_probability}; it must be from 0 to 1"
         )
     if max_backtracks is not None and max_backtracks < 0:
-        raise _usage_error(f"max_backtracks must be >= 0, got {max_backtracks}")
+        raise _usage_error(f"max_backtracks is {max_backtracks}; it must be 0 or more")
 
 
 def _usage_error(message: str) -> ScenarioUsageError:
