@@ -4,6 +4,7 @@ import pytest
 
 from fakes import FakeOpenAI, Reply
 from holodeck import arun
+from support.server import PATIENT_S
 
 CASES = [
     {"name": "delegates", "input": "hi", "expected_tools": ["billing"]},
@@ -97,7 +98,7 @@ async def test_a_tool_that_an_agent_used_as_a_tool_calls_is_not_proved_absent(ma
 
     with FakeOpenAI(model) as server:
         async with AsyncOpenAI(
-            base_url=server.url, api_key="not-a-real-key", max_retries=0
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
         ) as client:
             report = await arun(make_agent(client), CASES, parallel_test_cases=1)
         requests = server.requests

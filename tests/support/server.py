@@ -67,6 +67,10 @@ def completed(answering: Answering | None, fields: dict[str, Any]) -> Callable[[
     return lambda request: replace(made(base, request), **fields)
 
 
+PATIENT_S = 600
+"""`timeout` for clients of OpenAI, which otherwise give up connecting after 5 s, if it is busy."""
+
+
 class FakeOpenAI:
     """The server; a context manager that serves from a thread of its own.
 

@@ -1,7 +1,7 @@
 """Agents and orchestrations of Microsoft Agent Framework."""
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 CACHES = frozenset(
     {"_cached_agent_middleware_pipeline", "_cached_chat_middleware_pipeline"}
@@ -37,7 +37,9 @@ def agent_framework_responses_agent(server: FakeOpenAI) -> Subject:
     from agent_framework_openai import OpenAIChatClient
     from openai import AsyncOpenAI
 
-    connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    connection = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     client = OpenAIChatClient(model="fake", async_client=connection)
     options = {"store": False}
     agent = Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], default_options=options)
@@ -69,7 +71,9 @@ def _agent(server, **options):
     from agent_framework_openai import OpenAIChatCompletionClient
     from openai import AsyncOpenAI
 
-    connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    connection = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     client = OpenAIChatCompletionClient(model="fake", async_client=connection)
     return Agent(client, INSTRUCTIONS, name=AGENT, tools=[lookup_order], **options), connection
 

@@ -3,7 +3,7 @@
 import json
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 FRAMEWORK = "Google ADK"
 REQUIRES = "google.adk"
@@ -64,7 +64,9 @@ def fake_model(server):
             content = types.Content(role="model", parts=parts)
             yield LlmResponse(content=content, usage_metadata=counted)
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     return ChatModel(model="fake", client=client)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 from support.frameworks import INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 
 def tool_loop(server: FakeOpenAI) -> Subject:
@@ -20,7 +20,9 @@ def tool_loop(server: FakeOpenAI) -> Subject:
         def on_tool_start(self, serialized, input_str, **event):
             noticed.append(serialized["name"])
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     model = ChatOpenAI(
         model="fake", async_client=client.chat.completions, root_async_client=client,
         api_key="not-a-real-key", stream_usage=True,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 
 def created_agent(server: FakeOpenAI) -> Subject:
@@ -29,7 +29,9 @@ def _subject(server: FakeOpenAI, **options: Any) -> Subject:
         def on_tool_start(self, serialized, input_str, **event):
             noticed.append(serialized["name"])
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     model = ChatOpenAI(
         model="fake", async_client=client.chat.completions, root_async_client=client,
         api_key="not-a-real-key", stream_usage=True,

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 
 def openai_agent(server: FakeOpenAI) -> Subject:
@@ -29,7 +29,9 @@ def _subject(server: FakeOpenAI, model: Any) -> Subject:
         async def on_tool_start(self, context, agent, tool):
             noticed.append(tool.name)
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     agent = Agent(
         name=AGENT,
         instructions=INSTRUCTIONS,

@@ -1,7 +1,7 @@
 """Agents of PydanticAI."""
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 
 def pydantic_ai_agent(server: FakeOpenAI) -> Subject:
@@ -19,7 +19,9 @@ def pydantic_ai_agent(server: FakeOpenAI) -> Subject:
         noticed.append(call.tool_name)
         return args
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+    client = AsyncOpenAI(
+        base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+    )
     model = OpenAIChatModel("fake", provider=OpenAIProvider(openai_client=client))
     agent = Agent(model, name=AGENT, instructions=INSTRUCTIONS, capabilities=[hooks])
 

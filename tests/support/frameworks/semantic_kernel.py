@@ -1,7 +1,7 @@
 """Agents of Semantic Kernel."""
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject, lookup_order
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 CACHES = frozenset({"plugins", "prompt_template", "t_in", "t_out"})
 """Semantic Kernel sets or removes these itself."""
@@ -39,7 +39,7 @@ def responses_agent(server: FakeOpenAI) -> Subject:
     from openai import AsyncOpenAI
     from semantic_kernel.agents import OpenAIResponsesAgent
 
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
+    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", timeout=PATIENT_S)
     agent = OpenAIResponsesAgent(
         ai_model_id="fake",
         client=client,
@@ -117,7 +117,7 @@ def _agent(server, noticed):
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 
     kernel = Kernel()
-    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
+    client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", timeout=PATIENT_S)
     kernel.add_service(OpenAIChatCompletion("fake", async_client=client))
     notice_functions(kernel, noticed)
     agent = ChatCompletionAgent(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from support.frameworks import AGENT, INSTRUCTIONS, Subject
 from support.frameworks.semantic_kernel import CACHES, notice_functions, orders
-from support.server import FakeOpenAI
+from support.server import PATIENT_S, FakeOpenAI
 
 KEY = "not-a-real-key"
 DEFINITION = {"name": AGENT, "instructions": INSTRUCTIONS}
@@ -39,7 +39,7 @@ def openai_assistant(server, **definition):
     from openai import AsyncOpenAI
     from semantic_kernel.agents import OpenAIAssistantAgent
 
-    client = AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0)
+    client = AsyncOpenAI(base_url=server.url, api_key=KEY, max_retries=0, timeout=PATIENT_S)
     return _assistant(server, OpenAIAssistantAgent, client, definition)
 
 
@@ -49,7 +49,11 @@ def azure_openai_assistant(server, **definition):
     from semantic_kernel.agents import AzureAssistantAgent
 
     client = AsyncAzureOpenAI(
-        azure_endpoint=server.root, api_key=KEY, api_version="2025-01-01-preview", max_retries=0
+        azure_endpoint=server.root,
+        api_key=KEY,
+        api_version="2025-01-01-preview",
+        max_retries=0,
+        timeout=PATIENT_S,
     )
     return _assistant(server, AzureAssistantAgent, client, definition)
 

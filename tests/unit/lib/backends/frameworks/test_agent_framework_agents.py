@@ -22,13 +22,16 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import lookup_order, script
+from support.server import PATIENT_S
 
 
 @pytest.fixture
 async def make():
     """A function that makes an agent on a fake server, which is its `server`."""
     with FakeOpenAI(script) as server:
-        connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+        connection = AsyncOpenAI(
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+        )
         client = OpenAIChatCompletionClient(model="fake", async_client=connection)
 
         def agent(*tools, **options):

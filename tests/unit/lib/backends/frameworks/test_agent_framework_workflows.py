@@ -28,6 +28,7 @@ from fakes import FakeOpenAI, Reply
 from holodeck.errors import BackendError, BackendInitError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import lookup_order, results_of_turn
+from support.server import PATIENT_S
 
 
 def script(request):
@@ -45,7 +46,9 @@ def script(request):
 async def agents():
     """A function that makes agents on a fake server."""
     with FakeOpenAI(script) as server:
-        connection = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", max_retries=0)
+        connection = AsyncOpenAI(
+            base_url=server.url, api_key="not-a-real-key", max_retries=0, timeout=PATIENT_S
+        )
         client = OpenAIChatCompletionClient(model="fake", async_client=connection)
 
         def make(name, *tools, **options):

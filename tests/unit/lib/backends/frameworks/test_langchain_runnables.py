@@ -13,6 +13,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import adapt
+from support.server import PATIENT_S
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def server():
 
 @pytest.fixture
 async def model(server):
-    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
+    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=PATIENT_S)
     yield ChatOpenAI(
         model="fake",
         api_key="none",

@@ -25,6 +25,7 @@ from pydantic import BaseModel
 from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.callable_backend import CallableBackend
+from support.server import PATIENT_S
 
 
 @pytest.fixture
@@ -35,7 +36,7 @@ def server():
 
 @pytest.fixture
 async def model(server):
-    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
+    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=PATIENT_S)
     yield ChatOpenAI(
         model="fake",
         api_key="none",

@@ -14,6 +14,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendInitError, BackendSessionError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from holodeck.lib.backends.frameworks import adapt
+from support.server import PATIENT_S
 
 MODELS = {"chat completions": OpenAIChatCompletionsModel, "responses": OpenAIResponsesModel}
 
@@ -26,7 +27,7 @@ def server():
 
 @pytest.fixture(params=list(MODELS))
 async def model(request, server):
-    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0)
+    client = AsyncOpenAI(base_url=server.url, api_key="none", max_retries=0, timeout=PATIENT_S)
     yield MODELS[request.param]("fake", client)
     await client.close()
 

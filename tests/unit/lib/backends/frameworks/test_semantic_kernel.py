@@ -6,6 +6,7 @@ from fakes import FakeOpenAI
 from holodeck.errors import BackendError
 from holodeck.lib.backends.callable_backend import CallableBackend
 from support.frameworks import script
+from support.server import PATIENT_S
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ async def members():
     from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 
     with FakeOpenAI(script) as server:
-        client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key")
+        client = AsyncOpenAI(base_url=server.url, api_key="not-a-real-key", timeout=PATIENT_S)
         service = OpenAIChatCompletion("fake", async_client=client)
         yield [
             ChatCompletionAgent(service=service, name=name, description=name)
