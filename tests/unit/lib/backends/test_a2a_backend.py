@@ -25,9 +25,9 @@ async def backend(url):
     await backend.teardown()
 
 
-def backend_at(url, timeout=600):
+def backend_at(url):
     config = A2aBackendConfig(type="a2a", url=url, headers={"x-team": "orders"})
-    return A2aBackend(config, ExecutionConfig(llm_timeout=timeout))
+    return A2aBackend(config, ExecutionConfig(llm_timeout=600))
 
 
 async def test_a_message_is_the_response(backend):
@@ -87,9 +87,10 @@ async def test_artifacts_stream_in_pieces():
     assert pieces == ["It", " is", " late: ['7']"]
 
 
-async def test_a_task_that_hangs_ends_with_the_time_limit(url):
-    backend = backend_at(url, timeout=0.5)
+async def test_a_task_that_hangs_ends_with_the_time_limit(url, monkeypatch):
+    backend = backend_at(url)
     await backend.initialize()
+    monkeypatch.setattr(backend, "_timeout", 0.5)  # of the message, not of the connection
     before = asyncio.all_tasks()
 
     with pytest.raises(BackendTimeoutError):
