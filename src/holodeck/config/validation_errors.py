@@ -94,7 +94,8 @@ def validate(
         (reader, one)
         for error in found
         for reader, one in _details(error, locations, keys, ())
-        if ignored not in one["loc"]
+        # the last error repeats all that the earlier ones say of other keys
+        if ignored not in one["loc"] and (error is found[-1] or _refused_keys(one))
     ]
     errors = [*problems, *([_config_error(details, locations)] if details else ())]
     first, *others = errors
@@ -115,18 +116,21 @@ def _without_refused_keys(values: Any, error: ValidationError) -> Any:
     """Return a copy of the values without the keys that are not supported yet."""
     values = deepcopy(values)
     for one in error.errors(include_url=False, include_input=False):
-        cause = one.get("ctx", {}).get("error")
-        if not isinstance(cause, UnsupportedKeys):
-            continue
         node = values
         for part in one["loc"]:  # some parts are tags of unions, which the values do not have
             if isinstance(node, dict):
                 node = node.get(part, node)
             elif isinstance(node, list) and isinstance(part, int):
                 node = node[part]
-        for key in cause.keys:
+        for key in _refused_keys(one):
             node.pop(key)
     return values
+
+
+def _refused_keys(detail: ErrorDetails) -> Sequence[str]:
+    """Return the keys that an error says are not supported yet."""
+    cause = detail.get("ctx", {}).get("error")
+    return cause.keys if isinstance(cause, UnsupportedKeys) else ()
 
 
 def config_error(

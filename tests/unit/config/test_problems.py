@@ -435,3 +435,14 @@ def test_what_a_model_lacks_may_stand_in_a_shared_configuration_with_errors(fold
         "config.yaml:1:1",
         "agent.yaml:3:1",
     ]
+
+
+def test_each_problem_counts_once_beside_a_key_that_is_not_supported_yet(folder):
+    unknown = "\n".join(f"zzz{number}: 1" for number in range(60))
+
+    found = refusal(folder, f"execution: {{cache_enabled: true}}\n{unknown}").splitlines()
+
+    assert "'cache_enabled' is not supported yet" in found[0]
+    assert len(set(found)) == len(found)
+    more = int(found[-1].removeprefix("and ").removesuffix(" more"))
+    assert len(found) - 1 + more == 61
