@@ -44,6 +44,7 @@ def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
     from holodeck.config.model_calls import all_metrics
     from holodeck.lib.registry import load_callable
     from holodeck.lib.tools.function import load_function_tool
+    from holodeck.models.tool import FunctionTool
 
     lines = []
     process = agent.backend if isinstance(agent.backend, ProcessBackendConfig) else None
@@ -57,6 +58,8 @@ def load_code(agent: "Agent", context: "CheckContext") -> list[str]:
         except HoloDeckError as error:
             context.error(("backend",), str(error))
     for index, tool in enumerate(agent.tools or ()):
+        if not isinstance(tool, FunctionTool):
+            continue
         try:
             loaded = load_function_tool(tool, agent.own_dir)
             parameters = ", ".join(loaded.parameters.get("properties", {}))

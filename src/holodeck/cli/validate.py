@@ -174,9 +174,10 @@ def _as_text(
 def _user_code(agent: "Agent") -> "list[str]":
     """Return the user's modules that a run imports, in the order of the file."""
     from holodeck.config.model_calls import all_metrics
+    from holodeck.models.tool import FunctionTool
 
     names = [agent.target]
-    names += [tool.file for tool in agent.tools or []]
+    names += [tool.file for tool in agent.tools or [] if isinstance(tool, FunctionTool)]
     names += [metric.user_code for _, metric in all_metrics(agent) if metric.enabled]
     return list(dict.fromkeys(filter(None, names)))
 

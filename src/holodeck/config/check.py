@@ -7,11 +7,12 @@ one, write the function and add it to `AGENT_CHECKS`, or to `CASE_CHECKS` in `ch
 import logging
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from typing import Any
 
 from holodeck.config.agent_files import load_instructions, load_response_schema
-from holodeck.config.check_cases import can_fail_case, check_case, check_pattern
+from holodeck.config.check_cases import can_fail_case, check_case, check_pattern, check_tool_names
 from holodeck.config.check_metrics import check_metrics, check_placeholders, warn_of_no_threshold
-from holodeck.config.findings import CheckContext, Finding, raise_on_errors
+from holodeck.config.findings import CheckContext, Finding, Tools, raise_on_errors
 from holodeck.config.model_calls import (
     all_metrics,
     find_missing_keys,
@@ -32,7 +33,9 @@ from holodeck.lib.evaluators.build import (
     needs_judge,
 )
 from holodeck.lib.evaluators.param_spec import EvalParam
+from holodeck.lib.registry import Registry
 from holodeck.lib.safe_paths import is_file
+from holodeck.lib.tools.base import Tool
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
     IN_PYTHON,
@@ -50,6 +53,7 @@ from holodeck.models.backend import (
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
 from holodeck.models.test_case import TestCaseModel, TurnModel
+from holodeck.models.tool import FunctionTool
 
 __all__ = ["Finding", "check", "check_before_run", "log_findings", "raise_on_errors"]
 
@@ -172,20 +176,50 @@ def _check_response_format(context: CheckContext) -> None:
 
 
 def _check_tools(context: CheckContext) -> None:
-    """Check that each tool's function exists, and note the names of its parameters."""
+    """Check each tool, and note its name and the names of its parameters."""
     tools: dict[str, list[str] | None] = {}
     for index, tool in enumerate(context.agent.tools or []):
-        tools[tool.name] = None if tool.parameters is None else list(tool.parameters)
-        try:
-            function = find_definition(tool.file, tool.function, context.agent.own_dir, "")
-        except ConfigError as error:
-            key = "function" if "does not define" in error.message else "file"
-            context.config_error(("tools", index, key), error)
-            tools[tool.name] = None
-            continue
-        if tool.parameters is None:
-            tools[tool.name] = parameter_names(function)
+        found = TOOL_CHECKS.load(tool.type)(context, tool, ("tools", index))
+        if found is None:
+            context.knows_all_tools = False
+        else:
+            tools |= found
     context.tools = tools
+
+
+def check_function_tool(context: CheckContext, tool: FunctionTool, path: KeyPath) -> Tools:
+    """Check that the function exists; return the names of its parameters."""
+    names = None if tool.parameters is None else list(tool.parameters)
+    try:
+        function = find_definition(tool.file, tool.function, context.agent.own_dir, "")
+    except ConfigError as error:
+        key = "function" if "does not define" in error.message else "file"
+        context.config_error((*path, key), error)
+        return {tool.name: None}
+    return {tool.name: parameter_names(function) if names is None else names}
+
+
+TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Registry(
+    "tool", {"function": "holodeck.config.check:check_function_tool"}
+)
+"""By the `type` of a tool, what checks it and returns the tools that the model gets from it; None
+if only the run knows them."""
+
+
+def check_opened_tools(agent: Agent, tools: Sequence[Tool]) -> None:
+    """Check the names in the cases against tools that only the run knows. Raises ConfigError."""
+    context = CheckContext(agent, RequiredInputs(agent))
+    context.tools = {
+        tool.name: None
+        if tool.parameters.get("additionalProperties", True)
+        else list(tool.parameters.get("properties", {}))
+        for tool in tools
+    }
+    for index, case in enumerate(agent.test_cases or []):
+        check_tool_names(context, case, ("test_cases", index))
+        for turn_path, turn in case.checked_turns:
+            check_tool_names(context, turn, ("test_cases", index, *turn_path))
+    raise_on_errors(context.findings)
 
 
 def _check_shared_metrics(context: CheckContext) -> None:

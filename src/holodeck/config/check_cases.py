@@ -227,7 +227,7 @@ def _check_expectations(
         for metric in metrics:
             if isinstance(metric, NotContainsMetric) and metric.expected_texts() is None:
                 check_forbidden_text(context, case.ground_truth, metric, (*path, "ground_truth"))
-    _check_tools(context, case, path)
+    check_tool_names(context, case, path)
     for index, file in enumerate(case.files or []):
         try:
             find_file(file.path, context.agent.base_dir, "")
@@ -243,9 +243,11 @@ def _reads_ground_truth(context: CheckContext, metric: MetricSettings) -> bool:
     return metric.user_code is not None or any(accepts(metric, one) for one in _GROUND_TRUTH)
 
 
-def _check_tools(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
+def check_tool_names(context: CheckContext, case: TurnModel, path: KeyPath) -> None:
+    """Check what a case or turn expects and forbids of tools."""
     forbidden = case.forbidden_tools or []
-    tools = None if context.agent.has_own_model else context.tools
+    is_known = context.knows_all_tools and not context.agent.has_own_model
+    tools = context.tools if is_known else None
     for index, expected in enumerate(case.expected_tools or []):
         tool_path = (*path, "expected_tools", index)
         if isinstance(expected, ExpectedTool):

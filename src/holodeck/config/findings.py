@@ -42,6 +42,8 @@ class CheckContext:
     """What each metric needs; known once the metrics are checked."""
     tools: Tools = field(default_factory=dict)
     """The tools of the agent; known once they are checked."""
+    knows_all_tools: bool = True
+    """Whether there are no further tools, whose names only the run knows."""
     findings: list[Finding] = field(default_factory=list)
 
     def error(self, path: KeyPath, message: str, *, stops_the_run: bool = True) -> None:

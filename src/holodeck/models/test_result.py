@@ -99,6 +99,8 @@ class ToolInvocation(Model):
     """Where the tool raised the error; None if it did not."""
     agent: str | None = None
     """Name of the agent that requested the call; None if unknown."""
+    passages: list[str] | None = None
+    """What the call retrieved, one entry per chunk; None if that is only in `result`."""
     unknown: list[Literal["args", "error"]] = []
     """What else of the call its backend cannot see."""
 

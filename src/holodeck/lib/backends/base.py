@@ -46,6 +46,9 @@ class ToolResult(_Named, total=False):
     duration_ms: int
     raised: RaisedError
     """Where the code of a function tool raised the error."""
+    passages: list[str]
+    """What the tool retrieved, one entry per chunk; left out for tools that retrieve nothing, or
+    whose backend cannot tell."""
 
 
 class _RoleAndContent(TypedDict):

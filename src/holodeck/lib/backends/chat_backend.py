@@ -16,6 +16,7 @@ from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, Tool, run_tool
+from holodeck.lib.tools.toolbox import Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
 
@@ -33,6 +34,8 @@ class ChatTurn(RequestStats):
     tool_calls: list[ToolCall] = field(default_factory=list)
     tool_results: list[ToolResult] = field(default_factory=list)
     call_ids: set[str] = field(default_factory=set)
+    offered: list[str] | None = None
+    """Names of the tools of the agent, where the agent.yaml does not name them."""
 
     def result(self, response: str = "", error_reason: str | None = None) -> ExecutionResult:
         return ExecutionResult(
@@ -41,6 +44,7 @@ class ChatTurn(RequestStats):
             tool_results=self.tool_results,
             token_usage=self.meter.known_usage,
             attempts=self.attempts,
+            tools=self.offered,
             waited_ms=round(self.waited_s * 1000),
             is_error=error_reason is not None,
             error_reason=error_reason,
@@ -53,7 +57,7 @@ class ChatBackend:
     Args:
         llm: The model; its provider has the protocol of OpenAI or Azure.
         instructions: Sent unchanged as the system message; none if empty.
-        tools: The tools that the model may call.
+        toolbox: The tools that the model may call; none if not given.
         schema: JSON schema of the response; any text if not given.
         execution: Time limits and retries; their defaults if not given.
         proxy_for: Returns the proxy for a URL.
@@ -66,7 +70,7 @@ class ChatBackend:
         self,
         llm: LLMProvider,
         instructions: str,
-        tools: Sequence[Tool] = (),
+        toolbox: Toolbox | None = None,
         schema: dict[str, Any] | None = None,
         execution: ExecutionConfig | None = None,
         proxy_for: ProxyFor | None = None,
@@ -76,15 +80,28 @@ class ChatBackend:
         self._client = ChatClient(endpoint, llm.name, limits, build_limiters(execution))
         self._timeout = limits.timeout
         self._instructions = instructions
-        self._tools = {tool.name: tool for tool in tools}
+        self._toolbox = toolbox
         self._has_schema = schema is not None
-        body = {"model": llm.name, **sampling(llm, schema)}
+        self._settings = {"model": llm.name, **sampling(llm, schema)}
+        self._use(() if toolbox is None else toolbox.tools or ())
+
+    def _use(self, tools: Sequence[Tool]) -> None:
+        """Offer these tools to the model in every request."""
+        self._tools = {tool.name: tool for tool in tools}
+        body = self._settings
         if tools:
-            body["tools"] = [_tool_definition(tool) for tool in tools]
+            body = {**body, "tools": [_tool_definition(tool) for tool in tools]}
         self._body_start = json.dumps(body)[:-1] + ', "messages": '
 
+    @property
+    def tools(self) -> tuple[Tool, ...] | None:
+        """The tools of the agent; None if they are not known before `initialize`."""
+        return () if self._toolbox is None else self._toolbox.tools
+
     async def initialize(self) -> None:
-        """Do nothing: the first request shows whether the endpoint answers."""
+        """Open the tools; the first request shows whether the endpoint answers."""
+        if self._toolbox is not None and self._toolbox.has_sources:
+            self._use(await self._toolbox.open())
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
@@ -95,7 +112,9 @@ class ChatBackend:
         return ChatSession(self, self._opening(context))
 
     async def teardown(self) -> None:
-        """Close the connections of the running event loop."""
+        """Close the tools, and the connections of the running event loop."""
+        if self._toolbox is not None:
+            await self._toolbox.close()
         await self._client.close()
 
     async def answer(
@@ -105,7 +124,9 @@ class ChatBackend:
 
         Raises BackendError.
         """
-        turn = ChatTurn(messages=[*history, {"role": "user", "content": message}])
+        turn = ChatTurn(
+            offered=self._offered_tools, messages=[*history, {"role": "user", "content": message}]
+        )
         try:
             run = partial(self._run_turn, turn)
             result = await call_with_limit(run, self._timeout, turn.attempts)
@@ -117,6 +138,11 @@ class ChatBackend:
         if self._has_schema:
             result.structured_output = _parsed(result.response)
         return result, turn.messages
+
+    @property
+    def _offered_tools(self) -> list[str] | None:
+        """Names of the tools, if the agent.yaml does not name all of them."""
+        return [*self._tools] if self._toolbox is not None and self._toolbox.has_sources else None
 
     def _opening(self, context: Sequence[Message] | None) -> list[ChatMessage]:
         """Return the first messages of a conversation: the instructions and the context."""
@@ -199,6 +225,8 @@ class ChatBackend:
             result["refused"] = True
         if run.raised is not None:
             result["raised"] = run.raised
+        if run.passages is not None:
+            result["passages"] = list(run.passages)
         return result, run.result_text
 
 

@@ -112,7 +112,7 @@ def _build(
         make = BACKENDS.load(DEFAULT)
         return make(agent, force_ingest=force_ingest, execution_config=execution)
     if backend == "chat":
-        return BACKENDS.load(backend)(agent, execution)
+        return BACKENDS.load(backend)(agent, execution, force_ingest=force_ingest)
     return _python_backend(backend, execution, base_dir)
 
 

@@ -147,7 +147,7 @@ class RequiredInputs:
     """The inputs that metrics need, compared with those that the agent's cases have."""
 
     def __init__(self, agent: Agent) -> None:
-        retrieves = any(tool.is_retrieval for tool in agent.tools or [])
+        retrieves = any(tool.retrieves for tool in agent.tools or [])
         self._may_retrieve = retrieves or agent.has_own_model
         self._required: dict[int, frozenset[EvalParam]] = {}
         self._accepted: dict[int, frozenset[EvalParam]] = {}

@@ -71,7 +71,10 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
         "model": config.get("model"),
         "instructions": load_instructions(agent),
         "backend": [config.get("backend"), *_hash_agent(agent)],
-        "tools": [config.get("tools"), [_hash_file(one.file, folder) for one in agent.tools or []]],
+        "tools": [
+            config.get("tools"),
+            [_hash_file(file, folder) for one in agent.tools or [] for file in one.own_files],
+        ],
         "response_format": [
             response_format,
             "" if schema_file is None else _hash_file(schema_file, folder),

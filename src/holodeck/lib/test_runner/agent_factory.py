@@ -25,7 +25,8 @@ from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_li
 from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
-from holodeck.lib.tools.function import load_function_tool
+from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -122,6 +123,7 @@ class AgentThreadRun:
         self.tool_filter_manager = tool_filter_manager
         self.attempt_timeout: float | None = None
         self.chat_history = new_history()
+        self.offered_tools: list[str] | None = None
 
     async def invoke(self, user_input: str) -> AgentExecutionResult:
         """Return the agent's response to `user_input`, which is added to the history.
@@ -143,6 +145,7 @@ class AgentThreadRun:
             tool_results=result.tool_results,
             token_usage=result.token_usage,
             attempts=list(result.attempts),
+            tools=self.offered_tools,
             waited_ms=result.waited_ms,
             is_error=result.stopped_early is not None,
             error_reason=result.stopped_early,
@@ -253,7 +256,7 @@ class AgentFactory:
         max_retries: How often a request is retried after a transient error.
         retry_delay: Longest delay before the first retry, in seconds.
         retry_exponential_base: The factor of each further delay.
-        force_ingest: Vector stores do not exist yet, so there is nothing to ingest again.
+        force_ingest: Whether documents are read and embedded again although nothing changed.
         execution_config: Time limits; `max_retries` and `retry_delay` in it win over the arguments.
 
     Raises:
@@ -282,6 +285,7 @@ class AgentFactory:
         self.retry_delay = _first_given(limits.retry_delay, retry_delay)
         self.retry_exponential_base = retry_exponential_base
         self.force_ingest = force_ingest
+        self._execution = execution_config
         self._offline = bool(limits.offline)
         self._limits = call_limits(limits)
         self._limiters = build_limiters(limits)
@@ -298,6 +302,7 @@ class AgentFactory:
             build_agent,
             build_arguments,
             build_kernel,
+            set_tools,
         )
 
         agent = self.agent_config
@@ -305,9 +310,13 @@ class AgentFactory:
             raise ConfigError("model", "is missing, and the built-in agent needs one")
         schema = load_response_schema(agent)
         self._wants_structure = schema is not None
-        tools = [load_function_tool(tool, agent.own_dir) for tool in agent.tools or []]
+        self._toolbox = Toolbox(
+            _tool_context(agent, self._execution, force_ingest=self.force_ingest)
+        )
+        self._are_tools_set = not self._toolbox.has_sources
         weights = self._weights(agent.own_dir)
-        self.kernel = build_kernel(agent.model, tools, self._limits, weights, self._limiters)
+        self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters)
+        set_tools(self.kernel, self._toolbox.tools or ())
         self.agent = build_agent(self.kernel, agent.name, load_instructions(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
@@ -320,8 +329,23 @@ class AgentFactory:
         store = ModelStore(cache_dir(), offline=self._offline or offline(), hub_url=hub_url())
         return LocalWeights(store, base_dir, DownloadProgress())
 
+    @property
+    def tools(self) -> tuple[Tool, ...] | None:
+        """The tools of the agent; None if they are not known before `initialize`."""
+        return self._toolbox.tools
+
+    async def _open_tools(self) -> None:
+        """Open the tools that are not functions, unless they are open."""
+        if self._are_tools_set:
+            return
+        from holodeck.lib.backends.semantic_kernel.agent import set_tools
+
+        set_tools(self.kernel, await self._toolbox.open())
+        self._are_tools_set = True
+
     async def create_thread_run(self) -> AgentThreadRun:
         """Return a new conversation with an empty history."""
+        await self._open_tools()
         return self._thread_run(observability_enabled=self._is_traced)
 
     @property
@@ -345,18 +369,22 @@ class AgentFactory:
         )
         run.attempt_timeout = self.attempt_timeout
         run.chat_history = new_history(context)
+        if self._toolbox.has_sources:
+            run.offered_tools = [tool.name for tool in self.tools or ()]
         return run
 
     async def initialize(self) -> None:
-        """Prepare the model: a local one is downloaded and loaded, others need nothing."""
+        """Open the tools and prepare the model: a local one is downloaded and loaded."""
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
+        await self._open_tools()
         await self.kernel.get_service(type=ResilientChat).prepare()
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
     ) -> ExecutionResult:
         """Return the response to one message in a conversation of its own."""
+        await self._open_tools()
         result = await self._thread_run(context or ()).send(message)
         if self._wants_structure:
             result.structured_output = _parse_json(result.response)
@@ -364,6 +392,7 @@ class AgentFactory:
 
     async def create_session(self, context: Sequence[Message] | None = None) -> AgentThreadRun:
         """Return a new conversation that continues the earlier messages."""
+        await self._open_tools()
         return self._thread_run(context or (), observability_enabled=self._is_traced)
 
     async def teardown(self) -> None:
@@ -371,9 +400,11 @@ class AgentFactory:
         await self.shutdown()
 
     async def shutdown(self) -> None:
-        """Close the client of the running event loop; the factory can be used again."""
+        """Close the tools and the client of the running event loop; both can be used again."""
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
+        self._are_tools_set = not self._toolbox.has_sources
+        await self._toolbox.close()
         await self.kernel.get_service(type=ResilientChat).close()
 
 
@@ -459,7 +490,15 @@ def _parse_json(text: str) -> object | None:
         return None
 
 
-def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "ChatBackend":
+def _tool_context(
+    agent: Agent, execution: ExecutionConfig | None, *, force_ingest: bool
+) -> ToolContext:
+    return ToolContext(agent, execution, force_ingest, proxy_for, cache_dir())
+
+
+def chat_backend(
+    agent: Agent, execution: ExecutionConfig | None = None, *, force_ingest: bool = False
+) -> "ChatBackend":
     """Return `backend: chat` with the agent's model, instructions, tools and response format."""
     # Imported here because agents on Semantic Kernel do without the chat client.
     from holodeck.lib.backends.chat_backend import ChatBackend  # noqa: PLC0415
@@ -469,7 +508,7 @@ def chat_backend(agent: Agent, execution: ExecutionConfig | None = None) -> "Cha
     return ChatBackend(
         agent.model,
         load_instructions(agent),
-        [load_function_tool(tool, agent.own_dir) for tool in agent.tools or []],
+        Toolbox(_tool_context(agent, execution, force_ingest=force_ingest)),
         load_response_schema(agent),
         execution,
         proxy_for,

@@ -5,7 +5,7 @@ import inspect
 import logging
 import platform
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from holodeck.lib.conversation.events import Listener
     from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.events import OnConversation, RunEvents
+    from holodeck.lib.tools.base import Tool
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -274,6 +275,7 @@ class TestExecutor:
             self._events.open(self.on_event, self.run_id)
         try:
             backend = await self._ready_backend()
+            self._note_opened_tools(backend)
             require_history_support(self.agent_config, backend)
             for index, case in self._run_state.remaining:
                 self._backend_for(backend, index, case)  # raises if the backend takes no context
@@ -287,6 +289,18 @@ class TestExecutor:
                 await self._conversation_setup.close()
             if self._owns_backend:
                 await self.shutdown()
+
+    def _note_opened_tools(self, backend: AgentBackend) -> None:
+        """Let metrics and checks know the tools that are known only now. Raises ConfigError."""
+        offered: Sequence[Tool] | None = getattr(backend, "tools", None)
+        if self._is_injected or self.agent_config.has_own_model or offered is None:
+            return
+        self._observations.offered = offered
+        if any(tool.source != "function" for tool in offered):
+            # Imported here because `validate` knows all tools of most agents.
+            from holodeck.config.check import check_opened_tools  # noqa: PLC0415
+
+            check_opened_tools(self.agent_config, offered)
 
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
@@ -372,7 +386,8 @@ class TestExecutor:
             self.on_test_start(case)
 
     def _report_result(self, index: int, result: TestResult) -> None:
-        tools = [tool.name for tool in self.agent_config.tools or ()]
+        named = [tool for turn in result.turns or (result,) for tool in turn.tools or ()]
+        tools = named or [tool.name for tool in self.agent_config.tools or ()]
         for text in misnamed_tools(self.cases[index], result, tools):
             self._evaluator_set.judge_provider.note(text)
         if self.on_result is not None:

@@ -17,7 +17,8 @@ from holodeck.lib.test_runner.messages import conversation_messages, to_judge_me
 from holodeck.lib.test_runner.scoring import compute_metrics
 from holodeck.lib.test_runner.tool_checks import check_tools
 from holodeck.lib.test_runner.turns_to_done import check_turns_to_done
-from holodeck.lib.tools.function import load_function_tool
+from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
 from holodeck.models.evidence import Evidence, Unknown, evidence
 from holodeck.models.outcome import ConversationEnd, CriterionRow, Outcome, combine_outcomes
@@ -26,6 +27,7 @@ from holodeck.models.test_result import (
     MetricResult,
     TestResult,
     ToolCheck,
+    ToolInvocation,
     TurnResult,
     tools_matched,
 )
@@ -252,9 +254,11 @@ class ObservationBuilder:
 
     def __init__(self, agent: Agent, *, is_injected: bool = False) -> None:
         self._agent = agent
+        self.offered: Sequence[Tool] | None = None
+        """The tools of the built-in agent; None if the run did not open them."""
         self._knows_tools = not (is_injected or agent.has_own_model)
         self._configured_tools = [tool.name for tool in agent.tools or []]
-        self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.is_retrieval}
+        self._retrieval_tools = {tool.name for tool in agent.tools or [] if tool.retrieves}
 
     def of_case(self, state: CaseState) -> Observation:
         """Return the observation of the whole case."""
@@ -309,9 +313,9 @@ class ObservationBuilder:
         Without `retrieval_context`, the passages are those that the agent's tools retrieved.
         """
         calls = [call for turn in turns for call in turn.tool_invocations]
-        retrieved = expectations.retrieval_context or build_retrieval_context_from_tools(
-            [{"name": call.name, "result": call.result} for call in calls], self._retrieval_tools
-        )
+        retrieved = expectations.retrieval_context or [
+            passage for call in calls for passage in self._passages(call)
+        ]
         files = [file.markdown_content for turn in turns for file in turn.processed_files]
         users = (one.content for one in reversed(conversation) if one.role == "user")
         observed = reduce(and_, [turn.evidence for turn in turns])
@@ -319,7 +323,7 @@ class ObservationBuilder:
             response=turns[-1].agent_response or "",
             input=next(users, expectations.input),
             ground_truth=expectations.ground_truth,
-            retrieval_context=tuple(retrieved or ()),
+            retrieval_context=tuple(retrieved),
             tool_calls=Unknown("tool_calls", observed)
             if observed.tool_calls is None
             else tuple(calls),
@@ -329,24 +333,35 @@ class ObservationBuilder:
             expected_tools=expectations.expected_tools,
             turns=conversation,
             instructions=self._instructions,
-            tools=self._tools if self._knows_tools else Unknown("tools"),
+            tools=self._tools() if self._knows_tools else Unknown("tools"),
             evidence=self.with_tools(observed),
         )
+
+    def _passages(self, call: ToolInvocation) -> Sequence[str]:
+        """Return what a call retrieved."""
+        if call.passages is not None:
+            return call.passages
+        result = {"name": call.name, "result": call.result}
+        return build_retrieval_context_from_tools([result], self._retrieval_tools) or ()
 
     @cached_property
     def _instructions(self) -> str | None:
         return load_instructions(self._agent) or None
 
+    def _tools(self) -> tuple[OfferedTool, ...] | Unknown:
+        tools = self.offered if self.offered is not None else self._functions
+        if tools is None:
+            return Unknown("tools")
+        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in tools)
+
     @cached_property
-    def _tools(self) -> tuple[OfferedTool, ...]:
+    def _functions(self) -> Sequence[Tool] | None:
+        """The tools of the agent.yaml; None if some are known only once they are opened."""
         try:
-            tools = [
-                load_function_tool(tool, self._agent.own_dir) for tool in self._agent.tools or []
-            ]
+            return Toolbox(ToolContext(self._agent)).tools
         except ConfigError as error:  # only `holodeck score` gets here; a run would have failed
             logger.warning("metrics do not see the agent's tools: %s", error)
             return ()
-        return tuple(OfferedTool(one.name, one.description, one.parameters) for one in tools)
 
 
 async def _compute_metrics(

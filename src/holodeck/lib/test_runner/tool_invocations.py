@@ -40,6 +40,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         error=_error(call, result),
         raised=None if result is None else result.get("raised"),
         agent=call.get("agent"),
+        passages=None if result is None else result.get("passages"),
         unknown=list(_unknown_facts(call, result)),
     )
 

@@ -15,28 +15,60 @@ from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.outcome import RaisedError
+from holodeck.models.token_usage import TokenUsage
 
 MAX_CONCURRENT_TOOLS = 32
 """Tools of one agent call in flight; each that is not async has a thread of its own."""
 MAX_CHARACTERS = 1_000_000
 MAX_ITEMS = 10_000
 """Of an iterator, which may be endless."""
+_DATASTORES = ("vectorstore", "hierarchical_document")
 MAX_DEPTH = 100
 """Of a value: reports and records add levels, and readers of JSON fail at about 200."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function that a model may call."""
+    """What a model may call: a function, a tool of a server, a search, a prompt."""
 
     name: str
     description: str
     parameters: dict[str, Any]
     """JSON Schema of type object, without references."""
     call: Callable[[dict[str, Any]], Awaitable[Any]]
-    """Takes the arguments as the model wrote them, and may raise anything."""
+    """Takes the arguments as the model wrote them, returns a value or a ToolReply, and may raise
+    anything."""
     timeout: float | None = None
     """Seconds that one call may take; None for no limit."""
+    source: str = "function"
+    """The `type` of its entry in the agent.yaml."""
+
+
+@dataclass(frozen=True)
+class ToolImage:
+    """An image that a tool returned."""
+
+    data: bytes
+    media_type: str
+    """Such as `image/png`."""
+
+
+@dataclass(frozen=True)
+class ToolReply:
+    """What a tool returns whose result is more than one value."""
+
+    text: str
+    """For the model."""
+    value: Any = None
+    """For reports; the text if None."""
+    passages: tuple[str, ...] | None = None
+    """The retrieved passages, one per chunk; None for a tool that retrieves none."""
+    images: tuple[ToolImage, ...] = ()
+    """For models that take images."""
+    is_error: bool = False
+    """Whether the tool says that it failed."""
+    token_usage: TokenUsage | None = None
+    """Tokens of the models that the tool called; None if it called none."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +86,11 @@ class ToolOutcome:
     """Whether the arguments were invalid, so that the tool did not run."""
     raised: RaisedError | None = None
     """Where the tool's code raised the error."""
+    passages: tuple[str, ...] | None = None
+    """The retrieved passages; None for a tool that retrieves none."""
+    images: tuple[ToolImage, ...] = ()
+    token_usage: TokenUsage | None = None
+    """Tokens of the models that the tool called; None if it called none."""
 
 
 class ToolArgumentError(Exception):
@@ -82,7 +119,7 @@ async def run_tool(
     attributes = {
         names.OPERATION: names.EXECUTE_TOOL,
         names.TOOL_NAME: tool.name,
-        names.TOOL_TYPE: "function",
+        names.TOOL_TYPE: "datastore" if tool.source in _DATASTORES else "function",
         names.TOOL_CALL_ID: call_id,
     }
     with span(names.execute_tool(tool.name), attributes) as current:
@@ -96,9 +133,22 @@ async def run_tool(
             return ToolOutcome(
                 f"Error: {error}", None, error, duration_ms, returned.refused, returned.raised
             )
-        value, text = _value_and_text(returned)
+        reply = returned if isinstance(returned, ToolReply) else None
+        if reply is not None and reply.is_error:
+            current.fail("ToolError", reply.text)
+        value, text = _value_and_text(returned) if reply is None else _of_reply(reply)
         set_content(current, names.TOOL_RESULT, text)
-        return ToolOutcome(text, value, None, duration_ms)
+        if reply is None:
+            return ToolOutcome(text, value, None, duration_ms)
+        return ToolOutcome(
+            text,
+            value,
+            text or "the tool failed" if reply.is_error else None,
+            duration_ms,
+            passages=reply.passages,
+            images=reply.images,
+            token_usage=reply.token_usage,
+        )
 
 
 async def _call(tool: Tool, arguments: dict[str, Any], limit: float | None) -> Any:
@@ -130,6 +180,12 @@ def _value_and_text(value: Any) -> tuple[Any, str]:
     text = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
     short = _shorten(text)
     return (plain, text) if short == text else (short, short)
+
+
+def _of_reply(reply: ToolReply) -> tuple[Any, str]:
+    """Return the value for reports, and the text for the model."""
+    text = _shorten(reply.text)
+    return text if reply.value is None else _value_and_text(reply.value)[0], text
 
 
 def _shorten(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from holodeck.lib.tools.base import MAX_CHARACTERS, Tool, run_tool
+from holodeck.lib.tools.base import MAX_CHARACTERS, Tool, ToolReply, run_tool
 
 
 def tool_that(call, **fields):
@@ -148,3 +148,19 @@ async def test_a_time_limit_given_goes_before_the_tools_own():
     run = await run_tool(tool_that(call, timeout=60), {}, timeout=0.01)
 
     assert run.error == "TimeoutError: no result within 0.01 s"
+
+
+async def test_a_reply_that_says_it_failed_is_an_error_with_its_text():
+    async def call(arguments):
+        return ToolReply("no such order", is_error=True)
+
+    outcome = await run_tool(Tool("t", "", {}, call), {})
+    assert (outcome.error, outcome.result_text) == ("no such order", "no such order")
+
+
+async def test_a_reply_shows_the_model_its_text_and_the_report_its_value():
+    async def call(arguments):
+        return ToolReply("7 orders", {"orders": 7})
+
+    outcome = await run_tool(Tool("t", "", {}, call), {})
+    assert (outcome.result_text, outcome.result) == ("7 orders", {"orders": 7})

@@ -72,17 +72,12 @@ class VerbatimAgent(ChatCompletionAgent):
 
 
 def build_kernel(
-    llm: LLMProvider,
-    tools: Sequence[Tool],
-    limits: CallLimits,
-    weights: "LocalWeights",
-    limiters: Limiters,
+    llm: LLMProvider, limits: CallLimits, weights: "LocalWeights", limiters: Limiters
 ) -> Kernel:
-    """Return a kernel with the model's service and the tools."""
+    """Return a kernel with the model's service and no tools."""
     kernel = Kernel()
     factory = partial(build_service, llm, limits, weights)
     kernel.add_service(ResilientChat.wrap(factory, limiters, endpoint_key(llm)))
-    add_tools(kernel, tools)
     return kernel
 
 
@@ -124,8 +119,10 @@ def with_retries(kernel: Kernel) -> Kernel:
     return copy
 
 
-def add_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
-    """Add the tools to the kernel, under their plain names."""
+def set_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
+    """Give the kernel these tools, under their plain names, instead of those that it has."""
+    kernel.plugins.pop(PLUGIN, None)
+    kernel.auto_function_invocation_filters.clear()
     if not tools:
         return
     by_name = {tool.name: tool for tool in tools}

@@ -131,4 +131,6 @@ def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
         result["result"] = run.result
     if run.raised is not None:
         result["raised"] = run.raised
+    if run.passages is not None:
+        result["passages"] = list(run.passages)
     return result

@@ -1,0 +1,142 @@
+"""The tools of an agent.yaml: functions at once, those of servers and documents once opened."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from holodeck.errors import ConfigError
+from holodeck.lib.exceptions import describe
+from holodeck.lib.registry import Registry
+from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.function import load_function_tool
+from holodeck.models.agent import Agent
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.tool import FunctionTool, ToolConfig
+
+logger = logging.getLogger(__name__)
+
+ProxyFor = Callable[[str], str | None]
+
+
+class ToolSource(Protocol):
+    """An entry of `tools` that has to be opened, such as an MCP server or documents."""
+
+    async def open(self) -> Sequence[Tool]:
+        """Return its tools, ready to be called.
+
+        Raises ConfigError or BackendInitError, which name the tool and say what to change.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Release everything; may be called twice, without `open`, and from any task."""
+        ...
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What the source of a tool may need."""
+
+    agent: Agent
+    execution: ExecutionConfig | None = None
+    """Time limits and retries; their defaults if None."""
+    force_ingest: bool = False
+    """Whether documents are read and embedded again although nothing changed."""
+    proxy_for: ProxyFor | None = None
+    """Returns the proxy for a URL."""
+    cache_dir: Path | None = None
+    """The folder for what can be computed again."""
+
+    @property
+    def base_dir(self) -> Path:
+        """The folder from which relative paths start."""
+        return self.agent.own_dir
+
+
+SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry("tool", {})
+"""By the `type` of a tool, what makes its source; functions need none."""
+
+
+class Toolbox:
+    """The tools of one agent, opened once and shared by its cases.
+
+    Args:
+        context: The agent, and what its tools need. Files of functions are imported at once.
+
+    Raises:
+        ConfigError: A tool cannot be built.
+    """
+
+    def __init__(self, context: ToolContext) -> None:
+        self._parts = [_build(config, context) for config in context.agent.tools or []]
+        self._opened: tuple[Tool, ...] | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def has_sources(self) -> bool:
+        """Whether some tools are known only once it is open."""
+        return any(not isinstance(part, Tool) for part in self._parts)
+
+    @property
+    def tools(self) -> tuple[Tool, ...] | None:
+        """The tools, in the order of the agent.yaml; None if they are not known yet."""
+        if self._opened is None and not self.has_sources:
+            return tuple(part for part in self._parts if isinstance(part, Tool))
+        return self._opened
+
+    async def open(self) -> tuple[Tool, ...]:
+        """Return the tools, once everything that they need is ready.
+
+        Raises ConfigError or BackendInitError; then nothing stays open.
+        """
+        async with self._lock:
+            if self._opened is None:
+                try:
+                    self._opened = await self._open()
+                except BaseException:
+                    await self._close()
+                    raise
+            return self._opened
+
+    async def close(self) -> None:
+        """Close every source; may be called twice. The tools can be opened again."""
+        async with self._lock:
+            await self._close()
+
+    async def _open(self) -> tuple[Tool, ...]:
+        opening = [asyncio.ensure_future(_tools_of(part)) for part in self._parts]
+        try:
+            found = await asyncio.gather(*opening)
+        finally:
+            for one in opening:
+                one.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+        tools = [tool for part in found for tool in part]
+        names = [tool.name for tool in tools]
+        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+        if twice is not None:
+            raise ConfigError("tools", f"two tools have the name {twice!r}; rename or remove one")
+        return tuple(tools)
+
+    async def _close(self) -> None:
+        self._opened = None
+        sources = [part for part in self._parts if not isinstance(part, Tool)]
+        failures = await asyncio.gather(
+            *(source.close() for source in sources), return_exceptions=True
+        )
+        for failure in failures:
+            if isinstance(failure, Exception):
+                logger.warning("closing a tool failed: %s", describe(failure))
+
+
+def _build(config: ToolConfig, context: ToolContext) -> Tool | ToolSource:
+    if isinstance(config, FunctionTool):
+        return load_function_tool(config, context.base_dir)
+    return SOURCES.load(config.type)(config, context)
+
+
+async def _tools_of(part: Tool | ToolSource) -> Sequence[Tool]:
+    return [part] if isinstance(part, Tool) else await part.open()
