@@ -24,6 +24,10 @@ class Support(AgentExecutor):
 
     async def execute(self, context, event_queue):
         text = context.get_user_input()
+        if text == "traceparent":
+            said = context.call_context.state["headers"].get("traceparent", "none")
+            await event_queue.enqueue_event(new_text_message(said, context_id=context.context_id))
+            return
         said = self.said.setdefault(context.context_id, [])
         said.append(text)
         if text == "message":

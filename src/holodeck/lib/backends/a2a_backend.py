@@ -10,6 +10,7 @@ from holodeck.errors import BackendError, BackendInitError, BackendSessionError,
 from holodeck.lib.backends.base import ExecutionResult, Message, Method
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit, stream_with_limit
+from holodeck.lib.observability import continue_trace
 from holodeck.models.backend import A2aBackendConfig
 from holodeck.models.config import ExecutionConfig
 
@@ -70,7 +71,11 @@ class A2aBackend:
         from a2a.client import A2ACardResolver, ClientConfig, ClientFactory  # noqa: PLC0415
 
         headers = {name: one.get_secret_value() for name, one in self._config.headers.items()}
-        self._http = httpx.AsyncClient(headers=headers, timeout=None)  # noqa: S113 - call_with_limit
+        self._http = httpx.AsyncClient(
+            headers=headers,
+            timeout=None,  # noqa: S113 - call_with_limit
+            event_hooks={"request": [continue_trace]},
+        )
         is_card = self._config.url.endswith(".json")
         card = await A2ACardResolver(self._http, self._config.url).get_agent_card(
             relative_card_path="/" if is_card else None

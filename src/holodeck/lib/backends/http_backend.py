@@ -40,6 +40,7 @@ from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body, t
 from holodeck.lib.llm.limiter import Limiter, apply_rate_limits
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import RetryConfig, parse_retry_after, with_attempts
+from holodeck.lib.observability import continue_trace
 from holodeck.lib.text import one_line
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -363,6 +364,7 @@ class _JsonPoster:
                 # A cookie that one case receives must not be sent by another.
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 timeout=None,  # `post` limits the whole request
+                event_hooks={"request": [continue_trace]},
                 limits=httpx2.Limits(max_connections=None, max_keepalive_connections=20),
             )
         return self._clients[loop]

@@ -17,6 +17,7 @@ from holodeck.lib.backends.process.backend import program_path
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limiter import MAX_SLOTS
 from holodeck.lib.llm.limits import call_limits, call_with_limit
+from holodeck.lib.observability import continue_trace_of_message, propagation_headers
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line
 from holodeck.models.backend import McpBackendConfig
@@ -163,7 +164,9 @@ class _Connection:
             hint = did_you_mean_or_list(tool, self._tools)
             raise BackendSessionError(f"the server has no tool {tool!r}{hint}")
         try:
-            result = await self._session.call_tool(tool, arguments)
+            result = await self._session.call_tool(
+                tool, arguments, meta=propagation_headers() or None
+            )
         except Exception as error:
             raise self._failed(error) from error
         text = "\n".join(_text_of(block) for block in result.content)
@@ -248,11 +251,10 @@ async def _http_streams(url: str, headers: dict[str, str]) -> AsyncIterator[Any]
     from mcp.client.streamable_http import streamable_http_client
     from mcp.shared._httpx_utils import create_mcp_http_client
 
-    async with (
-        create_mcp_http_client(headers=headers) as client,
-        streamable_http_client(url, http_client=client) as streams,
-    ):
-        yield streams
+    async with create_mcp_http_client(headers=headers) as client:
+        client.event_hooks["request"].append(continue_trace_of_message)
+        async with streamable_http_client(url, http_client=client) as streams:
+            yield streams
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, str]:

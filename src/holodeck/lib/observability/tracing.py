@@ -177,16 +177,6 @@ def _current_tracer() -> "Tracer | None":
     return tracer
 
 
-def propagation_headers() -> dict[str, str]:
-    """Return the headers of an HTTP request that continues the current trace; {} without one."""
-    headers: dict[str, str] = {}
-    if "opentelemetry.trace" in sys.modules:
-        from opentelemetry import propagate  # noqa: PLC0415 - most runs have no trace
-
-        propagate.inject(headers)
-    return headers
-
-
 def captured_content() -> Content | None:
     """Return how content is written into spans; None if it is not."""
     return _active[-1].content if _active else None

@@ -28,6 +28,7 @@ from holodeck.lib.backends.process.messages import Abilities, complete, parse_an
 from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit
+from holodeck.lib.observability import propagation_headers
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -228,6 +229,9 @@ class ProcessSession:
         streams = pieces is not None and worker.abilities.streaming
         if streams:
             params["stream"] = True
+        trace = propagation_headers() if worker.abilities.trace else None
+        if trace:
+            params["trace"] = trace
         on_piece = pieces.put_nowait if pieces is not None else None
         try:
             result = await worker.process.request("send", params, on_piece)

@@ -29,6 +29,8 @@ class Abilities:
     """Whether it writes the pieces of a response."""
     cancel: bool = False
     """Whether it cancels requests."""
+    trace: bool = False
+    """Whether it continues the trace of a message."""
     opens_with_send: bool = False
     """Whether the first `send` of a conversation can open it."""
     closes: bool = True
@@ -56,7 +58,7 @@ def parse_abilities(result: Any) -> Abilities:
         )
     flags = {
         name: given.get(name) is True
-        for name in ("history", "context", "streaming", "cancel", "opens_with_send")
+        for name in ("history", "context", "streaming", "cancel", "trace", "opens_with_send")
     }
     flags |= {name: given.get(name) is not False for name in ("closes", "tool_errors")}
     tools = given.get("tools")

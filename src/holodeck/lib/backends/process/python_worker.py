@@ -9,6 +9,7 @@ modules of holodeck that do the same (`signatures` and `backends.frameworks`), b
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import dataclasses
 import datetime as dt
 import decimal
@@ -237,6 +238,7 @@ def facts(
         "context": context,
         "streaming": streaming,
         "cancel": can_cancel,
+        "trace": True,
         "opens_with_send": True,
         "closes": True,
         "tool_errors": tool_errors,
@@ -293,9 +295,11 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
         if not outcome.done():
             outcome.set_result(result)
 
+    context = contextvars.copy_context()
+
     def work() -> None:
         try:
-            result: tuple[Any, BaseException | None] = (call(), None)
+            result: tuple[Any, BaseException | None] = (context.run(call), None)
         except BaseException as error:  # noqa: BLE001 - raised again below
             result = (None, error)
         with suppress(RuntimeError):  # the loop is closed
@@ -306,6 +310,14 @@ async def call_user_function(call: Callable[[], Any], function: Callable[..., An
     if error is not None:
         raise error
     return await value if inspect.isawaitable(value) else value
+
+
+def continue_trace(headers: dict[str, str]) -> None:
+    """Continue a trace in the running task, if the agent's environment has OpenTelemetry."""
+    with suppress(ImportError):
+        from opentelemetry import context, propagate  # noqa: PLC0415
+
+        context.attach(propagate.extract(headers))
 
 
 async def close(agent: Any) -> None:
@@ -497,10 +509,13 @@ class Worker:
         messages: Messages | None = None,
         stream: bool = False,
         open: dict[str, Any] | None = None,  # noqa: A002 - the protocol's name
+        trace: dict[str, str] | None = None,
     ) -> Json:
         def on_piece(text: str) -> None:
             self._write({"method": "piece", "params": {"id": number, "text": text}})
 
+        if trace is not None:
+            continue_trace(trace)
         if open is not None and conversation not in self._conversations:
             await self._open(conversation, **open)
         taking_part = self._conversations[conversation]
