@@ -4,16 +4,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, GetJsonSchemaHandler, PrivateAttr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PrivateAttr,
+    StringConstraints,
+    model_validator,
+)
 from pydantic_core import CoreSchema
 
 from holodeck.models.base import Count, Json, Model, NonBlank, Seconds
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
+HostName = Annotated[
+    str, StringConstraints(pattern=r"^[\w.\-]+(:\d+)?$|^\[[0-9A-Fa-f:.]+\](:\d+)?$")
+]
+"""A host, also with a port; an IPv6 address in brackets."""
 Repetitions = Annotated[int, Field(ge=1, le=1000)]
 PassesNeeded = Annotated[int, Field(ge=1, le=1000)]
 RateNeeded = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+
+
+def _split_at_commas(value: Any) -> Any:
+    """Return the items of a text, as a variable holds them; anything else unchanged."""
+    return [one.strip() for one in value.split(",")] if isinstance(value, str) else value
+
+
+HostNames = Annotated[list[HostName], BeforeValidator(_split_at_commas)]
 
 
 def validate_min_pass(
@@ -77,11 +96,6 @@ class Setting:
 
 class ExecutionConfig(Model):
     """Settings of a run. A field that is None was not set at this level; see `config.settings`."""
-
-    not_supported_yet: ClassVar = {
-        "cache_enabled": "remote files",
-        "download_timeout": "remote files",
-    }
 
     llm_timeout: Annotated[
         Seconds | None,
@@ -277,6 +291,31 @@ class ExecutionConfig(Model):
             details="In seconds.",
         ),
     ] = None
+    download_timeout: Annotated[
+        Seconds | None,
+        Setting(
+            30.0,
+            "Time limit of the download of one file.",
+            details="In seconds, with redirects and retries.",
+        ),
+    ] = None
+    cache_enabled: Annotated[
+        bool | None,
+        Setting(
+            True,
+            "Cache downloaded files.",
+            details="A cached file is used if the server says that it has not changed.",
+        ),
+    ] = None
+    allowed_hosts: Annotated[
+        HostNames | None,
+        Setting(
+            None,
+            "Hosts in private networks to download from.",
+            details="Each as `host` or `host:port`; the variable separates them by commas. Other"
+            " files are downloaded from public addresses only.",
+        ),
+    ] = None
     parallel_test_cases: Annotated[
         Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] | None,
         Setting(
@@ -365,7 +404,8 @@ class ExecutionConfig(Model):
         Setting(
             None,
             "Folder of the response cache.",
-            details="The variable also sets the folder of local models.",
+            details="Downloaded files are in its folder `files`. The variable also sets the folder"
+            " of local models.",
             flags=("--cache-dir",),
             group=CACHE,
             metavar="DIR",

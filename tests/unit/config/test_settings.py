@@ -68,6 +68,7 @@ def test_each_level_wins_over_those_below(folder, monkeypatch):
 
 OTHERS = {"min_pass_rate": (0.5, 0.25), "events": ("a.jsonl", "b.jsonl")}
 OTHERS |= {"cache_mode": ("record", "replay"), "cache_key": ("a", "b"), "cache_dir": ("a", "b")}
+OTHERS["allowed_hosts"] = (["a", "[::1]:80"], ["b.example"])
 """Two values for each setting that is no number above 1."""
 
 
@@ -75,7 +76,8 @@ OTHERS |= {"cache_mode": ("record", "replay"), "cache_key": ("a", "b"), "cache_d
 def test_every_setting_is_reached_by_its_variable_and_by_yaml(folder, monkeypatch, field):
     value = {bool: True, float: 7.0, int: 7}.get(type(DEFAULT_EXECUTION_CONFIG[field]), 7.0)
     value, other = OTHERS.get(field, (value, False if value is True else 9))
-    monkeypatch.setenv(setting_fields()[field].variable, str(value))
+    written = ", ".join(value) if isinstance(value, list) else str(value)
+    monkeypatch.setenv(setting_fields()[field].variable, written)
     folder.agent()
 
     by_variable = load_agent_with_config("agent.yaml")[1]

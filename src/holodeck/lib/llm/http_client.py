@@ -32,10 +32,12 @@ class ProxyRefused(ConnectionError):
 
 @dataclass(frozen=True)
 class Server:
-    """The URL that requests go to, and the proxy on the way."""
+    """The URL that requests go to, and the proxy or the address on the way."""
 
     url: str
     proxy: str | None = None
+    address: str | None = None
+    """The IP address to connect to, if it is not to be looked up; not for a proxy."""
 
     @cached_property
     def parts(self) -> SplitResult:
@@ -272,13 +274,15 @@ class ConnectionPool:
         server = self._server
         if server.proxy is not None:
             return await self._open_through_proxy(server, server.proxy)
+        host = server.address or server.host
         _, connection = await asyncio.get_running_loop().create_connection(
             Connection,
-            server.host,
+            host,
             server.port,
             ssl=self._tls() if server.is_secure else None,
+            server_hostname=server.host if server.is_secure else None,
             # With a single address, racing costs time, and leaks a socket when cancelled.
-            happy_eyeballs_delay=None if _is_address(server.host) else 0.25,
+            happy_eyeballs_delay=None if _is_address(host) else 0.25,
         )
         return connection
 
