@@ -10,6 +10,7 @@ HoloDeckError
 ├── ExecutionError           exit 3   the agent could not be run
 │   ├── BackendError         ← BackendInitError, BackendSessionError, BackendTimeoutError
 │   ├── AgentFactoryError
+│   ├── VectorStoreError              a vector store could not be reached or used
 │   └── ReportError                   a report or the record could not be written
 ├── EvaluationError          exit 4   a metric or its judge could not be run
 └── NothingSelected          exit 5   there is nothing to test
@@ -163,6 +164,10 @@ class BackendTimeoutError(BackendError):
 
 class AgentFactoryError(BackendError):
     """Building or invoking the Semantic Kernel agent failed."""
+
+
+class VectorStoreError(ExecutionError):
+    """A vector store could not be reached or used; the message names it and what to change."""
 
 
 class ReportError(ExecutionError):

@@ -28,7 +28,7 @@ def file_inside(path: str | Path, folder: Path) -> Path:
     """Return the regular file at a path, relative to `folder`.
 
     Raises ConfigError if the file is missing, is not a regular file, or is outside of `folder`
-    (also through `..` or a link) and `outside_allowed` is not active.
+    (also through `..` or a link) and `allow_outside` is not active.
     """
     try:
         file = (folder / path).resolve()
@@ -50,6 +50,25 @@ def file_inside(path: str | Path, folder: Path) -> Path:
     if not file.is_file():
         raise errors.ConfigError(str(path), "is not a regular file")
     return file
+
+
+def path_inside(path: str | Path, folder: Path) -> Path:
+    """Return a path relative to `folder`, which need not exist, as an absolute path.
+
+    Raises ConfigError if it is outside of `folder` and `allow_outside` is not active.
+    """
+    try:
+        full = (folder / path).resolve()
+        inside = full.is_relative_to(folder.resolve())
+    except (OSError, ValueError, RuntimeError) as error:
+        raise errors.ConfigError(repr(str(path)), f"is not a usable path: {error}") from error
+    if not (inside or _may_leave.get()):
+        raise errors.ConfigError(
+            str(path),
+            f"lies outside of the agent's folder {folder}; name a path inside, or allow such paths"
+            " with --allow-outside",
+        )
+    return full
 
 
 def is_file(path: Path) -> bool:

@@ -1,0 +1,1 @@
+"""Vector stores: one protocol, one adapter per product."""

@@ -1,0 +1,178 @@
+"""Stores behind the asynchronous protocol: threads, time limits and errors."""
+
+import json
+import logging
+import threading
+from asyncio import timeout
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from holodeck.errors import HoloDeckError, VectorStoreError
+from holodeck.lib.exceptions import describe
+from holodeck.lib.knowledge.stores.adapter import (
+    Row,
+    RowKey,
+    StoreAdapter,
+    StoreContext,
+    StoreProblem,
+)
+from holodeck.lib.knowledge.stores.base import Chunk, Hit, StoredText, VectorStore
+from holodeck.lib.knowledge.stores.vectors import normalise
+from holodeck.lib.redact import Redactor
+from holodeck.lib.registry import Registry
+from holodeck.lib.threads import run_in_thread
+from holodeck.models.database import DatabaseConfig, VectorStoreProvider
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+_CHUNKS_PER_REQUEST = 500
+"""Storing more chunks than this has a multiple of the time limit."""
+
+
+STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Registry(
+    "vector store",
+    {
+        "sqlite": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
+        "in-memory": "holodeck.lib.knowledge.stores.in_memory:InMemoryAdapter",
+    },
+)
+"""Provider → the class of its adapter."""
+
+
+def open_store(
+    config: DatabaseConfig | None,
+    collection: str,
+    cache: Path,
+    base_dir: Path | None = None,
+) -> VectorStore:
+    """Return the store for a collection; None is the embedded one, a file in the cache folder.
+
+    Relative paths of the configuration start from `base_dir`, else from the working folder. Nothing
+    is connected before `open`. Raises ConfigError, or MissingExtra.
+    """
+    config = config or DatabaseConfig(provider=VectorStoreProvider.SQLITE)
+    build = STORES.load(config.provider.value, location="database.provider")
+    context = StoreContext(collection, cache, base_dir or Path.cwd())
+    return Collection(build(config, context), config)
+
+
+class Collection:
+    """A `VectorStore` whose calls run one at a time, in threads, each within the time limit."""
+
+    def __init__(self, adapter: StoreAdapter, config: DatabaseConfig) -> None:
+        self._adapter = adapter
+        self._provider = config.provider.value
+        self._limit = config.timeout
+        secrets = (config.connection_string, config.api_key)
+        self._redactor = Redactor(one.get_secret_value() for one in secrets if one is not None)
+        self._lock = threading.Lock()
+        self._dimensions = 0
+        self._is_open = False
+
+    async def open(self, dimensions: int, *, empty: bool = False) -> None:
+        self._is_open = True  # also if it fails half-way
+        await self._call(partial(self._adapter.open, dimensions, empty=empty))
+        self._dimensions = dimensions
+
+    async def replace(self, document: str, chunks: Sequence[Chunk]) -> None:
+        def store() -> None:
+            vectors = [normalise(chunk.embedding, self._dimensions) for chunk in chunks]
+            rows = [_row(document, position, chunk) for position, chunk in enumerate(chunks)]
+            self._adapter.replace(_clean(document), rows, vectors)
+
+        requests = 1 + len(chunks) // _CHUNKS_PER_REQUEST
+        await self._call(store, limit=self._limit * requests)
+
+    async def delete(self, document: str) -> None:
+        await self._call(partial(self._adapter.delete, _clean(document)))
+
+    async def search(self, embedding: Sequence[float], top_k: int) -> list[Hit]:
+        def search() -> list[tuple[Row, float]]:
+            return self._adapter.search(normalise(embedding, self._dimensions), top_k)
+
+        found = await self._call(search)
+        found.sort(key=lambda one: (-one[1], one[0].key))
+        return [_hit(row, score) for row, score in found[:top_k]]
+
+    async def texts(self) -> list[StoredText]:
+        rows = await self._call(lambda: list(self._adapter.rows()))
+        rows.sort(key=lambda row: row.key)
+        return [
+            StoredText(row.id, row.key.document, row.text, json.loads(row.metadata)) for row in rows
+        ]
+
+    async def manifest(self) -> dict[str, str]:
+        return await self._call(self._adapter.manifest)
+
+    async def set_manifest(self, document: str, fingerprint: str | None) -> None:
+        await self._call(partial(self._adapter.set_manifest, _clean(document), fingerprint))
+
+    async def close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            await self._call(self._adapter.close)
+        except VectorStoreError as error:
+            logger.debug("%s", error)
+
+    async def _call(self, call: Callable[[], T], limit: float | None = None) -> T:
+        """Return what a call returns. Raises VectorStoreError."""
+
+        def work() -> T:
+            # a call that exceeded its limit may still have the client
+            with self._lock:
+                return call()
+
+        seconds = self._limit if limit is None else limit
+        scope = timeout(seconds)
+        try:
+            async with scope:
+                return await run_in_thread(work, "holodeck-vector-store")
+        except HoloDeckError:
+            raise
+        except Exception as error:
+            raise self._error(error, seconds if scope.expired() else None) from error
+
+    def _error(self, error: Exception, exceeded: float | None) -> VectorStoreError:
+        """Return the error with the store's name and address, without secrets."""
+        if exceeded is not None:
+            problem = (
+                f"no answer within {exceeded:g} s; check that it runs, or raise 'timeout' of the"
+                " database"
+            )
+        elif isinstance(error, StoreProblem):
+            problem = str(error)
+        else:
+            problem = self._adapter.explain(error) or describe(error)
+        address = self._adapter.address
+        store = f"{self._provider} at {address}" if address else self._provider
+        return VectorStoreError(self._redactor.redact(f"vector store {store}: {problem}"))
+
+
+def _row(document: str, position: int, chunk: Chunk) -> Row:
+    if chunk.document != document:
+        raise StoreProblem(f"chunk {chunk.id!r} belongs to {chunk.document!r}, not {document!r}")
+    key = RowKey(_clean(document), position)
+    metadata = json.dumps(chunk.metadata, ensure_ascii=True)
+    return Row(key, _clean(chunk.id), _clean(chunk.text), metadata)
+
+
+def _hit(row: Row, score: float) -> Hit:
+    score = min(1.0, max(0.0, score))
+    return Hit(row.id, row.key.document, row.text, score, json.loads(row.metadata))
+
+
+def _clean(text: str) -> str:
+    """Return the text without characters that some stores reject."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text

@@ -1,0 +1,140 @@
+"""Vector stores: where the chunks of a knowledge tool are kept."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, model_validator
+
+from holodeck.models.base import InvalidKeys, Json, Model, NonBlank, Seconds
+
+Secret = Annotated[SecretStr, Field(min_length=1)]
+
+
+class VectorStoreProvider(StrEnum):
+    """Products that keep vectors."""
+
+    SQLITE = "sqlite"
+    IN_MEMORY = "in-memory"
+    CHROMADB = "chromadb"
+    QDRANT = "qdrant"
+    POSTGRES = "postgres"
+    REDIS = "redis"
+    FAISS = "faiss"
+    WEAVIATE = "weaviate"
+    PINECONE = "pinecone"
+    AZURE_AI_SEARCH = "azure-ai-search"
+    AZURE_COSMOS_MONGO = "azure-cosmos-mongo"
+    AZURE_COSMOS_NOSQL = "azure-cosmos-nosql"
+    SQL_SERVER = "sql-server"
+
+
+ALIASES = {
+    "postgresql": VectorStoreProvider.POSTGRES,
+    "redis-hashset": VectorStoreProvider.REDIS,
+    "redis-json": VectorStoreProvider.REDIS,
+}
+"""Other names of providers in existing files."""
+
+KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
+    VectorStoreProvider.SQLITE: ("path",),
+    VectorStoreProvider.IN_MEMORY: (),
+    VectorStoreProvider.CHROMADB: (
+        *("connection_string", "url", "path", "api_key", "tenant", "database"),
+    ),
+    VectorStoreProvider.QDRANT: ("connection_string", "url", "path", "api_key"),
+    VectorStoreProvider.POSTGRES: ("connection_string", "db_schema"),
+    VectorStoreProvider.REDIS: ("connection_string", "url"),
+    VectorStoreProvider.FAISS: (),
+}
+"""The keys of each provider that is supported, besides `provider` and `timeout`."""
+
+_ADDRESSES = ("connection_string", "url", "path")
+"""Keys that say where a store is; a store has one of them."""
+_NEEDS_ADDRESS = (
+    VectorStoreProvider.CHROMADB,
+    VectorStoreProvider.QDRANT,
+    VectorStoreProvider.POSTGRES,
+    VectorStoreProvider.REDIS,
+)
+_EXAMPLES = {
+    VectorStoreProvider.CHROMADB: "connection_string: http://localhost:8000",
+    VectorStoreProvider.QDRANT: "url: http://localhost:6333",
+    VectorStoreProvider.POSTGRES: "connection_string: postgresql://user@localhost:5432/name",
+    VectorStoreProvider.REDIS: "connection_string: redis://localhost:6379",
+}
+
+
+class DatabaseConfig(Model):
+    """A vector store and how to reach it."""
+
+    provider: VectorStoreProvider
+    """The product. `postgresql` is another name of `postgres`."""
+    connection_string: Secret | None = None
+    """Address of the server, which may hold a password: `postgresql://…`, `redis://…`,
+    `http://localhost:8000`."""
+    url: NonBlank | None = None
+    """Address of a server without a password."""
+    path: NonBlank | None = None
+    """File (`sqlite`) or folder (`chromadb`, `qdrant`) of a store without a server, relative to
+    `agent.yaml`."""
+    api_key: Secret | None = None
+    """API key of a server, for `chromadb` and `qdrant`."""
+    tenant: NonBlank | None = None
+    """Tenant of a Chroma server."""
+    database: NonBlank | None = None
+    """Database of a Chroma server."""
+    db_schema: NonBlank | None = None
+    """Schema of the tables in PostgreSQL; by default the first one of the search path."""
+    timeout: Seconds = 30.0
+    """Maximum seconds of one request to the store."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve_alias(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or data.get("provider") not in ALIASES:
+            return data
+        return {**data, "provider": ALIASES[data["provider"]]}
+
+    @model_validator(mode="after")
+    def _keys_fit_the_provider(self) -> "DatabaseConfig":
+        allowed = KEYS.get(self.provider)
+        if allowed is None:
+            found, supported = self.provider.value, ", ".join(KEYS)
+            problem = f"'provider': {found!r} is not supported yet; use one of {supported}"
+            raise InvalidKeys([problem])
+        given = [name for name in self.model_fields_set if getattr(self, name) is not None]
+        others = sorted(set(given).difference(allowed, ("provider", "timeout")))
+        if others:
+            known = ", ".join(("provider", *allowed, "timeout"))
+            raise InvalidKeys(
+                [f"{name!r} is no key of {self.provider.value}; known: {known}" for name in others]
+            )
+        self._has_one_address(given)
+        return self
+
+    def _has_one_address(self, given: list[str]) -> None:
+        addresses = [name for name in _ADDRESSES if name in given]
+        if len(addresses) > 1:
+            names = " and ".join(f"'{name}'" for name in addresses)
+            raise ValueError(f"{names} are both set; keep one of them")
+        if not addresses and self.provider in _NEEDS_ADDRESS:
+            raise ValueError(
+                f"the address of {self.provider.value} is missing; write, for example,"
+                f" '{_EXAMPLES[self.provider]}'"
+            )
+
+
+class VectorStoreSettings(DatabaseConfig):
+    """A vector store of `config.yaml`, which tools name in `database`."""
+
+    options: dict[str, Json] | None = None
+    """Further keys of the store; they may also stand beside `provider`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _merge_options(cls, data: Any) -> Any:
+        options = data.get("options") if isinstance(data, dict) else None
+        if not isinstance(options, dict):
+            return data
+        return {**options, **{key: value for key, value in data.items() if key != "options"}}
