@@ -36,8 +36,8 @@ FOR_PEOPLE = {
 WITHOUT_EFFECT = {f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT}
 """What `holodeck validate` says to have no effect."""
 
-CHOOSING = {"CodeMetric.grader", "RAGMetric.metric_type"}
-"""What says which metric it is; properties of the models read these, such as `evaluator_name`."""
+CHOOSING = {"CodeMetric.grader", "FunctionTool.is_retrieval", "RAGMetric.metric_type"}
+"""What properties of the models read, such as `evaluator_name` and `retrieves`."""
 
 
 def test_every_key_of_the_configuration_is_read_by_some_code():

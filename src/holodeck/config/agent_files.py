@@ -1,55 +1,51 @@
 """Instructions and response format of an agent, which may be files beside the agent.yaml."""
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holodeck.config.source import Source, read_text
+from holodeck.config.prompt_files import INSTRUCTIONS, Prompt, inline_prompt, read_prompt
+from holodeck.config.source import read_text
 from holodeck.errors import ConfigError
 from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
-
-_FRONT_MATTER = re.compile(r"---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+from holodeck.models.prompt_tool import PromptTool
 
 
 def load_instructions(agent: Agent) -> str:
     """Return the instructions without front matter; "" for an agent without instructions.
 
     Raises FileNotFoundError, or ConfigError if the file is outside of the agent's folder,
-    unreadable or empty.
+    unreadable or empty, or its front matter is invalid.
+    """
+    prompt = read_instructions(agent)
+    return "" if prompt is None else prompt.text
+
+
+def read_instructions(agent: Agent) -> Prompt | None:
+    """Return the instructions with their version; None for an agent without instructions.
+
+    Raises what `load_instructions` raises.
     """
     if agent.instructions is None:
-        return ""
+        return None
     if agent.instructions.inline is not None:
-        return agent.instructions.inline
-    name = agent.instructions.file or ""
+        return inline_prompt(INSTRUCTIONS, agent.instructions.inline)
     location = f"{agent.location('instructions', 'file')}: instructions.file"
-    text = strip_front_matter(read_text(name, agent.own_dir, location), name)
-    if not text.strip():
-        raise ConfigError(location, f"{name!r} is empty; write the instructions for the agent")
-    return text
+    return read_prompt(INSTRUCTIONS, agent.instructions.file or "", agent.own_dir, location)
 
 
-def strip_front_matter(text: str, name: str) -> str:
-    """Return `text` without a YAML mapping between two `---` lines at its beginning.
+def read_tool_prompt(agent: Agent, tool: PromptTool) -> Prompt:
+    """Return the prompt of a tool with its version.
 
-    Raises ConfigError if that block looks like a mapping and is invalid.
+    Raises FileNotFoundError, or ConfigError if the file is outside of the agent's folder,
+    unreadable or empty, or its front matter is invalid.
     """
-    match = _FRONT_MATTER.match(text)
-    if match is None or not match[1].strip():
-        return text if match is None else text[match.end() :]
-    if not re.search(r"^\S+:(\s|$)", match[1], re.MULTILINE):
-        return text
-    try:
-        Source.of(match[1], name)
-    except ConfigError as error:
-        raise ConfigError(
-            name,
-            f"invalid front matter: {error.message}; if it is text, begin the file with an empty"
-            " line",
-        ) from error
-    return text[match.end() :].lstrip("\r\n")
+    if tool.template is not None:
+        return inline_prompt(tool.name, tool.template)
+    index = next(at for at, one in enumerate(agent.tools or []) if one.name == tool.name)
+    location = f"{agent.location('tools', index, 'file')}: tools[{index}].file"
+    return read_prompt(tool.name, tool.file or "", agent.own_dir, location)
 
 
 KEYWORDS = (

@@ -51,7 +51,7 @@ from holodeck.models.backend import (
     PythonBackendConfig,
 )
 from holodeck.models.config import ExecutionConfig
-from holodeck.models.llm import ProviderEnum
+from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.test_case import TestCaseModel, TurnModel
 from holodeck.models.tool import FunctionTool
 
@@ -91,17 +91,20 @@ def check(agent: Agent) -> list[Finding]:
 
 
 def _check_model(context: CheckContext) -> None:
-    model = context.agent.model
-    if model is None:
-        return
+    if context.agent.model is not None:
+        check_model(context, context.agent.model, ("model",))
+
+
+def check_model(context: CheckContext, model: LLMProvider, path: KeyPath) -> None:
+    """Check a model of the agent or its tools."""
     if model.endpoint is not None:
-        _check_url(context, model.endpoint, ("model", "endpoint"))
+        _check_url(context, model.endpoint, (*path, "endpoint"))
     if model.provider is not ProviderEnum.LOCAL:
         return
     if find_spec("xllamacpp") is None:
-        context.config_error(("model",), MissingExtra("local", "model"))
+        context.config_error(path, MissingExtra("local", "model"))
     if model.name.endswith(".gguf") and not is_file(context.agent.own_dir / model.name):
-        context.error(("model", "name"), f"file not found: {model.name!r}")
+        context.error((*path, "name"), f"file not found: {model.name!r}")
 
 
 def _check_url(context: CheckContext, url: str, path: KeyPath) -> None:
@@ -200,7 +203,11 @@ def check_function_tool(context: CheckContext, tool: FunctionTool, path: KeyPath
 
 
 TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Registry(
-    "tool", {"function": "holodeck.config.check:check_function_tool"}
+    "tool",
+    {
+        "function": "holodeck.config.check:check_function_tool",
+        "prompt": "holodeck.config.check_prompts:check_prompt_tool",
+    },
 )
 """By the `type` of a tool, what checks it and returns the tools that the model gets from it; None
 if only the run knows them."""

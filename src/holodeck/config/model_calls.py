@@ -10,6 +10,7 @@ from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.llm import LLMProvider
 from holodeck.models.price import UNNAMED_AGENT, PriceTable
+from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.test_case import TurnModel
 
 
@@ -34,11 +35,19 @@ def _called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
     """Yield the models that a run calls, each with its path and role; some more than once."""
     if agent.model is not None and not agent.has_own_model:
         yield ("model",), "", agent.model
+    yield from _tool_models(agent)
     for path, metric in all_metrics(agent):
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if judge is not None:
             yield path, f"the judge of {metric.label!r}", judge
     yield from conversation_models(agent)
+
+
+def _tool_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
+    """Yield the models of prompt tools that have their own."""
+    for index, tool in enumerate(agent.tools or []):
+        if isinstance(tool, PromptTool) and tool.model is not None:
+            yield ("tools", index, "model"), f"the prompt tool {tool.name!r}", tool.model
 
 
 def conversation_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
@@ -101,6 +110,7 @@ def agent_price_key(agent: Agent) -> str:
 def called_models(agent: Agent) -> Iterator[str]:
     """Yield the models that a run calls, by their names in prices; some more than once."""
     yield agent_price_key(agent)
+    yield from (price_key(model) for _, _, model in _tool_models(agent))
     for _, metric in all_metrics(agent):
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if judge is not None:

@@ -50,7 +50,12 @@ def _first_set(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
     return next((env[name] for name in names if env.get(name, "").strip()), None)
 
 
-_AGENT_MODELS = (("model",), ("evaluations", "model"), ("evaluations", "metrics", "[]", "model"))
+_AGENT_MODELS = (
+    ("model",),
+    ("evaluations", "model"),
+    ("evaluations", "metrics", "[]", "model"),
+    ("tools", "[]", "model"),
+)
 _CASE_MODELS = (
     ("simulate", "model"),
     *(

@@ -45,6 +45,8 @@ __all__ = [
 
 PLACEHOLDER = re.compile(r"\{\{\s*([A-Za-z_][\w-]*)\s*\}\}")
 """`{{name}}` in the texts of a case; a value of its `parameters` replaces it."""
+LIKE_PLACEHOLDER = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
+"""Text that looks like a placeholder, valid or not."""
 _YES_OR_NO = {"true", "false", "yes", "no", "on", "off", "y", "n", "0", "1"}
 
 

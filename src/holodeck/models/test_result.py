@@ -101,6 +101,8 @@ class ToolInvocation(Model):
     """Name of the agent that requested the call; None if unknown."""
     passages: list[str] | None = None
     """What the call retrieved, one entry per chunk; None if that is only in `result`."""
+    model_cost: OnDemand[ModelCost] | None = None
+    """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []
     """What else of the call its backend cannot see."""
 

@@ -36,6 +36,14 @@ class TokenUsage(Model):
             total_tokens=prompt_tokens + completion_tokens,
         )
 
+    def __sub__(self, part: "TokenUsage") -> "TokenUsage":
+        """Return the usage without a part of it."""
+        return TokenUsage(
+            prompt_tokens=max(0, self.prompt_tokens - part.prompt_tokens),
+            completion_tokens=max(0, self.completion_tokens - part.completion_tokens),
+            total_tokens=max(0, self.total_tokens - part.total_tokens),
+        )
+
     def __add__(self, other: "TokenUsage") -> "TokenUsage":
         if not self.total_tokens:
             return other

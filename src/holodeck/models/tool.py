@@ -1,37 +1,16 @@
 """Tools an agent may call."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, StringConstraints
+from pydantic import BeforeValidator, Discriminator, Tag
 
-from holodeck.models.base import Json, Model, NonBlank, Seconds
+from holodeck.lib.suggestions import did_you_mean
+from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.prompt_tool import PromptTool
+from holodeck.models.tool_config import ToolConfig, ToolName
 
-ToolName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_]+$", max_length=64)]
-TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "prompt", "hierarchical_document")
-
-
-class ToolConfig(Model):
-    """What every entry of `tools` has."""
-
-    not_supported_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
-
-    type: str
-    """Type of the tool."""
-    name: ToolName
-    """Name of the tool for the model: letters, digits and underscores."""
-    description: NonBlank | None = None
-    """Description for the model."""
-
-    @property
-    def retrieves(self) -> bool:
-        """Whether its results are passages, which metrics receive as `retrieval_context`."""
-        return False
-
-    @property
-    def own_files(self) -> Sequence[str]:
-        """The files that define the tool, relative to `agent.yaml`."""
-        return ()
+__all__ = ["TOOL_TYPES", "FunctionTool", "PromptTool", "ToolConfig", "ToolName", "ToolUnion"]
 
 
 class FunctionTool(ToolConfig):
@@ -61,11 +40,35 @@ class FunctionTool(ToolConfig):
         return (self.file,)
 
 
+TOOL_TYPES: dict[str, type[ToolConfig]] = {"function": FunctionTool, "prompt": PromptTool}
+"""The model of each `type`."""
+TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "hierarchical_document")
+
+
 def _check_type(data: Any) -> Any:
-    found = data.get("type") if isinstance(data, dict) else None
+    if not isinstance(data, dict):
+        return data
+    found, known = data.get("type"), ", ".join(map(repr, TOOL_TYPES))
     if found in TOOL_TYPES_TO_COME:
-        raise ValueError(f"tool type {found!r} is not supported yet; use 'function'")
+        raise ValueError(f"tool type {found!r} is not supported yet; use {known}")
+    if found is None:
+        raise ValueError(f"'type' is missing; write one of {known}")
+    if not isinstance(found, str) or found not in TOOL_TYPES:
+        raise ValueError(
+            f"'type': found {found!r}; expected {known}{did_you_mean(str(found), TOOL_TYPES)}"
+        )
     return data
 
 
-ToolUnion = Annotated[FunctionTool, BeforeValidator(_check_type)]
+def _class_name(value: Any) -> str | None:
+    """Return the name of the model of a tool, which is no key of a tool, unlike `function`."""
+    if isinstance(value, dict):
+        return TOOL_TYPES[value["type"]].__name__
+    return type(value).__name__
+
+
+ToolUnion = Annotated[
+    Annotated[FunctionTool, Tag("FunctionTool")] | Annotated[PromptTool, Tag("PromptTool")],
+    Discriminator(_class_name),
+    BeforeValidator(_check_type),
+]

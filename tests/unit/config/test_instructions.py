@@ -42,7 +42,7 @@ def test_a_file_is_sent_word_for_word_without_its_front_matter(folder, content, 
 
 
 def test_front_matter_that_cannot_be_read_is_an_error(folder):
-    with pytest.raises(ConfigError, match=r"system\.md: invalid front matter"):
+    with pytest.raises(ConfigError, match=r"^system\.md:3:1: invalid front matter"):
         told(folder, "---\nversion: [1\n---\nBe brief.\n")
 
 

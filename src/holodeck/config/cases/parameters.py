@@ -1,6 +1,5 @@
 """Expand a case with `parameters` into several: `{{name}}` becomes each value."""
 
-import re
 import typing
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -14,7 +13,7 @@ from holodeck.config.source import Origin, format_key_path
 from holodeck.config.yaml_nodes import quote
 from holodeck.errors import ConfigError
 from holodeck.models.suite import WrittenCase
-from holodeck.models.test_case import PLACEHOLDER, TurnModel
+from holodeck.models.test_case import LIKE_PLACEHOLDER, PLACEHOLDER, TurnModel
 
 Kind = Literal["text", "list", "scalar", "mapping"]
 
@@ -70,8 +69,6 @@ def _is_model(origin: Any) -> bool:
 
 MOST_CASES = 10_000
 """Maximum for one case, because the product of several parameters grows fast."""
-_LIKE_PLACEHOLDER = re.compile(r"\{\{\s*(?:[$\w.\[][^{}\n]*)?\}?\}")
-"""Text that looks like a placeholder, valid or not."""
 NAMED = ("name", "id")
 """Keys that identify a case."""
 _MORE_TEXT = frozenset({"value", "values", "pattern", "content"})
@@ -168,7 +165,7 @@ def _uses(value: Any, origin: Origin) -> Iterator[tuple[str, Origin]]:
 
 def _check_placeholders(text: str, origin: Origin) -> None:
     """Raise ConfigError for text such as `{{user.name}}`, which would go to the agent unfilled."""
-    for match in _LIKE_PLACEHOLDER.finditer(text):
+    for match in LIKE_PLACEHOLDER.finditer(text):
         if not PLACEHOLDER.fullmatch(match[0]):
             raise _error(
                 origin,

@@ -13,7 +13,7 @@ from holodeck.errors import BackendTimeoutError as BackendTimeoutError  # noqa: 
 from holodeck.errors import ConfigError
 from holodeck.models.evidence import Fact, Source
 from holodeck.models.model_request import ModelRequest
-from holodeck.models.outcome import Attempt, RaisedError
+from holodeck.models.outcome import Attempt, ModelCost, RaisedError
 from holodeck.models.token_usage import TokenUsage
 
 
@@ -49,6 +49,8 @@ class ToolResult(_Named, total=False):
     passages: list[str]
     """What the tool retrieved, one entry per chunk; left out for tools that retrieve nothing, or
     whose backend cannot tell."""
+    model_cost: ModelCost
+    """What the model cost that the tool called; `token_usage` of the turn includes its tokens."""
 
 
 class _RoleAndContent(TypedDict):

@@ -190,7 +190,7 @@ class ChatBackend:
 
         async def run(call: ToolCall) -> tuple[ToolResult, str]:
             async with slots:
-                return await self._run_tool(call)
+                return await self._run_tool(call, turn)
 
         parsed: list[ToolCall] = []
         for call in calls:
@@ -205,7 +205,7 @@ class ChatBackend:
                 {"role": "tool", "tool_call_id": result["call_id"], "content": content}
             )
 
-    async def _run_tool(self, call: ToolCall) -> tuple[ToolResult, str]:
+    async def _run_tool(self, call: ToolCall, turn: ChatTurn) -> tuple[ToolResult, str]:
         """Return the result for the report, and the text for the model."""
         name, call_id = call["name"], call["call_id"]
         tool, error = self._tools.get(name), call.get("error")
@@ -227,6 +227,9 @@ class ChatBackend:
             result["raised"] = run.raised
         if run.passages is not None:
             result["passages"] = list(run.passages)
+        if run.model_cost is not None:
+            result["model_cost"] = run.model_cost
+            run.meter(turn.meter)
         return result, run.result_text
 
 

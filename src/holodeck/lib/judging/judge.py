@@ -234,7 +234,7 @@ class Judges:
         llm = with_judge_defaults(llm, is_agents_own=is_agents_own)
         key = f"{llm!r} {llm.api_key.get_secret_value() if llm.api_key else ''}"
         if key not in self._judges:
-            self._judges[key] = Judge(self._model(llm))
+            self._judges[key] = Judge(self.chat_model(llm))
         return self._judges[key]
 
     def model(
@@ -249,11 +249,15 @@ class Judges:
 
         The caller closes it. Raises ConfigError.
         """
-        return self._model(with_judge_defaults(llm, is_agents_own=is_agents_own), kind, options)
+        return self.chat_model(with_judge_defaults(llm, is_agents_own=is_agents_own), kind, options)
 
-    def _model(
+    def chat_model(
         self, llm: LLMProvider, kind: str = "judge", options: RequestOptions = NO_OPTIONS
     ) -> ChatModel:
+        """Return a model with no other settings than its own. The caller closes it.
+
+        Raises ConfigError.
+        """
         if llm.provider is ProviderEnum.LOCAL:
             return self._local(llm)
         if options.client is not None or llm.protocol == "litellm":

@@ -91,7 +91,7 @@ def known_usage(usage: TokenUsage | None) -> TokenUsage | None:
 
 
 def calls_of(result: TestResult) -> int:
-    """Return the calls of models: the agent with failed attempts, judges and simulated users."""
+    """Return the calls of models: agent and tools with failed attempts, judges, simulated users."""
     of_agent = sum(_calls(part) for part in agent_turns(result))
     rows = [row for run in result.single_runs for row in run.rows]
     costs = [one for run in result.single_runs for one in (run.judge_cost, run.simulator_cost)]
@@ -108,11 +108,12 @@ def tokens_of(result: TestResult) -> int | None:
 
 def _calls(part: TestResult | TurnResult) -> int:
     answered = part.agent_response is not None
-    return max(1, len(part.attempts) + answered)
+    of_tools = sum(call.model_cost.calls for call in part.tool_invocations if call.model_cost)
+    return max(1, len(part.attempts) + answered) + of_tools
 
 
 def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
-    """Return what the agent costs: its answers, and what is known of failed attempts."""
+    """Return what the agent costs: its answers, what is known of failed attempts, and tools."""
     for part in agent_turns(result):
         if part.evidence.token_usage == "tap":  # noqa: S105 - not a password
             charged = (one for one in part.model_requests if one.token_usage is not None)
@@ -121,7 +122,16 @@ def agent_charges(result: TestResult, model: str) -> Iterator[Charge]:
         is_known = part.evidence.token_usage is not None
         usage = part.token_usage if is_known else known_usage(part.token_usage)
         if usage is not None or part.agent_response is not None:
-            yield Charge(model, usage, "the agent")
+            yield Charge(model, _without_tools(usage, part), "the agent")
+        for call in part.tool_invocations:
+            yield from _of_model(call.model_cost, f"the tool {call.name!r}")
+
+
+def _without_tools(usage: TokenUsage | None, part: TestResult | TurnResult) -> TokenUsage | None:
+    """Return the tokens of the agent's own model, of those of a turn with its tools."""
+    costs = [call.model_cost for call in part.tool_invocations if call.model_cost is not None]
+    of_tools = sum((cost.tokens for cost in costs), TokenUsage.zero())
+    return None if usage is None else usage - of_tools
 
 
 def judge_charges(result: TestResult) -> Iterator[Charge]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from holodeck.config.agent_files import load_instructions, load_response_schema
+from holodeck.config.agent_files import load_instructions, load_response_schema, read_tool_prompt
 from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
@@ -493,7 +493,14 @@ def _parse_json(text: str) -> object | None:
 def _tool_context(
     agent: Agent, execution: ExecutionConfig | None, *, force_ingest: bool
 ) -> ToolContext:
-    return ToolContext(agent, execution, force_ingest, proxy_for, cache_dir())
+    return ToolContext(
+        agent,
+        execution,
+        force_ingest,
+        proxy_for,
+        cache_dir(),
+        read_prompt=lambda tool: read_tool_prompt(agent, tool).text,
+    )
 
 
 def chat_backend(

@@ -41,6 +41,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         raised=None if result is None else result.get("raised"),
         agent=call.get("agent"),
         passages=None if result is None else result.get("passages"),
+        model_cost=None if result is None else result.get("model_cost"),
         unknown=list(_unknown_facts(call, result)),
     )
 

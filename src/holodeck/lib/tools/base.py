@@ -14,8 +14,8 @@ from holodeck.lib.exceptions import message_of, raised_error
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import set_content, span
 from holodeck.lib.threads import is_cancelled
-from holodeck.models.outcome import RaisedError
-from holodeck.models.token_usage import TokenUsage
+from holodeck.models.outcome import ModelCost, RaisedError
+from holodeck.models.token_usage import UsageMeter
 
 MAX_CONCURRENT_TOOLS = 32
 """Tools of one agent call in flight; each that is not async has a thread of its own."""
@@ -67,8 +67,8 @@ class ToolReply:
     """For models that take images."""
     is_error: bool = False
     """Whether the tool says that it failed."""
-    token_usage: TokenUsage | None = None
-    """Tokens of the models that the tool called; None if it called none."""
+    model_cost: ModelCost | None = None
+    """What the model cost that the tool called; None if it called none."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,18 @@ class ToolOutcome:
     passages: tuple[str, ...] | None = None
     """The retrieved passages; None for a tool that retrieves none."""
     images: tuple[ToolImage, ...] = ()
-    token_usage: TokenUsage | None = None
-    """Tokens of the models that the tool called; None if it called none."""
+    model_cost: ModelCost | None = None
+    """What the model cost that the tool called; None if it called none."""
+
+    def meter(self, meter: UsageMeter) -> None:
+        """Add the tokens of the model that the tool called."""
+        cost = self.model_cost
+        if cost is None:
+            return
+        if cost.calls > cost.failed:
+            meter.add(cost.tokens, cost.model or "", requests=cost.calls, failed=cost.failed)
+        else:
+            meter.add_failed(cost.failed)
 
 
 class ToolArgumentError(Exception):
@@ -147,7 +157,7 @@ async def run_tool(
             duration_ms,
             passages=reply.passages,
             images=reply.images,
-            token_usage=reply.token_usage,
+            model_cost=reply.model_cost,
         )
 
 

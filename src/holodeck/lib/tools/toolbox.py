@@ -14,6 +14,7 @@ from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.tool import FunctionTool, ToolConfig
 
 logger = logging.getLogger(__name__)
@@ -36,6 +37,12 @@ class ToolSource(Protocol):
         ...
 
 
+def _template_of(tool: PromptTool) -> str:
+    if tool.template is None:
+        raise ConfigError(f"tools.{tool.name}.file", "cannot be read here; write a 'template'")
+    return tool.template
+
+
 @dataclass(frozen=True)
 class ToolContext:
     """What the source of a tool may need."""
@@ -49,6 +56,8 @@ class ToolContext:
     """Returns the proxy for a URL."""
     cache_dir: Path | None = None
     """The folder for what can be computed again."""
+    read_prompt: Callable[[PromptTool], str] = _template_of
+    """Returns the text of a prompt tool, whose file lies beside the agent.yaml."""
 
     @property
     def base_dir(self) -> Path:
@@ -56,7 +65,9 @@ class ToolContext:
         return self.agent.own_dir
 
 
-SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry("tool", {})
+SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
+    "tool", {"prompt": "holodeck.lib.tools.prompt:PromptSource"}
+)
 """By the `type` of a tool, what makes its source; functions need none."""
 
 

@@ -148,6 +148,7 @@ def set_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
                 run = await run_tool(tool, arguments, call_id=call.id)
             if turn is not None and call.id is not None:
                 turn.tool_runs[call.id] = run
+                run.meter(turn.meter)
             content = run.result_text
         context.function_result = FunctionResult(function=context.function.metadata, value=content)
 

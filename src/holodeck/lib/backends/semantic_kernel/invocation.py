@@ -133,4 +133,6 @@ def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
         result["raised"] = run.raised
     if run.passages is not None:
         result["passages"] = list(run.passages)
+    if run.model_cost is not None:
+        result["model_cost"] = run.model_cost
     return result

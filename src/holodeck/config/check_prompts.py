@@ -1,0 +1,22 @@
+"""Checks of prompts: those of tools, and the instructions."""
+
+from holodeck.config.agent_files import read_tool_prompt
+from holodeck.config.check import check_model
+from holodeck.config.findings import CheckContext, Tools
+from holodeck.config.source import KeyPath
+from holodeck.errors import ConfigError
+from holodeck.lib.tools.prompt import PromptTemplate
+from holodeck.models.prompt_tool import PromptTool
+
+
+def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) -> Tools:
+    """Check the prompt and the model; return the names of the parameters."""
+    key = "template" if tool.file is None else "file"
+    try:
+        prompt = read_tool_prompt(context.agent, tool)
+        PromptTemplate.of(prompt.text, tool.parameters, "")
+    except ConfigError as error:
+        context.config_error((*path, key), error)
+    if tool.model is not None:
+        check_model(context, tool.model, (*path, "model"))
+    return {tool.name: list(tool.parameters)}
