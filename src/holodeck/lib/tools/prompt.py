@@ -37,17 +37,17 @@ class PromptTemplate:
         for match in LIKE_PLACEHOLDER.finditer(text):
             name = PLACEHOLDER.fullmatch(match[0])
             line = text.count("\n", 0, match.start()) + 1
-            where = f"line {line} of the prompt: " if "\n" in text.strip() else ""
+            place = f"line {line} of the prompt: " if "\n" in text.strip() else ""
             if name is None:
                 raise ConfigError(
                     location,
-                    f"{where}invalid placeholder {match[0]!r}; write {{{{name}}}}, or make text"
+                    f"{place}invalid placeholder {match[0]!r}; write {{{{name}}}}, or make text"
                     " with such braces the value of a parameter",
                 )
             if name[1] not in parameters:
                 known = f"; known: {', '.join(parameters)}"
                 hint = did_you_mean(name[1], parameters, known)
-                raise ConfigError(location, f"{where}unknown parameter {name[0]}{hint}")
+                raise ConfigError(location, f"{place}unknown parameter {name[0]}{hint}")
         used = set(PLACEHOLDER.findall(text))
         unused = next((one for one in parameters if one not in used), None)
         if unused is not None:
