@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
+    from holodeck.cli.github_actions import GitHubActions
     from holodeck.cli.watch import ReadTracker
     from holodeck.lib.redact import Redactor
 
@@ -23,6 +24,8 @@ class CliContext:
         """How often -v was given; from 2 on, errors are printed with their traceback."""
         self.read_tracker: ReadTracker | None = None
         """Set in a run that `--watch` started."""
+        self.github: GitHubActions | None = None
+        """Set in a run in a step of GitHub Actions."""
         self._notices: set[str] = set()
         self._secrets: list[str] = []
         self._redactor: Redactor | None = None

@@ -74,7 +74,7 @@ def output_options(command: F) -> F:
         cls=GroupedOption,
         group="Output",
         metavar="FORMAT",
-        help="Format of --output: markdown, json or html.",
+        help="Format of --output: markdown, json, html, junit …",
     )(command)
     return output_option("Write a report (.md, .json, .html); repeatable.")(command)
 

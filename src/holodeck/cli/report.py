@@ -22,7 +22,7 @@ from holodeck.cli.options import (
     "--format",
     "report_format",
     metavar="FORMAT",
-    help="markdown (default on stdout), json or html.",
+    help="markdown (default on stdout), json, html, junit or codequality.",
 )
 @output_option("Write the report to a file instead; repeatable.")
 @agent_option

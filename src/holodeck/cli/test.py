@@ -193,6 +193,12 @@ def test(
         found = find_agents(paths, options["agent"], needs_agent=is_run or bool(options["agent"]))
     else:
         found = find_suites(paths, options["adapter"])
+    if preview_mode is None:
+        from holodeck.cli.github_actions import github_actions
+
+        cli_context.github = github_actions()
+        if cli_context.github is not None:
+            context.with_resource(cli_context.github.commands_stopped())
     context.exit(run_agents(test_options, found, cli_context))
 
 

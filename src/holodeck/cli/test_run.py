@@ -293,6 +293,8 @@ class TestRun:
             click.echo("no file could be written; the report as JSON:", err=True)
             click.echo(json_line(shown), err=True, nl=False)
         self._print_resume_command(report)
+        if self.context.github is not None:
+            self.context.github.show(shown)
         failures += record_errors
         if failures:
             raise ReportError("\n".join(failures))

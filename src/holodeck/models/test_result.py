@@ -224,6 +224,8 @@ class TestResult(Model):
     test_id: str | None = None
     suite: str | None = None
     tags: list[str] = []
+    location: str | None = None
+    """Where the case is written, such as `agent.yaml:41:7`; None if it is not in a file."""
     history: list[OnDemand[EarlierMessage]] = []
     """The messages before the case."""
     test_input: str

@@ -25,6 +25,8 @@ FORMATS: Registry[Renderer] = Registry(
         "markdown": "holodeck.lib.test_runner.reporter:generate_markdown_report",
         "json": "holodeck.lib.reports.formats:generate_json_report",
         "html": "holodeck.lib.reports.html:generate_html_report",
+        "junit": "holodeck.lib.reports.junit:generate_junit_report",
+        "codequality": "holodeck.lib.reports.code_quality:generate_code_quality_report",
     },
 )
 """Format → function from a report to its text."""
@@ -36,7 +38,9 @@ SUFFIXES = {
     ".json": "json",
     ".html": "html",
     ".htm": "html",
+    ".xml": "junit",
 }
+_JSON_FORMATS = frozenset({"json", "codequality"})
 
 
 def generate_json_report(report: BaseModel) -> str:
@@ -57,6 +61,8 @@ def format_for(path: Path, explicit: str | None = None) -> str:
         raise ConfigError("--output", f"{str(path)!r} has an unknown suffix; {wanted}")
     if explicit is not None and ":" not in explicit and explicit not in FORMATS.names():
         raise ConfigError("--format", unknown_name("report", explicit, FORMATS.names()))
+    if explicit is not None and {explicit, by_suffix} <= _JSON_FORMATS:
+        return explicit
     if explicit is not None and by_suffix is not None and explicit != by_suffix:
         raise ConfigError(
             "--format", f"{explicit!r} contradicts {str(path)!r}, which is {by_suffix} by its name"

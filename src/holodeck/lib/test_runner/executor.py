@@ -176,7 +176,7 @@ class TestExecutor:
         self._events = None if self.config.events is None else self._build_events()
         self.evaluators = self._evaluator_set.evaluators
         self.carried_over: Mapping[int, TestResult] = {}
-        self._run_state = RunState(self.cases, self._report_result)
+        self._run_state = RunState(agent, self._report_result)
         self._started = time.perf_counter()
 
     def _load_agent(self, given: Agent | None) -> Agent:
@@ -244,7 +244,7 @@ class TestExecutor:
             index: with_cost(result, self.agent_config)
             for index, result in self.carried_over.items()
         }
-        self._run_state = RunState(self.cases, self._report_result, carried_over)
+        self._run_state = RunState(self.agent_config, self._report_result, carried_over)
         self._started = time.perf_counter()
         self._run_state.skip(result_if_skipped)
         return bool(self._run_state.remaining)

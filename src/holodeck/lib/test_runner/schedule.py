@@ -13,7 +13,7 @@ from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.reports.costs import with_cost
 from holodeck.lib.test_runner.case_run import CaseRun, FinishedRun, run_with_retries
 from holodeck.lib.test_runner.stop_policy import Budget, RunStopped, StopPolicy, StopReason
-from holodeck.models.agent import Agent
+from holodeck.models.agent import UNLOCATED, Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestResult
@@ -29,18 +29,19 @@ class RunState:
     """The results so far, and why the other cases are not run.
 
     Args:
-        cases: All cases, in the order of the file.
+        agent: The agent with all its cases, in the order of the file.
         on_result: Called with each new result and the index of its case.
         carried_over: Results of an earlier run, by the index of their case.
     """
 
     def __init__(
         self,
-        cases: Sequence[TestCaseModel],
+        agent: Agent,
         on_result: Callable[[int, TestResult], None],
         carried_over: Mapping[int, TestResult] | None = None,
     ) -> None:
-        self._cases = cases
+        self._agent = agent
+        self._cases = agent.test_cases or []
         self._on_result = on_result
         self._results = dict(carried_over or {})
         self.stop: StopReason | None = None
@@ -63,6 +64,9 @@ class RunState:
 
     def add(self, index: int, result: TestResult) -> None:
         """Add the result of the case at that index."""
+        location = self._agent.location("test_cases", index)
+        if location != UNLOCATED:
+            result = result.model_copy(update={"location": location})
         self._results[index] = result
         self._on_result(index, result)
 

@@ -16,6 +16,7 @@ from holodeck.lib.reports.formats import (
     generate_json_report,
     write_report,
 )
+from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestReport
 from support.results import a_report, a_result
 
@@ -53,7 +54,7 @@ def test_a_format_that_cannot_be_told_is_refused(name, explicit, said):
 
 @pytest.mark.parametrize("name", FORMATS.names())
 def test_every_format_can_be_loaded_and_makes_text(name):
-    assert "greets" in FORMATS.load(name)(a_report(a_result()))
+    assert "greets" in FORMATS.load(name)(a_report(a_result(Outcome.FAILED)))
 
 
 def test_json_holds_the_whole_report():

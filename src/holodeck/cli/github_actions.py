@@ -1,0 +1,68 @@
+"""A run in a step of GitHub Actions: its output is no workflow command, its failures annotate."""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from holodeck.models.test_result import TestReport
+
+
+@dataclass(frozen=True)
+class GitHubActions:
+    """The step in which this process runs."""
+
+    token: str
+    """Until it is written, GitHub takes no line for a command."""
+    workspace: Path
+    summary_file: Path | None
+
+    def show(self, report: "TestReport") -> None:
+        """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
+        from holodeck.lib.reports.github import annotations, step_summary
+
+        lines = annotations(report, self.workspace)
+        if lines:
+            self._write(f"::{self.token}::\n{lines}::stop-commands::{self.token}\n")
+        if self.summary_file is None:
+            return
+        try:
+            with self.summary_file.open("a", encoding="utf-8") as file:
+                file.write(step_summary(report))
+        except OSError as error:
+            click.echo(f"the step summary cannot be written: {error.strerror}", err=True)
+
+    @contextmanager
+    def commands_stopped(self) -> Iterator[None]:
+        """Let no line of the block be a workflow command, whatever an agent answers."""
+        self._write(f"::stop-commands::{self.token}\n")
+        try:
+            yield
+        finally:
+            self._write(f"::{self.token}::\n")
+
+    def _write(self, lines: str) -> None:
+        from holodeck.lib.ui.live import write_text
+
+        write_text(sys.stdout, lines)
+
+
+def github_actions() -> GitHubActions | None:
+    """Return the step of GitHub Actions in which this process runs; None elsewhere."""
+    from holodeck.config.environment import process_variables
+
+    variables = process_variables()
+    if variables.get("GITHUB_ACTIONS") != "true":
+        return None
+    summary = variables.get("GITHUB_STEP_SUMMARY")
+    return GitHubActions(
+        token=secrets.token_hex(16),
+        workspace=Path(variables.get("GITHUB_WORKSPACE") or Path.cwd()).absolute(),
+        summary_file=Path(summary) if summary else None,
+    )

@@ -1,0 +1,38 @@
+"""The tests that did not pass as a GitLab code quality report, shown beside the lines of YAML."""
+
+import hashlib
+import json
+from typing import Any
+
+from holodeck.lib.reports.junit import case_title, split_location
+from holodeck.lib.text import one_line
+from holodeck.models.test_result import Outcome, TestReport, TestResult
+
+_SEVERITY = {
+    Outcome.FAILED: "critical",
+    Outcome.AGENT_ERROR: "critical",
+    Outcome.METRIC_ERROR: "major",
+    Outcome.UNCHECKED: "major",
+    Outcome.FLAKY: "minor",
+}
+_MAX_DESCRIPTION = 500
+
+
+def generate_code_quality_report(report: TestReport) -> str:
+    """Return the problems of a run as JSON; an empty list if every test passed each time."""
+    rows = [_row(report, one) for one in report.results if one.outcome in _SEVERITY]
+    return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+
+def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
+    file, line, _ = split_location(result.location)
+    name = case_title(result)
+    identity = "\0".join((report.agent_name, result.suite or "", result.test_id or name))
+    description = f"{name}: {'; '.join(result.reasons())}"
+    return {
+        "description": one_line(description, _MAX_DESCRIPTION),
+        "check_name": f"holodeck/{result.outcome.value}",
+        "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest(),
+        "severity": _SEVERITY[result.outcome],
+        "location": {"path": file or report.agent_config_path, "lines": {"begin": line or 1}},
+    }

@@ -1,0 +1,92 @@
+"""What GitHub Actions shows of a run: annotations on lines of YAML, and a step summary."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from holodeck.lib.reports.case_section import STATUS
+from holodeck.lib.reports.junit import case_title, split_location
+from holodeck.lib.reports.markdown import inline, table
+from holodeck.lib.text import one_line, plural
+from holodeck.models.test_result import Outcome, TestReport, TestResult
+
+MOST_ANNOTATIONS = 10
+"""GitHub shows no more of a kind for one step."""
+_MOST_ROWS = 50
+_MAX_MESSAGE = 1_000
+_ORDER = (Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED)
+_DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
+_PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
+
+
+def annotations(report: TestReport, workspace: Path) -> str:
+    """Return a workflow command for each of the most telling tests that did not pass.
+
+    Failed tests come before errors, and of the same reason only the first is annotated.
+
+    Args:
+        report: The results.
+        workspace: The folder of the checkout, to which paths must be relative.
+    """
+    telling = _most_telling(report)
+    lines = [_command(one, report, workspace) for one in telling[:MOST_ANNOTATIONS]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def step_summary(report: TestReport) -> str:
+    """Return the counts and the tests that did not pass, as Markdown."""
+    return "\n".join(_summary_lines(report)) + "\n"
+
+
+def _most_telling(report: TestReport) -> list[TestResult]:
+    failed = [one for one in report.results if one.outcome in _ORDER]
+    by_reason: dict[tuple[str, ...], TestResult] = {}
+    for one in failed:
+        by_reason.setdefault((one.outcome.value, *one.reasons()), one)
+    first = sorted(by_reason.values(), key=lambda one: _ORDER.index(one.outcome))
+    return first + [one for one in failed if one not in first]
+
+
+def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
+    file, line, column = split_location(result.location)
+    path = Path(file or report.agent_config_path).absolute()
+    if path.is_relative_to(workspace):
+        path = path.relative_to(workspace)
+    properties = {"file": path.as_posix(), "line": line, "col": column}
+    properties["title"] = one_line(case_title(result), 100)
+    written = ",".join(
+        f"{key}={str(value).translate(_PROPERTY)}"
+        for key, value in properties.items()
+        if value is not None
+    )
+    message = "\n".join(one_line(reason, _MAX_MESSAGE) for reason in result.reasons()[:20])
+    return f"::error {written}::{message.translate(_DATA)}"
+
+
+def _summary_lines(report: TestReport) -> Iterator[str]:
+    summary = report.summary
+    mark = "✅" if report.passed else "❌"
+    counts = [plural(summary.passed, "test passed", "tests passed")]
+    counts += [f"{summary.failed} failed"] if summary.failed else []
+    counts += [f"{summary.flaky} flaky"] if summary.flaky else []
+    counts += [f"{summary.skipped} skipped"] if summary.skipped else []
+    yield from (f"### {mark} {inline(report.agent_name)}: {', '.join(counts)}", "")
+    if report.stopped is not None:
+        yield from (f"**Stopped: {inline(report.stopped)}**", "")
+    elif report.interrupted:
+        yield from ("**Interrupted before every test had run.**", "")
+    listed = [one for one in report.results if one.outcome in {*_ORDER, Outcome.FLAKY}]
+    if listed:
+        cells = [
+            (
+                STATUS[one.outcome],
+                inline(case_title(one)),
+                inline(one.location or "–"),
+                inline("; ".join(one.reasons()), 500),
+            )
+            for one in listed[:_MOST_ROWS]
+        ]
+        yield from (*table(("Result", "Test", "Where", "Why"), cells), "")
+    if len(listed) > _MOST_ROWS:
+        yield from (f"and {len(listed) - _MOST_ROWS} more", "")
+    for note in report.notes:
+        yield from (f"Note: {inline(note, 1_000)}", "")
