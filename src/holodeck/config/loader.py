@@ -14,7 +14,7 @@ from holodeck.config.environment import Environment, user_folders
 from holodeck.config.lost_checks import NO_VALUE, lost_checks, raise_on_lost_checks
 from holodeck.config.model_calls import merge_prices
 from holodeck.config.providers import (
-    merge_providers,
+    merge_shared,
     with_models,
     with_provider_settings,
     with_provider_variables,
@@ -42,6 +42,7 @@ from holodeck.config.source import (
 )
 from holodeck.config.suite_files import DEFAULT_AGENT_FILE, current_invalid_suites
 from holodeck.config.validation_errors import validate
+from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
@@ -183,9 +184,11 @@ class ConfigLoader:
     def _validate(self, gathered: GatheredAgent, folder: Path, source: Source) -> Agent:
         env = self.environment(folder)
         problems: list[ConfigError] = []
-        merged = self.merge_configs(gathered.data, self._shared_config(folder, problems))
-        merged = with_models(merged, lambda model: with_provider_variables(model, env))
         locations = Locations(source, gathered.origins)
+        shared = self._shared_config(folder, problems)
+        merged = self.merge_configs(gathered.data, shared)
+        merged = with_models(merged, lambda model: with_provider_variables(model, env))
+        merged = with_vector_stores(merged, shared, locations, problems)
         # what a model lacks may stand in the config.yaml that cannot be read
         agent = validate(Agent, merged, locations, problems, ignored="model" if problems else None)
         agent = agent.with_base_dir(folder).with_locator(locations)
@@ -358,7 +361,7 @@ class ConfigLoader:
         return agent.model_copy(update={"prices": merge_prices([agent.prices, *shared])})
 
     def _shared_config(self, folder: Path, problems: list[ConfigError]) -> GlobalConfig | None:
-        """Return the providers of project and user; the keys of the project win.
+        """Return what project and user share among agents; the keys of the project win.
 
         A file with errors counts as missing, and its error is added to `problems`.
         """
@@ -372,7 +375,7 @@ class ConfigLoader:
         project, user = loaded
         if project is None or user is None:
             return project or user
-        return merge_providers(user, project)
+        return merge_shared(user, project)
 
     def _config_in(self, folder: Path) -> GlobalConfig | None:
         if folder not in self._configs:

@@ -109,10 +109,11 @@ def with_provider_settings(model: dict[str, Any], shared: GlobalConfig) -> dict[
     return {**known, **model, "provider": name}
 
 
-def merge_providers(user: GlobalConfig, project: GlobalConfig) -> GlobalConfig:
-    """Return the providers of both configurations; the keys of the project win."""
+def merge_shared(user: GlobalConfig, project: GlobalConfig) -> GlobalConfig:
+    """Return the providers and vector stores of both configurations; those of the project win."""
     merged = dict(user.providers or {})
     for name, own in (project.providers or {}).items():
         known = {key: getattr(own, key) for key in own.model_fields_set}
         merged[name] = merged[name].model_copy(update=known) if name in merged else own
-    return GlobalConfig(providers=merged)
+    stores = {**(user.vectorstores or {}), **(project.vectorstores or {})}
+    return GlobalConfig(providers=merged, vectorstores=stores or None)

@@ -14,7 +14,8 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema
 
-from holodeck.models.base import Count, Json, Model, NonBlank, Seconds
+from holodeck.models.base import Count, Json, Model, NonBlank, OnDemand, Seconds
+from holodeck.models.database import VectorStoreSettings
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
@@ -454,12 +455,13 @@ class GlobalConfig(Model):
     """A project's or a user's `config.yaml`."""
 
     not_supported_yet: ClassVar = {
-        "vectorstores": "vector stores",
         "mcp_servers": "MCP tools",
     }
 
     providers: dict[str, ProviderSettings] | None = None
     """For each provider, values for keys that the agent's `model` does not set."""
+    vectorstores: OnDemand[dict[NonBlank, VectorStoreSettings]] | None = None
+    """Vector stores by name, for `database` of tools."""
     execution: ExecutionConfig | None = None
     """Settings of the run."""
     prices: PriceTable | None = None

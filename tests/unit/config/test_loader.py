@@ -225,7 +225,7 @@ def test_a_configuration_is_read_once_per_loader(folder):
     ("text", "message"),
     [
         ("exection: {}", "config.yaml:1:1: exection: unknown key; did you mean 'execution'?"),
-        ("vectorstores: {a: 1}", "config.yaml:1:1: 'vectorstores' is not supported yet"),
+        ("vectorstores: {a: 1}", "config.yaml:1:19: vectorstores.a: found 1; expected a mapping"),
         (
             "providers: {opnai: {name: x}}",
             "config.yaml:1:1: 'providers' contains the unknown provider 'opnai'",

@@ -1,0 +1,61 @@
+"""Vector stores that tools name in `database`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holodeck.config.source import KeyPath, Locations, format_key_path
+from holodeck.config.yaml_nodes import quote
+from holodeck.errors import ConfigError
+from holodeck.lib.suggestions import did_you_mean
+from holodeck.models.config import GlobalConfig
+from holodeck.models.database import ALIASES, VectorStoreProvider, VectorStoreSettings
+
+_TOOL_TYPES = ("vectorstore", "hierarchical_document")
+
+
+def with_vector_stores(
+    agent: dict[str, Any],
+    shared: GlobalConfig | None,
+    locations: Locations,
+    problems: list[ConfigError],
+) -> dict[str, Any]:
+    """Return the values of an agent.yaml with the stores of config.yaml in place of their names.
+
+    Unknown names are added to `problems`, unless it has a config.yaml that may have them.
+    """
+    tools = agent.get("tools")
+    if not isinstance(tools, list):
+        return agent
+    known = (shared.vectorstores if shared else None) or {}
+    is_complete = not problems
+    resolved = []
+    for index, tool in enumerate(tools):
+        name = _store_name(tool)
+        if name in known:
+            tool = {**tool, "database": known[name]}  # noqa: PLW2901 - the same with its store
+        elif name is not None and is_complete:
+            problems.append(_unknown_store(name, known, ("tools", index, "database"), locations))
+        resolved.append(tool)
+    return {**agent, "tools": resolved}
+
+
+def _store_name(tool: Any) -> str | None:
+    """Return the name of a tool's store; None if it has none."""
+    if not isinstance(tool, dict) or tool.get("type") not in _TOOL_TYPES:
+        return None
+    name = tool.get("database")
+    return name if isinstance(name, str) else None
+
+
+def _unknown_store(
+    name: str, known: Mapping[str, VectorStoreSettings], path: KeyPath, locations: Locations
+) -> ConfigError:
+    origin = locations.origin(path)
+    message = f"{format_key_path(origin.path)}: unknown vector store {quote(name)}"
+    if known:
+        message += did_you_mean(name, known, f"; config.yaml has {', '.join(known)}")
+    elif name in {*VectorStoreProvider, *ALIASES}:
+        message += f"; a product is written as a mapping: 'database: {{provider: {name}}}'"
+    else:
+        message += "; name it under 'vectorstores' in a config.yaml beside the agent.yaml"
+    return ConfigError(origin.location, message)

@@ -1,0 +1,1 @@
+"""Search in documents: reading, chunks, embeddings, ingestion, stores and the tools."""

@@ -1,0 +1,96 @@
+"""Vector stores of config.yaml, which tools name in `database`."""
+
+import pytest
+
+from holodeck.config.loader import ConfigLoader
+from holodeck.config.providers import merge_shared
+from holodeck.config.source import Locations, Source
+from holodeck.config.vector_stores import with_vector_stores
+from holodeck.errors import ConfigError
+
+TOOL = "name: a\ntools:\n- {type: vectorstore, name: kb, source: docs, database: DATABASE}\n"
+
+
+def config_of(folder, text):
+    folder.write("config.yaml", text)
+    return ConfigLoader().load_project_config(folder.path)
+
+
+def resolve(config, database):
+    source = Source.of(TOOL.replace("DATABASE", database), "agent.yaml")
+    problems = []
+    agent = with_vector_stores(source.data(), config, Locations(source), problems)
+    return agent["tools"][0]["database"], [str(one) for one in problems]
+
+
+def test_the_name_of_a_store_stands_for_its_settings(folder):
+    config = config_of(
+        folder,
+        "vectorstores: {kb: {provider: postgresql, options: {db_schema: x},"
+        " connection_string: 'postgresql://me:secret-word@db/x'}}\n",
+    )
+
+    store, problems = resolve(config, "kb")
+
+    assert problems == []
+    assert (store.provider.value, store.db_schema, store.options) == ("postgres", "x", None)
+    assert "secret-word" not in repr(store)
+
+
+KNOWLEDGE = "vectorstores: {knowledge: {provider: in-memory}}\n"
+WHAT_TO_DO = {
+    (KNOWLEDGE, "knowlege"): "; did you mean 'knowledge'?",
+    (KNOWLEDGE, "x"): "; config.yaml has knowledge",
+    ("", "qdrant"): "; a product is written as a mapping: 'database: {provider: qdrant}'",
+    ("", "x"): "; name it under 'vectorstores' in a config.yaml beside the agent.yaml",
+}
+
+
+@pytest.mark.parametrize(("config", "name"), WHAT_TO_DO)
+def test_an_unknown_name_is_an_error_with_its_place(folder, config, name):
+    problem = f"agent.yaml:3:57: tools[0].database: unknown vector store '{name}'"
+
+    resolved = resolve(config_of(folder, config), name)
+
+    assert resolved == (name, [problem + WHAT_TO_DO[config, name]])
+
+
+def test_a_mapping_and_no_database_stay_as_they_are(folder):
+    assert resolve(None, "{provider: in-memory}") == ({"provider": "in-memory"}, [])
+    assert resolve(None, "null") == (None, [])
+
+
+def test_the_store_of_the_project_wins_over_the_users(folder):
+    project = config_of(folder, "vectorstores: {kb: {provider: in-memory}}\n")
+    users = folder.home / ".holodeck" / "config.yaml"
+    users.parent.mkdir(parents=True)
+    users.write_text("vectorstores: {kb: {provider: sqlite}, mine: {provider: sqlite}}\n")
+
+    shared = merge_shared(ConfigLoader().load_global_config(), project)
+
+    assert {name: one.provider.value for name, one in shared.vectorstores.items()} == {
+        "kb": "in-memory",
+        "mine": "sqlite",
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("{provider: qdrnt}", "provider: found 'qdrnt'; did you mean 'qdrant'?"),
+        ("{provider: pinecone}", "'provider': 'pinecone' is not supported yet; use one of sqlite,"),
+        ("{provider: in-memory, uri: x}", "uri: unknown key; did you mean 'url'?"),
+        ("{provider: sqlite, url: x}", "'url' is no key of sqlite; known: provider, path, timeout"),
+        ("{provider: redis}", "the address of redis is missing; write, for example,"),
+        ("{provider: redis, connection_string: ''}", "connection_string"),
+        ("{provider: qdrant, url: a, path: b}", "'url' and 'path' are both set; keep one of them"),
+        ("{provider: sqlite, timeout: 0}", "timeout: found 0; expected more than 0"),
+        ("{provider: sqlite, options: {db_schema: x}}", "'db_schema' is no key of sqlite"),
+    ],
+)
+def test_wrong_settings_of_a_store_are_errors(folder, settings, message):
+    with pytest.raises(ConfigError) as raised:
+        config_of(folder, f"vectorstores:\n  kb: {settings}\n")
+
+    assert "config.yaml:2:" in str(raised.value)
+    assert message in str(raised.value)
