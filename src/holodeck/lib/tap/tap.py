@@ -1,19 +1,17 @@
 """The tap: a proxy on 127.0.0.1 in a thread of its own, and the channels through it."""
 
-import asyncio
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from hmac import compare_digest
 
-from holodeck.lib.background_loop import BackgroundRun
 from holodeck.lib.llm.endpoint import ProxyFor
 from holodeck.lib.tap.channel import Channel, Exchange
 from holodeck.lib.tap.exchange import Handler, Request, Response
 from holodeck.lib.tap.forwarder import Forwarder
 from holodeck.lib.tap.handlers import Recorder, error_response
-from holodeck.lib.tap.server import Connection, ReceivedRequest
+from holodeck.lib.tap.loopback import LoopbackServer
+from holodeck.lib.tap.server import ReceivedRequest
 from holodeck.lib.tap.upstreams import Upstream, tap_variables
 
 _NOT_FOUND = "nothing is here"
@@ -38,26 +36,20 @@ class Tap:
         self._channels: dict[str, Channel] = {}
         self._forwarder = Forwarder(proxy_for)
         self._answer: Handler = Recorder(self._forwarder, self._open_exchange)
-        self._run: BackgroundRun[None] | None = None
-        self._ready: Future[int] = Future()
-        self._port = 0
+        self._server = LoopbackServer(self._respond, "holodeck-tap", on_close=self._forwarder.close)
 
     async def start(self) -> None:
         """Listen on a free port. Raises OSError."""
-        self._run = BackgroundRun(self._serve, "holodeck-tap")
-        self._port = await asyncio.wrap_future(self._ready)
+        await self._server.start()
 
     async def close(self) -> None:
         """Close all connections; may be called twice."""
-        run, self._run = self._run, None
-        if run is not None:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            await asyncio.wrap_future(run.outcome)
+        await self._server.close()
 
     def open_channel(self, unused: str) -> Channel:
         """Return a new channel; `unused` says what it means if no request comes through it."""
         channel_id = secrets.token_hex(8)
-        url = f"http://127.0.0.1:{self._port}/{self._token}/{channel_id}"
+        url = f"http://127.0.0.1:{self._server.port}/{self._token}/{channel_id}"
         self._channels[channel_id] = Channel(channel_id, url, unused)
         return self._channels[channel_id]
 
@@ -68,25 +60,6 @@ class Tap:
     def close_channel(self, channel: Channel) -> None:
         """Refuse further requests through the channel."""
         self._channels.pop(channel.id, None)
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        connections = set[Connection]()
-        try:
-            server = await self._loop.create_server(
-                lambda: Connection(self._respond, connections), "127.0.0.1", 0, backlog=1024
-            )
-        except OSError as error:
-            self._ready.set_exception(error)
-            return
-        self._ready.set_result(server.sockets[0].getsockname()[1])
-        await self._stop.wait()
-        server.close()
-        while connections or asyncio.all_tasks() - {asyncio.current_task()}:
-            for connection in [*connections]:
-                connection.close()
-            await asyncio.sleep(0)
-        await self._forwarder.close()
 
     @asynccontextmanager
     async def _respond(self, received: ReceivedRequest) -> AsyncIterator[Response]:
