@@ -46,7 +46,7 @@ def check_case(context: CheckContext, case: TestCaseModel, path: KeyPath) -> Non
 
 def can_fail_case(agent: Agent, case: TestCaseModel) -> bool:
     """Whether a check of the case can fail it."""
-    if case.checks_trajectory or case.max_turns_to_done is not None:
+    if case.checks_trajectory or case.checks_spans or case.max_turns_to_done is not None:
         return True
     if any(criterion.required for criterion in case.criterion_settings):
         return True
@@ -164,6 +164,14 @@ def _check_turns_to_done(context: CheckContext, case: TestCaseModel, path: KeyPa
         )
 
 
+def _check_traces(context: CheckContext, case: TestCaseModel, path: KeyPath) -> None:
+    if case.checks_spans:
+        # Imported here because few cases check spans.
+        from holodeck.config.check_traces import check_traces  # noqa: PLC0415
+
+        check_traces(context, case, path)
+
+
 CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] = (
     _check_metrics,
     _check_verdict,
@@ -174,6 +182,7 @@ CASE_CHECKS: tuple[Callable[[CheckContext, TestCaseModel, KeyPath], None], ...] 
     _check_models,
     _check_script,
     _check_turns_to_done,
+    _check_traces,
 )
 """Every check of a test case, in the order of the findings."""
 

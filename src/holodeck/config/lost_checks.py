@@ -19,10 +19,11 @@ from holodeck.models.test_case import TestCaseModel
 NO_VALUE = "has no value; write one, or remove the key"
 _NEVER_NULL = frozenset(
     {
-        "agent", "config", "count", "criteria", "default_scorers", "error", "evaluations",
-        "expected_output", "expected_tools", "forbidden_tools", "ground_truth", "handoffs",
-        "max_tool_calls", "max_turns_to_done", "result", "retrieval_context", "scenarios",
-        "scorers", "script", "simulate", "test_cases", "threshold", "turns", "value", "values",
+        "after", "agent", "checks", "config", "count", "criteria", "default_scorers", "error",
+        "evaluations", "expected_output", "expected_tools", "forbidden_tools", "ground_truth",
+        "handoffs", "max", "max_tool_calls", "max_turns_to_done", "min", "require", "result",
+        "retrieval_context", "scenarios", "scorers", "script", "simulate", "status", "sum",
+        "test_cases", "threshold", "trace", "turns", "value", "values",
     }
 )  # fmt: skip
 """Keys that must have a value, because without them less is checked."""
@@ -35,7 +36,7 @@ _CASE_KEYS = frozenset(
 )  # fmt: skip
 """Keys that are a mistake anywhere in a free mapping."""
 _AMBIGUOUS_KEYS = frozenset(
-    {"criteria", "handoffs", "repeat", "retrieval_context", "script", "simulate", "turns"}
+    {"criteria", "handoffs", "repeat", "retrieval_context", "script", "simulate", "trace", "turns"}
 )
 """Keys that a context may have too: a mistake if the value is valid for the key of a case."""
 

@@ -19,8 +19,8 @@ from holodeck.models.agent import DUPLICATE_NAME, Agent
 from holodeck.models.base import InvalidKeys, InvalidParts, UnsupportedKeys, models_in
 from holodeck.models.config import ExecutionConfig, Setting
 from holodeck.models.evaluation import BUILT_IN, BY_TYPE, RAGMetricType
-from holodeck.models.expectations import ArgMatcher
 from holodeck.models.judged_metrics import DEEPEVAL_METRICS
+from holodeck.models.matchers import ArgMatcher
 
 
 def known_keys(model: type[BaseModel], path: tuple[str | int, ...]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
@@ -14,16 +14,10 @@ from pydantic import (
 )
 
 from holodeck.lib.suggestions import did_you_mean
-from holodeck.models.base import (
-    AbsoluteTolerance,
-    InvalidParts,
-    Json,
-    Model,
-    NonBlank,
-    OnDemand,
-    RelativeTolerance,
-)
+from holodeck.models.base import InvalidParts, Json, Model, NonBlank, OnDemand
 from holodeck.models.evaluation import Metric
+from holodeck.models.matchers import ArgMatcher, ResultMatcher, to_matcher
+from holodeck.models.trace_checks import TraceChecks
 
 SCORER_NAMES = ("passfail", "exact", "regex", "similarity")
 _OF_ALL = ("required",)
@@ -89,43 +83,6 @@ WrittenScorer = Annotated[NonBlank | dict[NonBlank, Json], AfterValidator(_valid
 """A scorer whose options may still come from a case."""
 
 
-MATCHER_KEYS = ("equals", "regex", "number", "fuzzy")
-
-
-class NumberMatcher(Model):
-    """A number within a tolerance."""
-
-    value: Annotated[float, Field(allow_inf_nan=False)]
-    absolute_tolerance: AbsoluteTolerance = 1e-9
-    relative_tolerance: RelativeTolerance = 0.0
-
-
-class ArgMatcher(Model):
-    """The condition for an argument of a tool call; exactly one key is set."""
-
-    equals: Json = None
-    """The exact value; needed only for a literal that looks like a matcher."""
-    regex: NonBlank | None = None
-    """The whole text must match."""
-    number: NumberMatcher | None = None
-    """Equal as a number within a tolerance; text that contains a number counts."""
-    fuzzy: NonBlank | None = None
-    """Equal but for case, surrounding white space, thousands separators and percent signs."""
-
-    @model_validator(mode="after")
-    def _has_one_key(self) -> "ArgMatcher":
-        if len(self.model_fields_set) != 1:
-            raise ValueError(f"a matcher has exactly one of {', '.join(type(self).model_fields)}")
-        return self
-
-
-class ResultMatcher(ArgMatcher):
-    """What the result of a tool call must be; exactly one key is given."""
-
-    contains: NonBlank | None = None
-    """Text that the result contains; a result that is not text is compared as JSON."""
-
-
 class ExpectedTool(Model):
     """A strict expectation for one tool."""
 
@@ -148,18 +105,18 @@ class ExpectedTool(Model):
 
     def matchers(self) -> dict[str, ArgMatcher]:
         """Return `args` with each literal as a matcher."""
-        return {key: _to_matcher(value, ArgMatcher) for key, value in self.args.items()}
+        return {key: to_matcher(value, ArgMatcher) for key, value in self.args.items()}
 
     def result_matcher(self) -> ResultMatcher | None:
         """`result` as a matcher; None if the result is not checked."""
-        return None if self.result is None else _to_matcher(self.result, ResultMatcher)
+        return None if self.result is None else to_matcher(self.result, ResultMatcher)
 
     @model_validator(mode="after")
     def _matchers_are_well_formed(self) -> "ExpectedTool":
         wrong: dict[tuple[str | int, ...], ValidationError] = {}
         for name, value in self.args.items():
             try:
-                _to_matcher(value, ArgMatcher)
+                to_matcher(value, ArgMatcher)
             except ValidationError as error:
                 wrong["args", name] = error
         try:
@@ -169,18 +126,6 @@ class ExpectedTool(Model):
         if wrong:
             raise InvalidParts(wrong)
         return self
-
-
-_Matcher = TypeVar("_Matcher", bound=ArgMatcher)
-
-
-def _to_matcher(value: Json, kind: type[_Matcher]) -> _Matcher:
-    if isinstance(value, dict) and value and value.keys() <= kind.model_fields.keys():
-        number = value.get("number")
-        if isinstance(number, int | float) and not isinstance(number, bool):
-            return kind.model_validate({**value, "number": {"value": number}})
-        return kind.model_validate(value)
-    return kind(equals=value)
 
 
 ToolOrder = Literal["exact", "in_order", "any_order", "subset", "superset"]
@@ -226,6 +171,8 @@ class Expectations(Model):
     """Maximum number of tool calls."""
     no_repeated_calls: bool = False
     """Whether two calls of a tool with equal arguments fail the case."""
+    trace: OnDemand[TraceChecks] | None = None
+    """Checks of the OpenTelemetry spans of the agent."""
     handoffs: list[NonBlank] | None = None
     """Names of the agents that speak, in this order and no others; consecutive messages of an agent
     count once."""
@@ -257,8 +204,9 @@ class Expectations(Model):
 
     @property
     def has_checks(self) -> bool:
-        """Whether a tool call, an agent, a metric or a scorer is asked for."""
-        return self.checks_trajectory or bool(self.evaluations or self.scorers)
+        """Whether a tool call, an agent, a span, a metric or a scorer is asked for."""
+        is_observed = self.checks_trajectory or self.trace is not None
+        return is_observed or bool(self.evaluations or self.scorers)
 
     @model_validator(mode="after")
     def _tool_settings_have_tools(self) -> "Expectations":

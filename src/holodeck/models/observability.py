@@ -73,6 +73,14 @@ class ExportersConfig(Model):
     """Spans sent to a collector."""
 
 
+class ReceiverConfig(Model):
+    """Where holodeck receives the spans of the agent, for checks of `trace`."""
+
+    port: Annotated[int, Field(ge=1, le=65_535)]
+    """Port on 127.0.0.1 to which the agent exports with OTLP over HTTP. An agent behind a URL needs
+    it; processes that holodeck starts get a free port by environment variables."""
+
+
 class ObservabilityConfig(Model):
     """OpenTelemetry traces of a run."""
 
@@ -88,3 +96,5 @@ class ObservabilityConfig(Model):
     """Destinations of the spans."""
     resource_attributes: dict[str, str] = {}
     """Resource attributes of every span."""
+    receiver: ReceiverConfig | None = None
+    """Where the spans of the agent are received, also without `enabled`."""

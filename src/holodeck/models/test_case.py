@@ -19,14 +19,9 @@ from holodeck.models.conversation import (
     user_text,
 )
 from holodeck.models.evaluation import Metric
-from holodeck.models.expectations import (
-    MATCHER_KEYS,
-    ArgMatcher,
-    Expectations,
-    ExpectedTool,
-    NumberMatcher,
-)
+from holodeck.models.expectations import Expectations, ExpectedTool
 from holodeck.models.history import History
+from holodeck.models.matchers import MATCHER_KEYS, ArgMatcher, NumberMatcher
 from holodeck.models.outcome import MAX_TURNS
 
 __all__ = [
@@ -255,6 +250,12 @@ class TestCaseModel(TurnModel, NamedModel):
             if step_kind(one) == "check"
         ]
         return [*turns, *checks]
+
+    @property
+    def checks_spans(self) -> bool:
+        """Whether the case or one of its turns checks the spans of the agent."""
+        parts = [self, *(part for _, part in self.checked_turns)]
+        return any(one.trace is not None for one in parts)
 
     @property
     def most_turns(self) -> int | None:

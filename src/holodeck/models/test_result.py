@@ -22,6 +22,7 @@ from holodeck.models.outcome import (
 from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
 from holodeck.models.selection import Selection
+from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
 from holodeck.models.token_usage import TokenUsage
 
@@ -113,13 +114,15 @@ class ToolInvocation(Model):
 
 
 class ToolCheck(Model):
-    """One expectation about tool calls, agents or turns, and whether it was met."""
+    """One expectation about tool calls, agents, turns or spans, and whether it was met."""
 
     expectation: str
     passed: bool
     reason: str | None = None
     error: str | None = None
     """Why it could not be decided, such as unknown tool calls; such a check never passes."""
+    kind: Literal["tools", "trace"] = "tools"
+    """What it is about: `trace` for spans, `tools` for the others."""
 
 
 class TurnResult(Model):
@@ -150,6 +153,8 @@ class TurnResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
+    trace: OnDemand[Trace] | None = None
+    """The spans of the agent; None if no check needs them."""
 
     @property
     def tool_calls(self) -> list[str]:
@@ -163,7 +168,11 @@ class TurnResult(Model):
 
 
 def tools_matched(checks: list[ToolCheck]) -> bool | None:
-    """Return whether all expectations were met; None if there are none or it is unknown."""
+    """Return whether all expectations were met; None if there are none or it is unknown.
+
+    Checks of spans do not count.
+    """
+    checks = [one for one in checks if one.kind == "tools"]
     if any(not one.passed and one.error is None for one in checks):
         return False
     return None if not checks or any(one.error for one in checks) else True
@@ -260,6 +269,8 @@ class TestResult(Model):
     """Names of the tools that the backend says the agent can call; None if it does not."""
     evidence: Evidence = evidence()
     """Where tool calls, token usage and so on are known from; None if unknown."""
+    trace: OnDemand[Trace] | None = None
+    """The spans of the agent; None if no check needs them, or if `turns` have them."""
     cost: OnDemand[Cost] | None = None
     """None if the configuration has no `prices`."""
     turns: list[OnDemand[TurnResult]] = []

@@ -56,21 +56,29 @@ def ensure_trace() -> Iterator[str]:
     The new trace has no span of holodeck's. Its ids tell which spans belong to the block.
     """
     # Imported here because most runs have no trace.
-    from opentelemetry.trace import (  # noqa: PLC0415
-        NonRecordingSpan,
-        SpanContext,
-        TraceFlags,
-        get_current_span,
-        use_span,
-    )
+    from opentelemetry.trace import get_current_span  # noqa: PLC0415
 
     around = get_current_span().get_span_context()
     if around.is_valid and around.trace_flags.sampled:
         yield propagation_headers()[TRACEPARENT]
         return
     ids = SystemRandom()
-    begun = SpanContext(
-        ids.getrandbits(128), ids.getrandbits(64), True, TraceFlags(TraceFlags.SAMPLED)
-    )
-    with use_span(NonRecordingSpan(begun)):
+    with begin_trace(ids.getrandbits(128), ids.getrandbits(64)):
         yield propagation_headers()[TRACEPARENT]
+
+
+@contextmanager
+def begin_trace(trace_id: int, span_id: int) -> Iterator[None]:
+    """Begin a recorded trace that has no span of holodeck's; `span_id` is around its spans."""
+    # Imported here because most runs have no trace.
+    from opentelemetry.trace import (  # noqa: PLC0415
+        NonRecordingSpan,
+        SpanContext,
+        TraceFlags,
+        use_span,
+    )
+
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    begun = NonRecordingSpan(SpanContext(trace_id, span_id, is_remote=True, trace_flags=flags))
+    with use_span(begun, record_exception=False, set_status_on_exception=False):
+        yield

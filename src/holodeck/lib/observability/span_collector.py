@@ -25,6 +25,7 @@ from holodeck.lib.observability.span_log import (
     span_id,
     trace_id,
 )
+from holodeck.lib.observability.tracing import get_tracer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
@@ -86,6 +87,22 @@ def watch(log: SpanLog) -> None:
         log.is_collecting = True
 
 
+def assign_trace(log: SpanLog, trace: str) -> None:
+    """Give a conversation the spans of a trace, by its id."""
+    with _lock:
+        _by_trace[trace] = log
+
+
+def watch_run(log: SpanLog) -> None:
+    """Add the collector to the tracer of the run that is being traced, if there is one."""
+    processors = getattr(get_tracer(), "span_processor", None)
+    with _lock:
+        if processors is not None and not any(one is processors for one in _providers):
+            processors.add_span_processor(_collector())
+            _providers.append(processors)
+            log.is_collecting = True
+
+
 def _stop() -> None:
     _unassigned.clear()
     if not _providers:
@@ -104,7 +121,7 @@ def _is_removed_from(provider: Any) -> bool:
 
     OpenTelemetry has no function for it. From our own provider it need not be removed.
     """
-    processors: Any = getattr(provider, "_active_span_processor", None)
+    processors: Any = getattr(provider, "_active_span_processor", provider)
     if not isinstance(getattr(processors, "_span_processors", None), tuple):
         return False
     with processors._lock:  # noqa: SLF001

@@ -162,6 +162,7 @@ def _single_run(result: TestResult) -> Iterator[str]:
         yield from _files(result.processed_files)
         yield from _response(result.agent_response)
         yield from _tools(result, result.tool_invocations)
+        yield from trace_section(result, _PART)
         yield from _metrics(result.metric_results)
         yield from _ground_truth(result.ground_truth)
         yield from conclusion_section(result, _PART)
@@ -179,6 +180,7 @@ def _conversation(result: TestResult) -> Iterator[str]:
         yield from _files(turn.processed_files, _PART_OF_TURN)
         yield from _response(turn.agent_response, _PART_OF_TURN)
         yield from _tools(turn, turn.tool_invocations, _PART_OF_TURN)
+        yield from trace_section(turn, _PART_OF_TURN)
         yield from _metrics(turn.metric_results, _PART_OF_TURN)
         yield from _ground_truth(turn.ground_truth, _PART_OF_TURN)
     yield from transcript_section(result, _PART)
@@ -187,6 +189,7 @@ def _conversation(result: TestResult) -> Iterator[str]:
         yield from (f"{_PART} Whole Conversation", "")
     if result.tool_checks:
         yield from _tools(result, [], _PART_OF_TURN)
+        yield from trace_section(result, _PART_OF_TURN)
     yield from _metrics(result.metric_results, _PART_OF_TURN)
     yield from _ground_truth(result.ground_truth, _PART_OF_TURN)
     yield from conclusion_section(result, _PART_OF_TURN)
@@ -243,7 +246,8 @@ def _tools(
 ) -> Iterator[str]:
     """Yield the called and the expected tools, then each of `calls` with its result."""
     called, expected, agents = result.tool_calls, result.expected_tools, result.agents
-    if not (called or calls or agents or result.tool_checks) and expected is None:
+    checks = [one for one in result.tool_checks if one.kind == "tools"]
+    if not (called or calls or agents or checks) and expected is None:
         return
     yield from (f"{mark} Tool Usage", "")
     is_tapped = result.evidence.tool_calls == "tap"
@@ -253,11 +257,29 @@ def _tools(
         yield f"- **Expected Tools:** {_listed(wanted) if wanted else 'no tool may be called'}"
     if agents:
         yield f"- **Agents:** {' → '.join(map(inline, agents))}"
-    if result.tools_matched is not None or result.tool_checks:
+    if result.tools_matched is not None or checks:
         yield f"- **Match Status:** {_match_status(result.tools_matched)}"
     yield ""
-    yield from _checks(result)
+    yield from _checks(checks)
     yield from _calls(calls, is_tapped=is_tapped)
+
+
+def trace_section(part: TestResult | TurnResult, mark: str) -> Iterator[str]:
+    """Yield the checks of spans, and the spans that were seen."""
+    checks = [one for one in part.tool_checks if one.kind == "trace"]
+    if not checks and part.trace is None:
+        return
+    yield from (f"{mark} Spans", "")
+    yield from _checks(checks)
+    spans = [] if part.trace is None else part.trace.spans
+    rows = [
+        (inline(one.name, _MAX_CELL), one.status, f"{one.duration_ms:.4g}ms", _cell(one.attributes))
+        for one in spans[:_MAX_CALLS]
+    ]
+    if rows:
+        yield from (*table(("Span", "Status", "Time", "Attributes"), rows), "")
+    if len(spans) > _MAX_CALLS:
+        yield from (f"*… and {plural(len(spans) - _MAX_CALLS, 'more span')}.*", "")
 
 
 def _called_tools(result: TestResult | TurnResult) -> str:
@@ -287,15 +309,15 @@ def _expectation(tool: ExpectedTool) -> str:
     return f"{tool.name}{args}{agent}{result}{error}{count}"
 
 
-def _checks(result: TestResult | TurnResult) -> Iterator[str]:
-    if result.tool_checks:
+def _checks(checks: list[ToolCheck]) -> Iterator[str]:
+    if checks:
         rows = [
             (
                 inline(check.expectation),
                 _check_status(check),
                 inline(check.error or check.reason or ""),
             )
-            for check in result.tool_checks
+            for check in checks
         ]
         yield from (*table(("Expectation", "Status", "Reason"), rows), "")
 

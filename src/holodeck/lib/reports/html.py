@@ -8,6 +8,7 @@ from holodeck.lib.reports.costs import describe_cost
 from holodeck.lib.reports.markdown import BLOCK_LIMIT, json_text
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import one_line, percent, plural, printable
+from holodeck.models.spans import RecordedSpan
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -159,6 +160,8 @@ def _exchange(message: str, seen: TestResult | TurnResult, prefix: str = "") -> 
         yield CasePart(f"{prefix}Tool calls", "\n".join(map(_call, seen.tool_invocations)))
     elif seen.tool_calls:
         yield CasePart(f"{prefix}Tool calls", "\n".join(seen.tool_calls))
+    if seen.trace is not None:
+        yield CasePart(f"{prefix}Spans", "\n".join(map(_span, seen.trace.spans)) or "(none)")
     checks = _checks(seen)
     if checks:
         yield CasePart(f"{prefix}Checks", checks)
@@ -167,6 +170,11 @@ def _exchange(message: str, seen: TestResult | TurnResult, prefix: str = "") -> 
 def _call(call: ToolInvocation) -> str:
     end = f"error: {call.error}" if call.error else json_text(call.result)
     return f"{call.name}({json_text(call.args)}) → {end}"
+
+
+def _span(span: RecordedSpan) -> str:
+    facts = f"{span.name} ({span.status}, {span.duration_ms:.4g}ms)"
+    return f"{facts} {json_text(span.attributes)}" if span.attributes else facts
 
 
 def _checks(seen: TestResult | TurnResult) -> str:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holodeck.lib.conversation.script_run import ScriptRun
     from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import CaseEvents, OnConversation, StaticConversation
+    from holodeck.lib.traces.agent_traces import AgentTraces
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +69,8 @@ class CaseRun:
     """Called with the conversation before it begins."""
     events: "CaseEvents | None" = None
     """Publishes what happens; None if nobody listens."""
+    traces: "AgentTraces | None" = None
+    """Collects the spans of the agent; None if the case checks none."""
 
     state: CaseState = field(init=False)
     _started: float = field(default=0.0, init=False)
@@ -119,6 +122,7 @@ class CaseRun:
             self.agent_name,
             self.conversation,
             self._follow if is_followed else None,
+            self.traces,
         )
         await grade(self.state, self.checks, self.observations)
 

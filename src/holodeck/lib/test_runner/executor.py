@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from holodeck.lib.test_runner.conversation import ConversationSetup
     from holodeck.lib.test_runner.events import OnConversation, RunEvents
     from holodeck.lib.tools.base import Tool
+    from holodeck.lib.traces.agent_traces import AgentTraces
 
 __all__ = [
     "RAG_EVALUATOR_MAP",
@@ -175,6 +176,7 @@ class TestExecutor:
         self._histories = histories_of(agent)
         self._events = None if self.config.events is None else self._build_events()
         self.evaluators = self._evaluator_set.evaluators
+        self._traces = self._build_traces()
         self.carried_over: Mapping[int, TestResult] = {}
         self._run_state = RunState(agent, self._report_result)
         self._started = time.perf_counter()
@@ -204,6 +206,14 @@ class TestExecutor:
         from holodeck.lib.test_runner.conversation import ConversationSetup  # noqa: PLC0415
 
         return ConversationSetup(self.agent_config, self._evaluator_set, self._observations)
+
+    def _build_traces(self) -> "AgentTraces | None":
+        if not any(case.checks_spans for case in self.cases):
+            return None
+        # Imported here because few cases check spans.
+        from holodeck.lib.test_runner.traced_turns import build_traces  # noqa: PLC0415
+
+        return build_traces(self.agent_config, is_injected=self._is_injected)
 
     def _build_events(self) -> "RunEvents":
         # Imported here because nobody listens to most runs.
@@ -274,6 +284,8 @@ class TestExecutor:
         if self._events is not None:
             self._events.open(self.on_event, self.run_id)
         try:
+            if self._traces is not None:
+                await self._traces.start()
             backend = await self._ready_backend()
             self._note_opened_tools(backend)
             require_history_support(self.agent_config, backend)
@@ -289,6 +301,10 @@ class TestExecutor:
                 await self._conversation_setup.close()
             if self._owns_backend:
                 await self.shutdown()
+            if self._traces is not None:
+                await self._traces.close()
+                for text in self._traces.notes:
+                    self._evaluator_set.judge_provider.note(text)
 
     def _note_opened_tools(self, backend: AgentBackend) -> None:
         """Let metrics and checks know the tools that are known only now. Raises ConfigError."""
@@ -305,7 +321,7 @@ class TestExecutor:
     async def _ready_backend(self) -> AgentBackend:
         if self._backend is None:
             self._backend = await BackendSelector.select(
-                self.agent_config,
+                self._agent_to_select(),
                 mode="test",
                 allow_side_effects=self.allow_side_effects,
                 execution=self.config,
@@ -319,6 +335,15 @@ class TestExecutor:
         except Exception as error:
             raise BackendInitError(with_location(error)) from error
         return self._backend
+
+    def _agent_to_select(self) -> Agent:
+        """Return the agent, whose processes are told where spans go, if they are checked."""
+        if self._traces is None:
+            return self.agent_config
+        # Imported with the traces.
+        from holodeck.lib.test_runner.traced_turns import with_variables  # noqa: PLC0415
+
+        return with_variables(self.agent_config, self._traces.variables)
 
     def _lane(self, backend: AgentBackend) -> Lane:
         concurrency = self._concurrency(backend)
@@ -372,6 +397,7 @@ class TestExecutor:
             conversation=None if conversations is None else conversations.runner_of(index),
             on_conversation=self.on_conversation,
             events=None if self._events is None else self._events.events_of(case),
+            traces=self._traces if case.checks_spans else None,
         )
 
     def _backend_for(self, backend: AgentBackend, index: int, case: TestCaseModel) -> AgentBackend:

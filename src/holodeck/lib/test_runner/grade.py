@@ -66,6 +66,7 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
         )
     if not is_complete:
         return
+    state.tool_checks += _check_trace(case, state.turns)
     observation = observations.of_case(state)
     await _compute_metrics(state, checks.at_end, observation, state.rows)
     criteria = checks.criteria
@@ -96,6 +97,7 @@ async def grade_turn(
         agents=turn.agents or (),
         tools=observations.tool_names(turn.tools or ()),
     )
+    tool_checks += _check_trace(expectations, [turn])
     observation = observations.of_turn(turn, expectations, conversation, state.case.name)
     try:
         await _compute_metrics(state, checks, observation, rows)
@@ -112,6 +114,16 @@ async def grade_turn(
         }
         state.turns[index] = turn.model_copy(update=update)
     return outcome
+
+
+def _check_trace(expectations: TurnModel, turns: Sequence[TurnResult]) -> list[ToolCheck]:
+    """Return the rows about the spans of the agent in these turns."""
+    if expectations.trace is None:
+        return []
+    # Imported here because few cases check spans.
+    from holodeck.lib.test_runner.trace_checks import check_trace  # noqa: PLC0415
+
+    return check_trace(expectations.trace, [one.trace for one in turns])
 
 
 def turn_messages(turn: TurnResult) -> tuple[Turn, ...]:
@@ -241,6 +253,7 @@ def _graded_fields(state: CaseState, checks: CaseChecks, errors: list[str]) -> d
         "outcome": outcome,
         "errors": [*errors, *ending_errors(state.ending)],
         "turns": [] if state.case.input else state.turns,
+        "trace": state.turns[0].trace if state.case.input and state.turns else None,
         "messages": state.messages,
         "criteria": state.criteria,
         "ending": state.ending,

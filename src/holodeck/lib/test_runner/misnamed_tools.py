@@ -35,10 +35,10 @@ def misnamed_tools(
 def _is_near(written: str, tool: str) -> bool:
     """Whether a name is like the tool's, with or without its prefix, or like where it hands off."""
     is_handoff = tool.endswith(f"_to_{written}")
-    return is_handoff or any(_is_similar(written, name) for name in (tool, *unprefixed(tool)))
+    return is_handoff or any(is_similar(written, name) for name in (tool, *unprefixed(tool)))
 
 
-def _is_similar(written: str, tool: str) -> bool:
+def is_similar(written: str, tool: str) -> bool:
     """Whether two names differ in case, punctuation or one slip of letters, or one holds both.
 
     A slip is a letter more or less, or two letters that are swapped; a different letter makes a

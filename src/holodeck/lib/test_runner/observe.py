@@ -25,6 +25,7 @@ from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, Turn
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import OnConversation, StaticConversation
+    from holodeck.lib.traces.agent_traces import AgentTraces
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +39,20 @@ async def observe(
     agent_name: str,
     conversation: "ConversationRunner | None" = None,
     on_conversation: "OnConversation | None" = None,
+    traces: "AgentTraces | None" = None,
 ) -> None:
     """Run the agent on the case; what is observed is in the state as soon as it is known.
 
     `conversation` runs cases with a script or a simulated user. `on_conversation` is called with
-    every conversation before it begins.
+    every conversation before it begins. `traces` collects the spans of the agent.
     """
     case = state.case
-    take_turn = partial(_take_turn, state, files, agent_name)
+    take_turn: TakeTurn = partial(_take_turn, state, files, agent_name)
+    if traces is not None:
+        # Imported here because few cases check spans.
+        from holodeck.lib.test_runner.traced_turns import TracedTurns  # noqa: PLC0415
+
+        take_turn = TracedTurns(take_turn, state, traces)
     if conversation is not None:
         async with _session(state, backend) as session:
             await conversation.run(state, session, take_turn, on_conversation)

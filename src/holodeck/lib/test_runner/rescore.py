@@ -182,6 +182,7 @@ def _recorded_turns(result: TestResult, case: TestCaseModel) -> list[TurnResult]
                 agents=result.agents,
                 tools=result.tools,
                 evidence=result.evidence,
+                trace=result.trace,
             )
         ]
     return [

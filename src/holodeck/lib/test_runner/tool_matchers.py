@@ -7,7 +7,7 @@ from typing import Any
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.patterns import compile_pattern, find
-from holodeck.models.expectations import ArgMatcher, NumberMatcher, ResultMatcher
+from holodeck.models.matchers import ArgMatcher, NumberMatcher, ResultMatcher
 
 MATCH_SECONDS = 1.0
 

@@ -1,0 +1,86 @@
+"""Find checks that pass because no span is meant, but only by a slip in a name or value.
+
+`count: 0` passes without a span of that name. So would the check with a misspelt name or attribute,
+although the forbidden span is there.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from holodeck.errors import EvaluationError
+from holodeck.lib.suggestions import did_you_mean, nearest_word
+from holodeck.lib.test_runner.misnamed_tools import is_similar
+from holodeck.lib.text import one_line
+from holodeck.models.spans import RecordedSpan
+from holodeck.models.trace_checks import SpanCheck
+
+_OPERATIONS = frozenset(
+    {"chat", "create_agent", "embeddings", "execute_tool", "generate_content"}
+    | {"invoke_agent", "invoke_workflow", "retrieval", "text_completion"}
+)
+"""The operations of the conventions; nobody means a part of a name by them."""
+_MAX_SHOWN = 80
+
+
+def require_unmistaken(
+    check: SpanCheck, named: Sequence[RecordedSpan], seen: Sequence[RecordedSpan]
+) -> None:
+    """Raise EvaluationError if it is probably a mistake that the check is about none of the spans.
+
+    Args:
+        check: A check that no span may be, or only a few.
+        named: The spans of its name.
+        seen: All spans.
+    """
+    if not named:
+        _require_right_name(check.span, seen)
+    for key, value in check.attributes.items() if named else ():
+        having = [one.attributes[key] for one in named if key in one.attributes]
+        if not having:
+            known = dict.fromkeys(name for one in named for name in one.attributes)
+            raise EvaluationError(
+                f"no span {check.span!r} has an attribute {key!r}, so that nothing can be said"
+                f" about it{did_you_mean(key, known)}"
+            )
+        if not isinstance(value, dict):
+            _require_right_value(key, value, having)
+
+
+def _require_right_name(written: str, seen: Sequence[RecordedSpan]) -> None:
+    operation = nearest_word(written, _OPERATIONS, cutoff=0.8)
+    if operation not in {None, written}:
+        raise EvaluationError(
+            f"no span is named {written!r}; did you mean {operation!r}? If not, write a glob"
+        )
+    names = [name for one in seen for name in (one.name, one.operation) if name]
+    for name in dict.fromkeys(names):
+        if is_similar(written, name) or _is_part(written, name):
+            raise EvaluationError(
+                f"no span is named {written!r}, but one is named {_short(name)}; write that name,"
+                " or a glob, to say which is meant"
+            )
+
+
+def _is_part(written: str, name: str) -> bool:
+    """Whether one of two names has the other as a word or words, as `execute_tool` the tool."""
+    if _OPERATIONS & {written, name}:
+        return False
+    return _contains(name, written) or _contains(written, name)
+
+
+def _contains(text: str, words: str) -> bool:
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
+
+
+def _require_right_value(key: str, written: object, having: Iterable[object]) -> None:
+    for value in having:
+        is_near = isinstance(written, str) and isinstance(value, str) and is_similar(written, value)
+        if is_near or (value != written and str(value) == str(written)):
+            raise EvaluationError(
+                f"no span has {key!r} {written!r}, but one has {_short(value)}; write that value,"
+                f" or '{{equals: {written}}}' if another is meant"
+            )
+
+
+def _short(value: object) -> str:
+    return one_line(repr(value), _MAX_SHOWN)

@@ -1,0 +1,94 @@
+"""Collects the spans of the agent in the turns of cases that check them."""
+
+from collections.abc import Mapping
+
+from pydantic import SecretStr
+
+from holodeck.lib.backends.base import ExecutionResult
+from holodeck.lib.observability.tracing import Content
+from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn
+from holodeck.lib.traces.agent_traces import AgentTraces, Place
+from holodeck.models.agent import BUILT_IN_BACKENDS, Agent
+from holodeck.models.backend import (
+    A2aBackendConfig,
+    HttpBackendConfig,
+    McpBackendConfig,
+    ProcessBackendConfig,
+)
+from holodeck.models.observability import ReceiverConfig
+from holodeck.models.outcome import ConversationEnd
+from holodeck.models.test_case import TestCaseModel, TurnModel
+from holodeck.models.test_result import TurnResult
+
+_SETTLING = ConversationEnd(
+    code="timeout", reasoning="still waiting for the spans of the agent", broke=True
+)
+"""How a case ends whose time runs out while its spans are awaited."""
+
+
+class TracedTurns:
+    """Takes turns, each in a trace of its own, and adds the spans of the agent to their results.
+
+    Args:
+        take_turn: Takes a turn and adds its result to the state.
+        state: What is known of the case.
+        traces: Collects the spans.
+    """
+
+    def __init__(self, take_turn: TakeTurn, state: CaseState, traces: AgentTraces) -> None:
+        self._take_turn = take_turn
+        self._state = state
+        self._traces = traces
+        self._settle_s = settle_s(state.case)
+
+    async def __call__(self, turn: TurnModel, send: Send) -> TurnResult:
+        """Take a turn; its spans are not awaited if the agent failed."""
+        call = self._traces.call()
+
+        async def send_in_trace(message: str) -> ExecutionResult:
+            with call.active():
+                return await send(message)
+
+        try:
+            result = await self._take_turn(turn, send_in_trace)
+            before, self._state.late_ending = self._state.late_ending, _SETTLING
+            trace = await call.wait(0 if self._state.errors else self._settle_s)
+            self._state.late_ending = before
+        finally:
+            call.close()
+        self._state.turns[-1] = result.model_copy(update={"trace": trace})
+        return self._state.turns[-1]
+
+
+def settle_s(case: TestCaseModel) -> float:
+    """Return how many seconds the spans of a turn of the case may take after the response."""
+    parts = [case, *(part for _, part in case.checked_turns)]
+    return max(one.trace.settle for one in parts if one.trace is not None)
+
+
+def build_traces(agent: Agent, *, is_injected: bool) -> AgentTraces:
+    """Return what collects the spans of the agent; `is_injected`: it is an object of the caller."""
+    settings = agent.observability
+    patterns = settings.traces.redaction_patterns if settings is not None else []
+    receiver: ReceiverConfig | None = None if settings is None else settings.receiver
+    mask = Content(patterns).mask if patterns else str
+    place: Place = "python" if is_injected else place_of(agent)
+    return AgentTraces(place, mask, 0 if receiver is None else receiver.port)
+
+
+def place_of(agent: Agent) -> Place:
+    """Return where the agent runs."""
+    elsewhere = (A2aBackendConfig, HttpBackendConfig, McpBackendConfig, ProcessBackendConfig)
+    if isinstance(agent.backend, elsewhere):
+        return "elsewhere"
+    return "built in" if agent.backend in BUILT_IN_BACKENDS else "python"
+
+
+def with_variables(agent: Agent, variables: Mapping[str, str]) -> Agent:
+    """Return the agent, whose processes get these variables unless its `env` has them."""
+    backend = agent.backend
+    if isinstance(backend, ProcessBackendConfig | McpBackendConfig):
+        own = {name: SecretStr(value) for name, value in variables.items()}
+        backend = backend.model_copy(update={"env": {**own, **backend.env}})
+        return agent.model_copy(update={"backend": backend})
+    return agent

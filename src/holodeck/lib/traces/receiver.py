@@ -1,0 +1,105 @@
+"""The OTLP receiver: takes what an agent exports to 127.0.0.1, over HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from holodeck.lib.llm.http_parser import MalformedHttp, TooLarge, decode_body
+from holodeck.lib.tap.exchange import Response, header
+from holodeck.lib.tap.handlers import error_response
+from holodeck.lib.tap.loopback import LoopbackServer
+from holodeck.lib.tap.server import ReceivedRequest
+from holodeck.lib.text import one_line
+from holodeck.lib.traces.otlp import (
+    JSON,
+    PROTOBUF,
+    UnreadableRequest,
+    read_request,
+    span_of_message,
+    trace_ids,
+)
+from holodeck.lib.traces.span_builder import Mask
+from holodeck.lib.traces.span_store import SpanStore
+
+PATH = "/v1/traces"
+_IGNORED = ("/v1/metrics", "/v1/logs", "/v1development/profiles")
+"""What agents export besides; it is accepted, so that they log no errors."""
+MAX_BODY_BYTES = 64_000_000
+"""Of one request once it is decompressed."""
+_HTTP_2 = "PRI"
+"""The method that a client of HTTP/2 seems to use."""
+_GRPC = "an exporter speaks gRPC; set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for the agent"
+
+
+class OtlpReceiver:
+    """Takes export requests and passes their spans on.
+
+    Args:
+        store: Knows which calls of the agent spans belong to.
+        mask: Removes from texts what results must not contain.
+        port: Where it listens; 0 for a free port.
+    """
+
+    def __init__(self, store: SpanStore, mask: Mask, port: int = 0) -> None:
+        self._store = store
+        self._mask = mask
+        self._server = LoopbackServer(self._respond, "holodeck-otlp", port)
+        self.requests = 0
+        """Export requests of traces until now."""
+        self.problem: str | None = None
+        """Why one of them could not be read; None if all could."""
+
+    @property
+    def url(self) -> str:
+        """The base URL for exporters."""
+        return f"http://127.0.0.1:{self._server.port}"
+
+    async def start(self) -> None:
+        """Listen. Raises OSError."""
+        await self._server.start()
+
+    async def close(self) -> None:
+        """Close all connections; may be called twice."""
+        await self._server.close()
+
+    @asynccontextmanager
+    async def _respond(self, request: ReceivedRequest) -> AsyncIterator[Response]:
+        path = request.target.partition("?")[0].rstrip("/")
+        kind = (header(request.headers, b"content-type") or "").partition(";")[0].strip().lower()
+        if request.method == _HTTP_2:
+            self.problem = _GRPC
+        if request.method != "POST" or path not in {PATH, *_IGNORED}:
+            yield error_response(404, "not_found", f"write to {PATH} with POST")
+            return
+        if path == PATH:
+            self.requests += 1
+            try:
+                self._take(request, kind)
+            except (UnreadableRequest, MalformedHttp, TooLarge) as error:
+                self.problem = one_line(str(error), 200)
+                yield error_response(400, "bad_request", self.problem)
+                return
+        yield _accepted(kind)
+
+    def _take(self, request: ReceivedRequest, kind: str) -> None:
+        if kind not in {PROTOBUF, JSON}:
+            raise UnreadableRequest(f"its content type is {kind!r}, not {PROTOBUF} or {JSON}")
+        coding = header(request.headers, b"content-encoding")
+        body = decode_body(request.body, coding, MAX_BODY_BYTES)
+        for trace_id, span, resource in trace_ids(read_request(body, kind)):
+            call = self._store.find(trace_id)
+            if call is not None:
+                call.add(span_of_message(span, resource, self._mask))
+
+
+def _accepted(kind: str) -> Response:
+    """Return an empty response of the kind of the request."""
+    content = b"{}" if kind == JSON else b""
+
+    async def body() -> AsyncIterator[bytes]:
+        yield content
+
+    headers = [
+        (b"content-type", (JSON if kind == JSON else PROTOBUF).encode()),
+        (b"content-length", str(len(content)).encode()),
+    ]
+    return Response(200, headers, body())
