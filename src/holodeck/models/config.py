@@ -415,6 +415,15 @@ class ExecutionConfig(Model):
 
     _sources: dict[str, str] = PrivateAttr(default_factory=dict)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_the_name_of_the_samples(cls, data: Any) -> Any:
+        """Take `cache_directory`, as samples of HoloDeck write it, for `cache_dir`."""
+        if not isinstance(data, dict) or "cache_directory" not in data or "cache_dir" in data:
+            return data  # with both keys, the other one is an unknown key
+        rest = {key: value for key, value in data.items() if key != "cache_directory"}
+        return {**rest, "cache_dir": data["cache_directory"]}
+
     @model_validator(mode="after")
     def _failure_limits_do_not_conflict(self) -> "ExecutionConfig":
         if self.fail_fast and self.maxfail is not None:

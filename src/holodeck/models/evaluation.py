@@ -20,6 +20,7 @@ from holodeck.models.base import (
 )
 from holodeck.models.judged_metrics import (
     AZURE_METRICS,
+    CUSTOM_PROMPT,
     SAFETY_METRICS,
     AzureMetric,
     AzureSafetyMetric,
@@ -74,8 +75,8 @@ class EvaluationMetric(MetricSettings, metaclass=_MadeByName):
     """
 
     not_supported_yet: ClassVar = {
-        "custom_prompt": "a question of your own is 'type: judge' or 'type: geval'",
-        "scale": "scores are 0 to 1",
+        "custom_prompt": CUSTOM_PROMPT,
+        "scale": "the scores of this metric are 0 to 1",
     }
 
     type: Literal["standard"] = "standard"

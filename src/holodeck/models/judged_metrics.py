@@ -1,10 +1,11 @@
 """Metrics that a judge scores: Azure AI Evaluation, DeepEval, and your own short questions."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard, get_args
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from holodeck.models.base import Json, Model, NonBlank, Ratio
 from holodeck.models.metric import JudgedMetric, MetricKind, MetricSettings
@@ -26,18 +27,84 @@ AZURE_METRICS: tuple[str, ...] = get_args(AzureName)
 SafetyName = Literal["safety", "violence", "sexual", "self_harm", "hate_unfairness"]
 SAFETY_METRICS: tuple[str, ...] = get_args(SafetyName)
 
+CUSTOM_PROMPT = "a question of your own is 'type: judge' or 'type: geval'"
+_WORST, _BEST = 1, 5
+_SCALE = f"{_WORST}-{_BEST}"
+"""The scale of most metrics of Azure AI Evaluation."""
+
+
+@dataclass(frozen=True)
+class _OnScale:
+    """A threshold that is written on the scale of 1 to 5."""
+
+    value: float
+
+    def ratio(self) -> float:
+        """Return it from 0 to 1. Raises ValueError if it is not on the scale."""
+        if not _WORST <= self.value <= _BEST:
+            raise ValueError(
+                f"found {self.value:g}; expected {_WORST} to {_BEST}, because 'scale' is {_SCALE};"
+                " a threshold from 0 to 1 needs no 'scale'"
+            )
+        return round((self.value - _WORST) / (_BEST - _WORST), 12)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
 
 class AzureMetric(JudgedMetric):
     """A metric of Azure AI Evaluation. Its scale of 1 to 5 becomes 0 to 1 as (raw - 1) / 4;
     `task_adherence` is 0 or 1."""
 
+    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
     kind: ClassVar[MetricKind] = "azure"
     evaluator_modules = ("azure_ai",)
+    not_options: ClassVar[frozenset[str]] = JudgedMetric.not_options | {"scale"}
 
     type: Literal["standard", "azure"] = "azure"
     """May be omitted."""
     metric: AzureName
     """The metric."""
+    threshold: Annotated[Ratio, Field(json_schema_extra={"maximum": _BEST})] = 0.5
+    """Score to reach, 0 to 1; 1 to 5 with `scale: 1-5`."""
+    scale: Literal["1-5", "0-1", 5, 1] | None = None
+    """The scale of `threshold`: with `1-5` (or 5), a threshold of 4 becomes (4 - 1) / 4 = 0.75.
+    Scores are 0 to 1 in any case."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _mark_threshold_on_scale(cls, data: Any) -> Any:
+        """Leave the rest to the validator of the threshold, which hides no other problem.
+
+        The scale is dropped, because a valid model has a threshold from 0 to 1.
+        """
+        if not isinstance(data, dict) or data.get("scale") not in (_SCALE, _BEST):
+            return data
+        if data.get("metric") == "task_adherence":
+            return data
+        rest = {key: value for key, value in data.items() if key != "scale"}
+        threshold = data.get("threshold")
+        return {**rest, "threshold": _OnScale(threshold)} if _is_number(threshold) else rest
+
+    @field_validator("threshold", mode="before")
+    @classmethod
+    def _translate_threshold(cls, value: Any) -> Any:
+        if isinstance(value, _OnScale):
+            return value.ratio()
+        if _is_number(value) and 1 < value <= _BEST:
+            raise ValueError(
+                f"found {value:g}; expected 0 to 1; for a threshold on the scale of {_WORST} to"
+                f" {_BEST}, add 'scale: {_SCALE}'"
+            )
+        return value
+
+    @field_validator("scale")
+    @classmethod
+    def _check_scale(cls, value: Any) -> Any:
+        if value in (_SCALE, _BEST):
+            raise ValueError("task_adherence is 0 or 1; remove this key")
+        return value
 
     @property
     def evaluator_name(self) -> str:
@@ -58,6 +125,7 @@ class AzureProject(Model):
 class AzureSafetyMetric(MetricSettings):
     """How harmless the response is, scored by a project in Azure: 1 - severity / 7."""
 
+    not_supported_yet: ClassVar = {"custom_prompt": CUSTOM_PROMPT}
     kind: ClassVar[MetricKind] = "azure"
     evaluator_modules = ("azure_ai",)
 

@@ -1,9 +1,9 @@
 """The model behind an agent: provider, name, sampling and how to reach it."""
 
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from holodeck.models.base import Model, NonBlank, Ratio
 
@@ -159,10 +159,23 @@ def ollama_url(host: str) -> str:
     return f"http://{'127.0.0.1' if name in ('', '0.0.0.0') else name}:{port or _OLLAMA_PORT}"  # noqa: S104
 
 
+_PROXY = (
+    "write 'provider: litellm_proxy' with the 'endpoint' of a LiteLLM proxy, and remove this key"
+)
+_OTHER_AUTHENTICATION = {
+    "bedrock": _PROXY,
+    "vertex": _PROXY,
+    "foundry": "write 'endpoint' and 'api_key' of the resource, and remove this key",
+    "custom": "write 'endpoint' and 'api_key', such as 'api_key: ${ANTHROPIC_AUTH_TOKEN}', and"
+    " remove this key",
+    "oauth_token": "a model needs an API key; for an agent that signs in as Claude Code does, write"
+    " 'backend: module:attribute' with an agent of the Claude Agent SDK",
+}
+"""What to write for the values that only HoloDeck's own agents know."""
+
+
 class ProviderSettings(Model):
     """Settings for all models of a provider."""
-
-    not_supported_yet: ClassVar = {"auth_provider": "API keys are the only way to authenticate"}
 
     provider: ProviderEnum | None = None
     """The provider of the model."""
@@ -182,6 +195,15 @@ class ProviderSettings(Model):
     """API key; by default the provider's environment variable (OPENAI_API_KEY, …)."""
     api_version: NonBlank | None = None
     """Azure API version."""
+    auth_provider: Literal["api_key"] | None = None
+    """How to authenticate: an API key is the only way."""
+
+    @field_validator("auth_provider", mode="before")
+    @classmethod
+    def _say_what_to_write(cls, value: Any) -> Any:
+        if value in _OTHER_AUTHENTICATION:
+            raise ValueError(f"found {value!r}; {_OTHER_AUTHENTICATION[value]}")
+        return value
 
 
 class LLMProvider(ProviderSettings):

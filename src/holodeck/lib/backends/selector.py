@@ -35,6 +35,19 @@ BACKENDS: Registry[Callable[..., AgentBackend]] = Registry(
     },
 )
 DEFAULT = "semantic_kernel"
+FRAMEWORK_NAMES = {
+    "adk": "Google ADK",
+    "agent_framework": "Microsoft Agent Framework",
+    "anthropic": "the Claude Agent SDK",
+    "claude": "the Claude Agent SDK",
+    "claude_agent_sdk": "the Claude Agent SDK",
+    "google_adk": "Google ADK",
+    "langchain": "LangChain",
+    "langgraph": "LangGraph",
+    "openai_agents": "the OpenAI Agents SDK",
+    "pydantic_ai": "PydanticAI",
+}
+"""Names of frameworks that are taken for backends, and what they are called."""
 MODES = ("test", "chat")
 
 
@@ -92,6 +105,13 @@ def check_name(name: str) -> None:
     if name == "mcp":
         raise ConfigError("backend", "'mcp' needs more; write '{type: mcp, command: [program]}'")
     if ":" not in name:
+        framework = FRAMEWORK_NAMES.get(name.lower().replace("-", "_"))
+        if framework is not None:
+            raise ConfigError(
+                "backend",
+                f"{name!r} is not a name of a backend; for an agent of {framework}, write"
+                " 'module:attribute', the agent in your own Python module",
+            )
         BACKENDS.require(name, location="backend")
 
 
