@@ -5,7 +5,7 @@ one, write the function and add it to `AGENT_CHECKS`, or to `CASE_CHECKS` in `ch
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -88,6 +88,17 @@ def check(agent: Agent) -> list[Finding]:
     for check_agent in AGENT_CHECKS:
         check_agent(context)
     return context.findings
+
+
+def check_keys(agent: Agent, keys: Collection[str]) -> list[Finding]:
+    """Return the errors about these keys of an agent whose other keys are not to be trusted."""
+    context = CheckContext(agent, RequiredInputs(agent))
+    for key, check_key in KEY_CHECKS.items():
+        if key in keys:
+            check_key(context)
+    if set(keys) >= _KEYS_OF_CASES:
+        _check_cases(context)
+    return [one for one in context.findings if one.severity == "error"]
 
 
 def _check_model(context: CheckContext) -> None:
@@ -350,3 +361,16 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_evidence,
 )
 """Every check of an agent, in the order of the findings; some need what earlier ones note."""
+
+KEY_CHECKS: dict[str, Callable[[CheckContext], None]] = {
+    "model": _check_model,
+    "backend": _check_backend,
+    "instructions": _check_instructions,
+    "response_format": _check_response_format,
+    "tools": _check_tools,
+    "evaluations": _check_shared_metrics,
+    "observability": _check_redaction_patterns,
+}
+"""The checks that read one key only."""
+_KEYS_OF_CASES = {"model", "backend", "tools", "evaluations", "test_cases"}
+"""The keys that the checks of a case read."""

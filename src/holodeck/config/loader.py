@@ -190,9 +190,18 @@ class ConfigLoader:
         merged = with_models(merged, lambda model: with_provider_variables(model, env))
         merged = with_vector_stores(merged, shared, locations, problems)
         # what a model lacks may stand in the config.yaml that cannot be read
-        agent = validate(Agent, merged, locations, problems, ignored="model" if problems else None)
-        agent = agent.with_base_dir(folder).with_locator(locations)
-        raise_on_lost_checks(lost_checks(agent), locations)
+        may_lack = "model" if problems else None
+        try:
+            agent = validate(Agent, merged, locations, problems, may_lack)
+            agent = agent.with_base_dir(folder).with_locator(locations)
+            raise_on_lost_checks(lost_checks(agent), locations)
+        except ConfigError as error:
+            # Imported here because most files are valid.
+            from holodeck.config.partial_checks import with_further_problems  # noqa: PLC0415
+
+            raise with_further_problems(
+                error, merged, folder, locations, has_config=not problems
+            ) from None
         return self._with_prices(agent, folder)
 
     def agent_from(

@@ -66,13 +66,13 @@ def validate(
     data: Mapping[str, Any],
     locations: Locations,
     problems: Sequence[ConfigError] = (),
-    ignored: str | None = None,
+    may_lack: str | None = None,
 ) -> M:
     """Return the model for the values of a file.
 
     Keys that are not supported yet hide the other errors of their mapping, so that the values are
     validated again without them. Raises ConfigError with a line for each problem, after those in
-    `problems`; errors below a key `ignored` do not count.
+    `problems`; with `may_lack`, what is missing below that key does not count.
     """
     found: list[ValidationError] = []
     values: Any = data
@@ -94,8 +94,9 @@ def validate(
         (reader, one)
         for error in found
         for reader, one in _details(error, locations, keys, ())
+        if not (may_lack in one["loc"] and _may_be_missing(one))
         # the last error repeats all that the earlier ones say of other keys
-        if ignored not in one["loc"] and (error is found[-1] or _refused_keys(one))
+        and (error is found[-1] or _refused_keys(one))
     ]
     errors = [*problems, *([_config_error(details, locations)] if details else ())]
     first, *others = errors
@@ -131,6 +132,13 @@ def _refused_keys(detail: ErrorDetails) -> Sequence[str]:
     """Return the keys that an error says are not supported yet."""
     cause = detail.get("ctx", {}).get("error")
     return cause.keys if isinstance(cause, UnsupportedKeys) else ()
+
+
+def _may_be_missing(detail: ErrorDetails) -> bool:
+    """Whether an error may be about a key that a configuration file adds."""
+    cause = detail.get("ctx", {}).get("error")
+    is_of_mapping = detail["type"] == "value_error" and not isinstance(cause, InvalidKeys)
+    return detail["type"] == "missing" or (is_of_mapping and detail["loc"][-1] == "model")
 
 
 def config_error(
@@ -252,7 +260,7 @@ class _Reader:
         elif detail["type"] == "missing":
             path = (*path, str(loc[-1]))
         elif (is_duplicate or detail["type"] == "value_error") and (
-            quoted := _quoted_path(detail["msg"].removeprefix("Value error, "))
+            quoted := quoted_path(detail["msg"].removeprefix("Value error, "))
         ):
             loc = (*loc, *quoted)
             origin = self._locations.origin(loc)
@@ -317,7 +325,7 @@ class _Reader:
         return quote(value) if isinstance(value, str) else str(value).lower()[:80]
 
 
-def _quoted_path(text: str) -> KeyPath:
+def quoted_path(text: str) -> KeyPath:
     """Return the quoted path of keys that a validator's message begins with."""
     quoted = re.match(r"'([\w.\[\]-]+)", text)
     parts = re.findall(r"[\w-]+", quoted[1]) if quoted else []

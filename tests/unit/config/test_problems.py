@@ -269,7 +269,7 @@ def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message)
                 "name: x\nmodel: {provider: openai, name: m, auth_provider: bedrock}\n"
                 "instructions: {inline: hi}\n"
             ),
-            "agent.yaml:2:36: model: 'auth_provider' is not supported yet",
+            "agent.yaml:2:51: model.auth_provider: found 'bedrock'; write 'provider:",
         ),
         (
             "name: x\nmodel: gpt-4\ninstructions: {inline: hi}\n",
@@ -445,3 +445,40 @@ def test_each_problem_counts_once_beside_a_key_that_is_not_supported_yet(folder)
     assert len(set(found)) == len(found)
     more = int(found[-1].removeprefix("and ").removesuffix(" more"))
     assert len(found) - 1 + more == 61
+
+
+def test_what_the_static_checks_find_is_told_beside_what_is_invalid(folder):
+    told = refusal(
+        folder,
+        """\
+        response_format: nowhere.json
+        backend: google_adk
+        evaluations: {metrics: [{metric: "nomodule:grade"}]}
+        observability: {nope: 1}
+        execution:
+        """,
+    )
+
+    assert [line.split(": ")[:2] for line in told.splitlines()] == [
+        ["agent.yaml:7:17", "observability.nope"],
+        ["agent.yaml:8:1", "execution"],
+        ["agent.yaml:5:10", "backend"],
+        ["agent.yaml:4:18", "response_format"],
+        ["agent.yaml:6:25", "evaluations.metrics[0]"],
+    ]
+
+
+def test_cases_are_checked_beside_what_is_invalid_if_all_that_they_need_is_valid(folder):
+    case = "test_cases: [{input: hi, expected_tools: [search]}]\nzzz: 1\n"
+
+    told = refusal(folder, case)
+    told_with_tools = refusal(folder, "tools: [{type: nothing, name: search}]\n" + case)
+
+    assert "agent.yaml:4:43: test_cases[0].expected_tools[0]: unknown tool 'search'" in told
+    assert "test_cases[0]" not in told_with_tools
+
+
+def test_what_a_wrong_config_yaml_may_add_is_not_told(folder):
+    folder.write("config.yaml", "zzz: 1\n")
+
+    assert refusal(folder, "instructions: {file: nowhere.md}\n").splitlines()[1:] == []
