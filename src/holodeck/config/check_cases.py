@@ -238,6 +238,8 @@ def _check_expectations(
                 check_forbidden_text(context, case.ground_truth, metric, (*path, "ground_truth"))
     check_tool_names(context, case, path)
     for index, file in enumerate(case.files or []):
+        if file.path is None:
+            continue
         try:
             find_file(file.path, context.agent.base_dir, "")
         except ConfigError as error:

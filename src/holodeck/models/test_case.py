@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -57,33 +57,109 @@ SkipReason = Annotated[NonBlank, AfterValidator(_validate_skip_reason)]
 
 RetryKind = Literal["error", "timeout", "failed"]
 """The results after which a case can be retried: an agent error, a timeout, a failed check."""
-FileType = Literal["image", "pdf", "text", "excel", "word", "powerpoint", "csv"]
+FileType = Literal["image", "pdf", "text", "markdown", "json", "excel", "word", "powerpoint", "csv"]
+PAGE_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_CELL_RANGE = re.compile(r"[A-Za-z]{1,3}[1-9][0-9]{0,6}(:[A-Za-z]{1,3}[1-9][0-9]{0,6})?")
+_TYPES_WITH = {
+    "pages": ("pdf", "powerpoint"),
+    "sheet": ("excel",),
+    "range": ("excel",),
+}
+"""Keys of a file that only some types have."""
+
+
+def _page_range(value: int | str) -> range:
+    """Return the pages of an entry of `pages`. Raises ValueError."""
+    match = PAGE_RANGE.fullmatch(str(value).replace(" ", ""))
+    first = 0 if match is None else int(match[1])
+    last = 0 if match is None else int(match[2] or first)
+    if not 1 <= first <= last:
+        raise ValueError(
+            f"found {value!r}; expected a page from 1 such as 3, or a range such as '3-5'"
+        )
+    return range(first, last + 1)
+
+
+def _validate_page(value: int | str) -> int | str:
+    _page_range(value)
+    return value
+
+
+def _validate_cells(value: str) -> str:
+    if not _CELL_RANGE.fullmatch(value):
+        raise ValueError(f"found {value!r}; expected a range of cells such as 'A1:E100'")
+    return value
+
+
+def _validate_url(value: str) -> str:
+    if not re.fullmatch(r"(?i:https?)://[^\s/?#]+\S*", value):
+        raise ValueError(
+            f"found {value!r}; expected an address that begins with http:// or https://;"
+            " for a file of this machine, write 'path'"
+        )
+    return value
 
 
 class FileInput(Model):
-    """A file whose text is sent to the agent before the input."""
+    """A file whose text, or image, is sent to the agent before the input."""
 
-    not_supported_yet: ClassVar = {
-        "url": "remote files",
-        "pages": "page ranges",
-        "sheet": "spreadsheet ranges",
-        "range": "spreadsheet ranges",
-        "cache": "remote files",
-    }
+    model_config = ConfigDict(
+        json_schema_extra={"oneOf": [{"required": ["path"]}, {"required": ["url"]}]}
+    )
 
-    path: NonBlank
-    """Path relative to `agent.yaml`."""
+    path: NonBlank | None = None
+    """Path relative to `agent.yaml`; either this or `url`."""
+    url: Annotated[str, AfterValidator(_validate_url)] | None = None
+    """http(s) address to download the file from; either this or `path`."""
     type: FileType
     """Type of the file."""
     description: str | None = None
     """Description that precedes the text of the file."""
+    pages: (
+        Annotated[list[Annotated[int | str, AfterValidator(_validate_page)]], Field(min_length=1)]
+        | None
+    ) = None
+    """Pages of a PDF or slides of a presentation, from 1, also as ranges: `[1, "3-5"]`."""
+    sheet: NonBlank | None = None
+    """Sheet of an Excel file; without it, all sheets are read."""
+    range: Annotated[str, AfterValidator(_validate_cells)] | None = None
+    """Cells of an Excel file, such as `A1:E100`; without `sheet`, those of its first sheet."""
+    cache: bool | None = None
+    """Whether to cache a file with a `url`; by default as `execution.cache_enabled` says."""
+    on_error: Literal["fail", "continue"] = "fail"
+    """What happens if the file cannot be read: `fail` makes that an error of the case, `continue`
+    runs the case without the file and notes the reason in the result."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _type_is_supported(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("type") == "image":
-            raise ValueError("'type: image' is not supported yet; remove the file")
-        return data
+    @model_validator(mode="after")
+    def _has_one_source_and_fitting_keys(self) -> "FileInput":
+        if self.path is not None and self.url is not None:
+            raise ValueError("'path' and 'url' are both set; remove one of them")
+        if self.path is None and self.url is None:
+            raise ValueError("'path' is missing; write the path of the file, or its 'url'")
+        for key, types in _TYPES_WITH.items():
+            if getattr(self, key) not in (None, False) and self.type not in types:
+                raise ValueError(
+                    f"{key!r} is for files of type {' and '.join(types)}, and this is of type"
+                    f" {self.type}; remove it"
+                )
+        if self.cache is not None and self.url is None:
+            raise ValueError("'cache' is for files with a 'url'; remove it")
+        return self
+
+    @property
+    def page_numbers(self) -> frozenset[int]:
+        """The numbers of the wanted pages; empty for all."""
+        return frozenset(page for one in self.pages or () for page in _page_range(one))
+
+    @property
+    def shown_path(self) -> str:
+        """The path; for a URL, without credentials and query, which may hold secrets."""
+        if self.url is None:
+            return str(self.path)
+        scheme, _, rest = self.url.partition("://")
+        address, mark, _ = rest.partition("#")[0].partition("?")
+        host, slash, path = address.partition("/")
+        return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}{mark and '?…'}"
 
 
 class UserMessageModel(Model):
@@ -97,7 +173,7 @@ class TurnModel(Expectations, UserMessageModel):
     """One turn: the user's message and the checks of the response."""
 
     files: Annotated[list[OnDemand[FileInput]], Field(max_length=10)] | None = None
-    """Files whose text is sent to the agent before the input."""
+    """Files whose text, or image, is sent to the agent before the input."""
 
 
 class NamedModel(Model):

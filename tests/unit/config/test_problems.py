@@ -67,7 +67,7 @@ CASE = "test_cases:\n  - input: hi\n    "
         ),
         (
             CASE + "files: [{pth: a.txt, type: text}]",
-            "agent.yaml:6:13: test_cases[0].files[0].path: this key is missing",
+            "agent.yaml:6:14: test_cases[0].files[0].pth: unknown key; did you mean 'path'?",
         ),
         (
             CASE + "evaluations: [{metric: contains, vlue: x}]",
@@ -219,11 +219,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
-        (
-            CASE + "files: [{url: http://x, path: a, type: pdf}]",
-            "'url' is not supported yet (remote files); remove it",
-        ),
-        (CASE + "files: [{path: a, type: image}]", "'type: image' is not supported yet"),
         ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
         ("embedding_provider: {}", "4:1: 'embedding_provider' is not supported yet"),
         ("tools: [{type: mcp, name: a}]", "tool type 'mcp' is not supported yet; use 'function'"),

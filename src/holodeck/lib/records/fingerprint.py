@@ -86,7 +86,12 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
 def _plan_case(case: TestCaseModel, values: Mapping[str, Any], folder: Path) -> PlannedCase:
     relevant = {key: value for key, value in values.items() if key not in _IRRELEVANT_KEYS}
     parts = [case, *(one for _, one in case.checked_turns)]
-    files = [_hash_file(file.path, folder) for one in parts for file in one.files or []]
+    files = [
+        _hash_file(file.path, folder)
+        for one in parts
+        for file in one.files or []
+        if file.path is not None
+    ]
     if isinstance(case.history, TranscriptFile):
         files.append(_hash_file(case.history.file, folder))
     digests = [
@@ -122,8 +127,8 @@ def _hash_code(targets: Iterable[object], folder: Path) -> list[str]:
 
 def _hash_file(path: str | Path, folder: Path) -> str:
     """Hash a file; a missing one has no hash here, and is an error of the run itself."""
-    with suppress(ConfigError, OSError):
-        return hashlib.sha256(file_inside(path, folder).read_bytes()).hexdigest()[:_DIGITS]
+    with suppress(ConfigError, OSError), file_inside(path, folder).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
     return ""
 
 

@@ -220,14 +220,14 @@ def _files(files: list[ProcessedFileInput], mark: str = _PART) -> Iterator[str]:
     for file in files:
         if file.metadata:
             facts = ", ".join(f"{key}: {value}" for key, value in file.metadata.items())
-            yield f"- {inline(file.original.path)}: {inline(facts)}"
+            yield f"- {inline(file.original.shown_path)}: {inline(facts)}"
     yield ""
 
 
 def _file_row(file: ProcessedFileInput) -> tuple[str, ...]:
     status = "✅ processed" if file.error is None else f"❌ {inline(file.error)}"
     took = _milliseconds(file.processing_time_ms)
-    return inline(file.original.path), inline(file.original.type), took, status
+    return inline(file.original.shown_path), inline(file.original.type), took, status
 
 
 def _response(text: str | None, mark: str = _PART) -> Iterator[str]:

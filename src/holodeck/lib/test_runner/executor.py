@@ -305,6 +305,11 @@ class TestExecutor:
                 await self._traces.close()
                 for text in self._traces.notes:
                     self._evaluator_set.judge_provider.note(text)
+            self._close_files()
+
+    def _close_files(self) -> None:
+        if isinstance(self.file_processor, FileProcessor):
+            self.file_processor.close()
 
     def _note_opened_tools(self, backend: AgentBackend) -> None:
         """Let metrics and checks know the tools that are known only now. Raises ConfigError."""

@@ -151,9 +151,10 @@ def _exchange(turn: TurnResult, number: int) -> Iterator[JudgeMessage]:
 def with_files(text: str, files: Sequence[ProcessedFileInput]) -> str:
     """Return the message to the agent: the text of the files, then what the user says."""
     texts = [
-        "\n".join(filter(None, [f"File: {file.original.path}", file.original.description]))
+        "\n".join(filter(None, [f"File: {file.original.shown_path}", file.original.description]))
         + f"\n{file.markdown_content}"
         for file in files
+        if file.error is None
     ]
     return "\n\n".join([*texts, text])
 

@@ -152,8 +152,8 @@ class _Turn:
         for file in self.turn.files or []:
             processed = await process_in_thread(files, file)
             self.files.append(processed)
-            if processed.error:
-                self.errors.append(f"File error: {file.path}: {processed.error}")
+            if processed.error and file.on_error == "fail":
+                self.errors.append(f"File error: {file.shown_path}: {processed.error}")
 
     async def ask(self, send: Send, agent_name: str) -> None:
         """Send the message to the agent; an exception is noted, not raised."""

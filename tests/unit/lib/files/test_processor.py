@@ -2,27 +2,33 @@ import asyncio
 import io
 import os
 import zipfile
-from pathlib import Path
 
 import pytest
 
-from holodeck.errors import NotSupportedYet
-from holodeck.lib import file_processor
 from holodeck.lib.file_processor import FileProcessor, process_in_thread
+from holodeck.lib.remote_files import MAX_BYTES
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
+from support.documents import pdf, word
+
+
+@pytest.fixture(scope="module")
+def files():
+    """A processor, whose process reads the documents of all tests."""
+    shared = FileProcessor()
+    yield shared
+    shared.close()
 
 
 @pytest.fixture
-def process(tmp_path):
+def process(files, tmp_path):
     """What becomes of a file with the given contents."""
+    files.base_dir = tmp_path
 
-    def processed(contents, kind="text", name="file", **options):
+    def processed(contents, kind="text", name="file", **keys):
         if contents is not None:
             (tmp_path / name).write_bytes(contents)
-        return FileProcessor(base_dir=tmp_path, **options).process_file(
-            FileInput(path=name, type=kind)
-        )
+        return files.process_file(FileInput(path=name, type=kind, **keys))
 
     return processed
 
@@ -36,7 +42,7 @@ def process(tmp_path):
     ],
     ids=["utf-8", "with a mark", "utf-16 with a mark"],
 )
-@pytest.mark.parametrize("kind", ["text", "csv"])
+@pytest.mark.parametrize("kind", ["text", "markdown"])
 def test_text_is_read_as_it_is(process, kind, contents, text):
     processed = process(contents, kind)
 
@@ -52,6 +58,10 @@ def test_text_is_read_as_it_is(process, kind, contents, text):
         (b"", "text", "is empty"),
         (b" \n", "csv", "no text could be read from it"),
         (b"hello", "pdf", "is not a PDF file"),
+        (b"<!DOCTYPE html><p>Log in", "pdf", "is not a PDF file; found an HTML page"),
+        (b'{"a": }', "json", "is not valid JSON: Expecting value at line 1, column 7"),
+        (b'a,"b\n', "csv", "is not valid CSV: unexpected end of data"),
+        (b"hello", "image", "is not an image; PNG, JPEG, GIF, WebP, BMP and TIFF are read"),
         (b"%PDF-1.7 and nothing else", "pdf", "cannot be read as .pdf: "),
         (b"hello", "word", "is not a .docx file"),
         (b"\xd0\xcf\x11\xe0more", "excel", "is encrypted or of an old format; save it as plain"),
@@ -85,7 +95,7 @@ def test_a_zip_bomb_is_refused(process):
 
 def test_a_file_that_is_too_large_is_refused(process, tmp_path):
     with (tmp_path / "file").open("wb") as file:
-        file.truncate(file_processor.MOST_BYTES + 1)
+        file.truncate(MAX_BYTES + 1)
 
     assert process(None).error == "is 50.0 MB large; at most 50 MB are read"
 
@@ -147,13 +157,16 @@ def test_slides_are_read(process, tmp_path):
 
 
 def test_a_pdf_is_read(process):
-    assert "Hello from PDF" in process(pdf("Hello from PDF"), "pdf").markdown_content
+    text = process(pdf([(24, "Hello from PDF")]), "pdf").markdown_content
+
+    assert text == "<!-- Page number: 1 -->\nHello from PDF"
 
 
-def test_a_time_limit_holds(process):
-    slow = pdf(") Tj (".join(["Hello"] * 5000))
+def test_a_time_limit_holds(tmp_path):
+    (tmp_path / "slow.pdf").write_bytes(pdf([(24, ") Tj (".join(["Hello"] * 5000))]))
+    files = FileProcessor(base_dir=tmp_path, processing_timeout_ms=10)
 
-    processed = process(slow, "pdf", processing_timeout_ms=10)
+    processed = files.process_file(FileInput(path="slow.pdf", type="pdf"))
 
     assert processed.error == "could not be read within 0.01 s (execution.file_timeout)"
 
@@ -172,59 +185,3 @@ def test_the_time_limit_comes_from_the_settings():
     made = FileProcessor.from_execution_config(ExecutionConfig(file_timeout=1.5))
 
     assert (made.processing_timeout_ms, made.base_dir) == (1500, None)
-
-
-def test_parameters_of_remote_files_are_refused():
-    with pytest.raises(NotSupportedYet, match="cache_dir"):
-        FileProcessor(cache_dir=str(Path.cwd()))
-
-
-def word(body: str) -> bytes:
-    """A minimal Word document."""
-    types = (
-        '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
-        '<Default Extension="rels"'
-        ' ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
-        '<Override PartName="/word/document.xml" ContentType='
-        '"application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"/>'
-        "</Types>"
-    )
-    relations = (
-        '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
-        '<Relationship Id="r1" Target="word/document.xml" Type='
-        '"http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"/>'
-        "</Relationships>"
-    )
-    namespace = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
-    with io.BytesIO() as stream:
-        with zipfile.ZipFile(stream, "w") as archive:
-            archive.writestr("[Content_Types].xml", types)
-            archive.writestr("_rels/.rels", relations)
-            archive.writestr(
-                "word/document.xml",
-                f'<w:document xmlns:w="{namespace}"><w:body>{body}</w:body></w:document>',
-            )
-        return stream.getvalue()
-
-
-def pdf(text: str) -> bytes:
-    """A minimal PDF of one page."""
-    drawing = f"BT /F1 24 Tf 72 720 Td ({text}) Tj ET".encode()
-    fonts = b"/Resources << /Font << /F1 5 0 R >> >>"
-    objects = [
-        b"<< /Type /Catalog /Pages 2 0 R >>",
-        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
-        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R %s >>" % fonts,
-        b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawing), drawing),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
-    ]
-    written = b"%PDF-1.4\n"
-    offsets = []
-    for number, item in enumerate(objects, 1):
-        offsets.append(len(written))
-        written += b"%d 0 obj\n%s\nendobj\n" % (number, item)
-    table = b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    start = len(written)
-    size = len(objects) + 1
-    written += b"xref\n0 %d\n0000000000 65535 f \n%s" % (size, table)
-    return written + b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (size, start)
