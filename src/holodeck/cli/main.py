@@ -24,6 +24,8 @@ COMMANDS = {
     "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),
     "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
     "report": ("holodeck.cli.report:report", "Report on a recorded run."),
+    "compare": ("holodeck.cli.compare:compare", "Compare a run with an earlier one."),
+    "bless": ("holodeck.cli.compare:bless", "Make a run the baseline."),
     "score": ("holodeck.cli.score:score", "Grade the responses of a recorded run again."),
     "judge": ("holodeck.cli.judge:judge", "Measure how well a judge agrees with people."),
     "models": ("holodeck.cli.models:models", "List, download and remove local models."),

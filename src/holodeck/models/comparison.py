@@ -148,6 +148,9 @@ class Total(Model):
     """How many pairs it is about."""
     unknown: Count = 0
     """How many decided pairs lack it."""
+    interval: tuple[float, float] | None = None
+    """The 95 % interval of the mean difference of scores, by a paired bootstrap; None for other
+    numbers, and for fewer than two pairs."""
 
 
 class Significance(Model):
@@ -185,6 +188,13 @@ class ComparisonReport(Model):
     """None if it is unknown for every pair."""
     tokens: Total | None = None
     latency_ms: Total | None = None
+    is_of_runs: bool = False
+    """Whether two runs of an agent are compared, not two agents in one run."""
+    only_in_first: list[str] = []
+    """Cases that only the first of two compared runs has."""
+    only_in_second: list[str] = []
+    changes: list[str] = []
+    """What else differs between two compared runs, such as the model."""
 
     @property
     def counts(self) -> Counter[PairVerdict]:

@@ -162,20 +162,21 @@ def _has_two_results(pair: Pair) -> bool:
 def conclusions(report: ComparisonReport) -> Iterator[str]:
     """Yield what the counts say, and what they do not."""
     found, counts = report.significance, report.counts
+    one = "run" if report.is_of_runs else "agent"
     decided = sum(pair.verdict.is_decided for pair in report.pairs)
     undecided = counts[PairVerdict.UNDECIDED] + counts[PairVerdict.NOT_RUN]
     if undecided:
         pairs = plural(len(report.pairs) - counts[PairVerdict.SKIPPED], "pair")
         reasons = "; ".join(_undecided_outcomes(report))
-        yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither agent."
+        yield f"UNDECIDED: {undecided} of {pairs} ({reasons}); they count for neither {one}."
     if found.regressions is None:
-        yield "No pair is decided, so the comparison says nothing about the agents."
+        yield f"No pair is decided, so the comparison says nothing about the {one}s."
         return
     if found.p_value is None:
-        yield f"None of {plural(decided, 'decided pair')} passed on one agent only."
-        yield "This does not prove that both agents are equally good."
+        yield f"None of {plural(decided, 'decided pair')} passed on one {one} only."
+        yield f"This does not prove that both {one}s are equally good."
     else:
-        yield from _test_result(found, found.p_value)
+        yield from _test_result(found, found.p_value, one)
     low, high = (percent(100 * rate, 0) for rate in found.regressions)
     yield f"Of further cases like these, {low} to {high} would pass only on A (95 % interval)."
 
@@ -193,11 +194,11 @@ def _undecided_outcomes(report: ComparisonReport) -> Iterator[str]:
             yield f"{who}: {counts}"
 
 
-def _test_result(found: Significance, p_value: float) -> Iterator[str]:
+def _test_result(found: Significance, p_value: float, one: str) -> Iterator[str]:
     differing = found.only_first + found.only_second
     yield (
         f"{plural(found.only_first, 'case')} passed only on A, and {found.only_second} only on B."
-        f" If both agents were equally good, {plural(differing, 'differing case')} would be split"
+        f" If both {one}s were equally good, {plural(differing, 'differing case')} would be split"
         f" at least this unevenly in {percent(100 * p_value, 1 if p_value < SIGNIFICANT else 0)}"
         f" of comparisons (exact McNemar test, p = {p_value:.2g})."
     )
@@ -205,7 +206,7 @@ def _test_result(found: Significance, p_value: float) -> Iterator[str]:
         better = "A" if found.only_first > found.only_second else "B"
         yield f"Luck is an unlikely explanation: {better} is better in cases like these."
         return
-    yield "So they show neither that one agent is better nor that both are equally good."
+    yield f"So they show neither that one {one} is better nor that both are equally good."
     if differing < _MIN_DIFFERING:
         yield f"Fewer than {_MIN_DIFFERING} differing cases never can: run more cases."
 
@@ -236,7 +237,12 @@ def total_rows(report: ComparisonReport) -> Iterator[TotalRow]:
         if total is not None:
             unknown = f", unknown for {total.unknown}" if total.unknown else ""
             pairs = plural(total.pairs, "pair") + unknown
-            yield TotalRow(name, shown(total.first), shown(total.second), _change(total), pairs)
+            change = _change(total)
+            if total.interval is not None and total.first != total.second:
+                change = "{:+.2f} ({:+.2f} to {:+.2f})".format(
+                    total.second - total.first, *total.interval
+                )
+            yield TotalRow(name, shown(total.first), shown(total.second), change, pairs)
 
 
 def _change(total: Total) -> str:
@@ -270,6 +276,9 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     listed = set(_TITLES) if verbose else {PairVerdict.ONLY_FIRST, PairVerdict.UNDECIDED}
     lines = ["", "=" * _RULE_COLUMNS, f"A: {_label(report.first)}", f"B: {_label(report.second)}"]
     lines += [f"{note}" for note in _notes(report)]
+    lines += [f"Changed: {change}" for change in report.changes]
+    for side, names in _unpaired(report):
+        lines += [f"Only in {side}: {one_line(', '.join(names), _MAX_LINE)}"]
     lines += ["", *(f"  {title}: {count}" for title, count in _count_rows(report))]
     rows = [(f"  {row.name}", row.first, "→", *row[2:]) for row in total_rows(report)]
     lines += ["", format_table(rows)] if rows else []
@@ -297,6 +306,13 @@ def _count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
         yield "Hand-offs", ", ".join(counts)
 
 
+def _unpaired(report: ComparisonReport) -> Iterator[tuple[str, list[str]]]:
+    """Yield the cases that only one of two runs has."""
+    for side, names in (("A", report.only_in_first), ("B", report.only_in_second)):
+        if names:
+            yield side, names
+
+
 def _notes(report: ComparisonReport) -> Iterator[str]:
     """Yield what readers must know to judge the comparison."""
     first, second = report.first.report, report.second.report
@@ -314,7 +330,8 @@ def render_markdown(report: ComparisonReport) -> str:
 
 
 def _document(report: ComparisonReport) -> Iterator[str]:
-    yield from ("# Comparison of Two Agents", "")
+    about = "Runs" if report.is_of_runs else "Agents"
+    yield from (f"# Comparison of Two {about}", "")
     for who, agent in (("A", report.first), ("B", report.second)):
         run = "" if agent.run is None else f", run {code(agent.run)}"
         yield f"- **{who}:** {inline(agent.name)}, {code(agent.source)}{run}"
@@ -322,6 +339,12 @@ def _document(report: ComparisonReport) -> Iterator[str]:
     yield ""
     for note in _notes(report):
         yield from (f"**{inline(note, 1_000)}**", "")
+    changes = [f"- Changed: {inline(change)}" for change in report.changes]
+    changes += [
+        f"- Only in {side}: {inline(', '.join(names), 1_000)}" for side, names in _unpaired(report)
+    ]
+    if changes:
+        yield from (*changes, "")
     yield from ("## Summary", "", *table(("Pairs", "Count"), _count_rows(report)), "")
     yield from (*(f"- {inline(line, 1_000)}" for line in conclusions(report)), "")
     rows = [[inline(cell) for cell in row] for row in total_rows(report)]

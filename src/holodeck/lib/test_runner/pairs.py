@@ -1,5 +1,6 @@
 """Compare the results of two agents, case by case."""
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from math import comb, fsum
 from statistics import fmean
@@ -32,15 +33,23 @@ Numbers = Sequence[Difference]
 
 
 def build_pair(
-    index: int, case: TestCaseModel, first: TestResult | None, second: TestResult | None
+    index: int,
+    case: TestCaseModel | TestResult,
+    first: TestResult | None,
+    second: TestResult | None,
 ) -> Pair:
     """Return what the results of one case say; None is a result that does not exist."""
+    name, test_id, said = (
+        (case.test_name, case.test_id, case.test_input)
+        if isinstance(case, TestResult)
+        else (case.name, case.id, case.user_input)
+    )
     return Pair(
         index=index,
-        name=case.name,
-        id=case.id,
+        name=name,
+        id=test_id,
         suite=case.suite,
-        input=case.user_input,
+        input=said,
         verdict=_verdict(first, second),
         first=None if first is None else first.outcome,
         second=None if second is None else second.outcome,
@@ -49,8 +58,8 @@ def build_pair(
         trajectories=compare_trajectories(first, second),
         scores=_scores(first, second),
         cost=_difference(_cost, first, second),
-        tokens=_difference(_tokens, first, second),
-        latency_ms=_difference(_latency_ms, first, second),
+        tokens=_difference(mean_tokens, first, second),
+        latency_ms=_difference(mean_latency_ms, first, second),
     )
 
 
@@ -61,7 +70,7 @@ def build_comparison(
     ran = [pair for pair in pairs if _ran(pair.first) and _ran(pair.second)]
     metrics = dict.fromkeys(name for pair in ran for name in pair.scores)
     scores = {
-        name: _total([pair.scores[name] for pair in ran if name in pair.scores], fmean)
+        name: _score_total([pair.scores[name] for pair in ran if name in pair.scores])
         for name in metrics
     }
     return ComparisonReport(
@@ -146,25 +155,52 @@ def _cost(result: TestResult) -> float | None:
     return result.cost.agent / max(1, len(_repetitions(result)))
 
 
-def _tokens(result: TestResult) -> float | None:
+def mean_tokens(result: TestResult) -> float | None:
+    """Return the agent's tokens of a run of the case; None if unknown."""
     usages = [one.token_usage for one in _repetitions(result)]
     return _mean([None if one is None else one.total_tokens for one in usages])
 
 
-def _latency_ms(result: TestResult) -> float | None:
+def mean_latency_ms(result: TestResult) -> float | None:
+    """Return how long the agent took in a run of the case; None if unknown."""
     return _mean([one.agent_time_ms for one in _repetitions(result)])
 
 
 def _scores(first: TestResult | None, second: TestResult | None) -> dict[str, Difference]:
-    found = [{} if one is None else _mean_scores(one) for one in (first, second)]
+    found = [{} if one is None else mean_scores(one) for one in (first, second)]
     names = dict.fromkeys(name for scores in found for name in scores)
     return {name: Difference(first=found[0].get(name), second=found[1].get(name)) for name in names}
 
 
-def _mean_scores(result: TestResult) -> dict[str, float | None]:
+def mean_scores(result: TestResult) -> dict[str, float | None]:
     rows = result.rows
     names = dict.fromkeys(row.metric_name for row in rows)
     return {name: _mean([row.score for row in rows if row.metric_name == name]) for name in names}
+
+
+def _score_total(numbers: Numbers) -> Total | None:
+    """Return the mean scores, and an interval of their difference."""
+    total = _total(numbers, fmean)
+    if total is None:
+        return None
+    deltas = [one.delta for one in numbers if one.delta is not None]
+    return total.model_copy(update={"interval": bootstrap_interval(deltas)})
+
+
+def bootstrap_interval(
+    differences: Sequence[float], resamples: int = 2_000
+) -> tuple[float, float] | None:
+    """Return the 95 % percentile interval of the mean of paired differences (Efron, 1979).
+
+    The same differences always have the same interval. None for fewer than two.
+    """
+    count = len(differences)
+    if count < 2:
+        return None
+    draw = random.Random(count)  # noqa: S311 - a simulation
+    means = sorted(fmean(draw.choices(differences, k=count)) for _ in range(resamples))
+    edge = round(resamples * 0.025)
+    return means[edge], means[-edge - 1]
 
 
 def _total(numbers: Numbers, combine: Callable[[Iterable[float]], float]) -> Total | None:

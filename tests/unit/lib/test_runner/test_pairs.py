@@ -4,7 +4,12 @@ import pytest
 
 from holodeck.errors import ExitCode
 from holodeck.lib.reports.against import comparison_exit_code, conclusions, render_terminal
-from holodeck.lib.test_runner.pairs import build_comparison, build_pair, mcnemar_p_value
+from holodeck.lib.test_runner.pairs import (
+    bootstrap_interval,
+    build_comparison,
+    build_pair,
+    mcnemar_p_value,
+)
 from holodeck.models.comparison import ComparedAgent, PairVerdict
 from holodeck.models.price import Cost
 from holodeck.models.test_case import TestCaseModel
@@ -127,9 +132,15 @@ def test_numbers_count_only_where_both_agents_report_them():
         currency="EUR",
     )
 
-    assert found.tokens.model_dump() == {"first": 100, "second": 50, "pairs": 1, "unknown": 1}
+    assert found.tokens.model_dump() == {
+        "first": 100,
+        "second": 50,
+        "pairs": 1,
+        "unknown": 1,
+        "interval": None,
+    }
     assert found.scores["bleu"].model_dump() == {
-        "first": 0.5, "second": 0.75, "pairs": 1, "unknown": 1,
+        "first": 0.5, "second": 0.75, "pairs": 1, "unknown": 1, "interval": None,
     }  # fmt: skip
     assert (found.latency_ms.first, found.latency_ms.second) == (15, 25)
     assert (found.cost.first, found.cost.second) == (1, 2)
@@ -151,3 +162,13 @@ def test_numbers_of_a_repeated_case_are_those_of_one_repetition():
     assert (found.tokens.first, found.latency_ms.first, found.cost.first) == (10, 4, 2)
     assert found.tokens.delta == 0
     assert found.verdict is PairVerdict.BOTH
+
+
+def test_the_interval_of_a_difference_contains_it_and_is_always_the_same():
+    differences = [0.1, 0.3, -0.1, 0.2, 0.0, 0.25]
+
+    low, high = bootstrap_interval(differences)
+
+    assert low < sum(differences) / 6 < high
+    assert bootstrap_interval(differences) == (low, high)
+    assert bootstrap_interval([0.5]) is None

@@ -1,0 +1,126 @@
+"""`holodeck compare` and `holodeck bless`: is it still right, compared with an earlier run?"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import (
+    ReportTarget,
+    agent_option,
+    output_option,
+    read_run,
+    report_targets,
+    run_store_of,
+    write_each,
+)
+
+if TYPE_CHECKING:
+    from holodeck.models.comparison import ComparisonReport
+
+
+@click.command()
+@click.argument("base", default="baseline")
+@click.argument("head", default="last")
+@click.option("--format", "report_format", metavar="FORMAT", help="markdown or json.")
+@output_option("Write the comparison to a file, too; repeatable.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression"]),
+    help="Exit with 1 if a case passed in BASE and fails in HEAD.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="List every case, not only regressions.")
+@agent_option
+@click.pass_context
+def compare(
+    context: click.Context,
+    /,
+    base: str,
+    head: str,
+    report_format: str | None,
+    outputs: tuple[Path, ...],
+    agent: Path,
+    **options: Any,
+) -> None:
+    """Compare the run HEAD with the run BASE, case by case. Nothing is run.
+
+    Each is an id, the beginning of one, `last`, `baseline` (made by `holodeck bless`), `main` (the
+    baseline on that branch of git), or the path of a record, a JSON report or a baseline.
+    """
+    from holodeck.cli.comparison_run import check_formats
+    from holodeck.errors import ReportError
+    from holodeck.lib.reports.against import comparison_exit_code, render_terminal
+    from holodeck.lib.test_runner.run_comparison import compare_runs, read_side
+    from holodeck.lib.ui.live import write_text
+
+    cli_context = context.ensure_object(CliContext)
+    targets = report_targets(outputs, report_format if outputs else None)
+    check_formats(targets)
+    store, folder = run_store_of(agent), agent if agent.is_dir() else agent.parent
+    sides = [read_side(name, store, folder.absolute()) for name in (base, head)]
+    report = cli_context.redactor.redact_report(compare_runs(*sides))
+    if report_format is not None and not targets:
+        write_text(sys.stdout, _rendered(report, report_format))
+    else:
+        text = render_terminal(report, verbose=options["verbose"]).removeprefix("\n")
+        write_text(sys.stdout, cli_context.clean(text) + "\n")
+    failures = write_each(targets, lambda target: _write(report, target), cli_context)
+    if failures:
+        raise ReportError("\n".join(failures))
+    if options["fail_on"] is not None:
+        context.exit(comparison_exit_code(report, "regression"))
+
+
+def _rendered(report: "ComparisonReport", report_format: str) -> str:
+    from holodeck.errors import ConfigError
+
+    if report_format not in {"markdown", "json"}:
+        raise ConfigError(
+            "--format", f"found {report_format!r}; a comparison is written as markdown or json"
+        )
+    return report.to_json() if report_format == "json" else report.to_markdown()
+
+
+def _write(report: "ComparisonReport", target: ReportTarget) -> None:
+    from holodeck.lib.reports.formats import write_report_text
+
+    write_report_text(_rendered(report, target.report_format), target.file, target.path)
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="The file of the baseline (default: baseline.json beside agent.yaml).",
+)
+@agent_option
+@click.pass_context
+def bless(context: click.Context, run: str, output: Path | None, agent: Path) -> None:
+    """Make RUN the baseline that later runs are compared with.
+
+    The file contains no inputs and no answers: commit it. RUN is an id, the beginning of one,
+    `last`, or the path of a record.
+    """
+    from holodeck.config.source import display_path
+    from holodeck.lib.reports.formats import generate_json_report, write_report_text
+    from holodeck.lib.test_runner.run_comparison import BASELINE_FILE, baseline_of
+    from holodeck.lib.text import plural
+
+    cli_context = context.ensure_object(CliContext)
+    store = run_store_of(agent)
+    made = baseline_of(read_run(store, run, cli_context), store)
+    shown = cli_context.redactor.redact_report(made)
+    file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
+    write_report_text(generate_json_report(shown), file)
+    passed = sum(one.outcome.is_pass for one in made.cases)
+    cases = plural(len(made.cases), "case")
+    click.echo(
+        cli_context.clean(
+            f"{display_path(file.absolute())}: run {made.run}, {passed} of {cases} passed"
+        )
+    )
