@@ -29,6 +29,7 @@ from holodeck.lib.backends.process.pool import Pool, Worker, WorkerTaps
 from holodeck.lib.exceptions import describe
 from holodeck.lib.llm.limits import call_limits, call_with_limit
 from holodeck.lib.observability import propagation_headers
+from holodeck.lib.programs import program_path
 from holodeck.lib.tools.base import to_json_value
 from holodeck.models.backend import ProcessBackendConfig
 from holodeck.models.config import ExecutionConfig
@@ -270,14 +271,6 @@ def command_of(config: ProcessBackendConfig, base_dir: Path) -> list[str]:
     python = sys.executable if config.python is None else program_path(config.python, base_dir)
     scope = config.scope or "case"
     return [python, str(_WORKER), str(base_dir.absolute()), str(config.target), scope]
-
-
-def program_path(program: str, folder: Path) -> str:
-    """Return the program; one with a slash in it is a path that starts from the folder.
-
-    Links are kept: they are what makes the `python` of a virtual environment find its packages.
-    """
-    return str(folder.absolute() / program) if os.sep in program else program
 
 
 def _variables(config: ProcessBackendConfig) -> dict[str, str]:

@@ -2,11 +2,10 @@
 
 import asyncio
 import logging
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Protocol
 
 from holodeck.errors import BackendError, BackendInitError
@@ -14,11 +13,11 @@ from holodeck.lib.backends.base import ExecutionResult
 from holodeck.lib.backends.process.connection import Launch, WorkerProcess
 from holodeck.lib.backends.process.messages import PROTOCOL, Abilities, parse_abilities
 from holodeck.lib.exceptions import with_location
+from holodeck.lib.process_guard import Guard
 
 logger = logging.getLogger(__name__)
 
 HANGS = "the agent's process hangs"
-_GUARD = Path(__file__).with_name("guard.py")
 
 
 class Worker:
@@ -70,40 +69,6 @@ class WorkerTaps(Protocol):
     async def close(self) -> None:
         """Stop listening; may be called twice."""
         ...
-
-
-class Guard:
-    """A process that kills those of a pool if holodeck ends without doing it, as by SIGKILL."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    @classmethod
-    async def start(cls) -> "Guard":
-        devnull = asyncio.subprocess.DEVNULL
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_GUARD)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=devnull,
-                stderr=devnull,
-                start_new_session=True,
-            )
-        )
-
-    def watch(self, process: WorkerProcess) -> None:
-        """Kill the group of a process once holodeck has ended, unless the process has before."""
-        self._write(f"+{process.pid}\n")
-        process.ended.add_done_callback(lambda _: self._write(f"-{process.pid}\n"))
-
-    async def close(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
-        self._process.stdin.close()
-        await self._process.wait()
-
-    def _write(self, line: str) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - a pipe was asked for
-        self._process.stdin.write(line.encode())
 
 
 class Pool:
@@ -233,7 +198,9 @@ class Pool:
             launch = replace(launch, env={**launch.env, **tap.variables})
         process = await WorkerProcess.start(launch)
         if self._guard is not None:
-            self._guard.watch(process)
+            self._guard.watch(process.pid)
+            release = partial(self._guard.release, process.pid)
+            process.ended.add_done_callback(lambda _: release())
         try:
             async with asyncio.timeout(self._start_timeout):
                 result = await process.request("initialize", self._greeting())
