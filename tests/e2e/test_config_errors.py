@@ -52,7 +52,7 @@ def run(agent_dir):
         (PASSES, "execution: {llm_timeout: -1}\n", ["agent.yaml:9:26", "llm_timeout", "-1"]),
         (PASSES, "description: ${NOT_SET_ANYWHERE}\n", ["agent.yaml:9:14", "NOT_SET_ANYWHERE"]),
         (PASSES, "tools: [1, 2\n", ["agent.yaml:10:1"]),
-        (PASSES, "tools: [{type: mcp, name: x}]\n", ["agent.yaml:9:", "mcp", "not supported yet"]),
+        (PASSES, "tools: [{type: mcp, name: x}]\n", ["agent.yaml:9:", "'command' is missing"]),
     ],
     ids=[
         "unknown key", "unknown key deep", "duplicate key", "unknown metric", "missing input",

@@ -217,6 +217,7 @@ TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Re
     "tool",
     {
         "function": "holodeck.config.check:check_function_tool",
+        "mcp": "holodeck.config.check_mcp:check_mcp_tool",
         "prompt": "holodeck.config.check_prompts:check_prompt_tool",
     },
 )

@@ -19,9 +19,10 @@ def check_process(context: CheckContext, backend: ProcessBackendConfig) -> None:
     if not folder.is_dir():
         context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
     if backend.command is not None:
-        _check_program(context, backend.command[0], folder, ("backend", "command", 0), backend)
+        path = ("backend", "command", 0)
+        check_program(context, backend.command[0], folder, path, _path_of(backend))
     if backend.python is not None:
-        _check_program(context, backend.python, base_dir, ("backend", "python"), backend)
+        check_program(context, backend.python, base_dir, ("backend", "python"), _path_of(backend))
     if backend.target is not None:
         try:
             require_definition(backend.target, base_dir, "backend.target")
@@ -37,23 +38,31 @@ def check_mcp_server(context: CheckContext, backend: McpBackendConfig) -> None:
     if not folder.is_dir():
         context.error(("backend", "cwd"), f"folder not found: {backend.cwd!r}")
     elif backend.command is not None:
-        _check_program(context, backend.command[0], folder, ("backend", "command", 0), backend)
+        path = ("backend", "command", 0)
+        check_program(context, backend.command[0], folder, path, _path_of(backend))
 
 
-def _check_program(
+def _path_of(backend: ProcessBackendConfig | McpBackendConfig) -> str | None:
+    variable = backend.env.get("PATH")
+    return variable.get_secret_value() if variable else None
+
+
+def check_program(
     context: CheckContext,
     program: str,
     folder: Path,
     path: KeyPath,
-    backend: ProcessBackendConfig | McpBackendConfig,
+    search_path: str | None,
+    install: str = "install it",
 ) -> None:
-    """Find a program that cannot be started."""
+    """Find a program that cannot be started.
+
+    `search_path` is its variable PATH, if that is set; `install` says how it is installed.
+    """
     if os.sep not in program:
-        variable = backend.env.get("PATH")
-        found = shutil.which(program, path=variable.get_secret_value() if variable else None)
-        if found is None:
+        if shutil.which(program, path=search_path) is None:
             context.error(
-                path, f"program not found in PATH: {program!r}; install it, or write its path"
+                path, f"program not found in PATH: {program!r}; {install}, or write its path"
             )
         return
     file = folder / program

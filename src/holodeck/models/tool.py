@@ -7,10 +7,19 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.mcp_tool import McpTool
 from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.tool_config import ToolConfig, ToolName
 
-__all__ = ["TOOL_TYPES", "FunctionTool", "PromptTool", "ToolConfig", "ToolName", "ToolUnion"]
+__all__ = [
+    "TOOL_TYPES",
+    "FunctionTool",
+    "McpTool",
+    "PromptTool",
+    "ToolConfig",
+    "ToolName",
+    "ToolUnion",
+]
 
 
 class FunctionTool(ToolConfig):
@@ -40,9 +49,13 @@ class FunctionTool(ToolConfig):
         return (self.file,)
 
 
-TOOL_TYPES: dict[str, type[ToolConfig]] = {"function": FunctionTool, "prompt": PromptTool}
+TOOL_TYPES: dict[str, type[ToolConfig]] = {
+    "function": FunctionTool,
+    "mcp": McpTool,
+    "prompt": PromptTool,
+}
 """The model of each `type`."""
-TOOL_TYPES_TO_COME = ("vectorstore", "mcp", "hierarchical_document")
+TOOL_TYPES_TO_COME = ("vectorstore", "hierarchical_document")
 
 
 def _check_type(data: Any) -> Any:
@@ -68,7 +81,9 @@ def _class_name(value: Any) -> str | None:
 
 
 ToolUnion = Annotated[
-    Annotated[FunctionTool, Tag("FunctionTool")] | Annotated[PromptTool, Tag("PromptTool")],
+    Annotated[FunctionTool, Tag("FunctionTool")]
+    | Annotated[McpTool, Tag("McpTool")]
+    | Annotated[PromptTool, Tag("PromptTool")],
     Discriminator(_class_name),
     BeforeValidator(_check_type),
 ]

@@ -31,3 +31,8 @@ class ToolConfig(Model):
     def own_files(self) -> Sequence[str]:
         """The files that define the tool, relative to `agent.yaml`."""
         return ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is from a config.yaml, so that its failure does not stop an agent."""
+        return False

@@ -1,10 +1,12 @@
 """Servers at a URL: streamable HTTP, SSE and websocket, with responses of a limited size."""
 
+import asyncio
 import functools
-import warnings
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+import anyio
 
 from holodeck.lib.mcp_client.server import MAX_MESSAGE_BYTES, MessageTooLarge, ServerUrl
 from holodeck.lib.observability import continue_trace_of_message
@@ -19,12 +21,7 @@ CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 30.0, 300.0
 def url_streams(server: ServerUrl) -> AbstractAsyncContextManager[Any]:
     """Return the streams of messages from a server and to it, as a context."""
     if server.transport == "websocket":
-        from mcp.client.websocket import websocket_client
-
-        with warnings.catch_warnings():
-            # mcp 2 drops it; Semantic Kernel needs mcp 1
-            warnings.simplefilter("ignore", DeprecationWarning)
-            return websocket_client(server.url)
+        return _websocket(server)
     if server.transport == "sse":
         from mcp.client.sse import sse_client
 
@@ -36,6 +33,58 @@ def url_streams(server: ServerUrl) -> AbstractAsyncContextManager[Any]:
             httpx_client_factory=_limited_client,
         )
     return _streamable_http(server)
+
+
+@asynccontextmanager
+async def _websocket(server: ServerUrl) -> AsyncIterator[Any]:
+    """Yield the streams; the client of the SDK sends no headers, and is to be removed."""
+    from websockets.asyncio.client import connect  # noqa: PLC0415 - few servers are websockets
+    from websockets.typing import Subprotocol  # noqa: PLC0415
+
+    incoming, received = anyio.create_memory_object_stream[Any](0)
+    to_send, outgoing = anyio.create_memory_object_stream[Any](0)
+    with incoming, received, to_send, outgoing:
+        async with connect(
+            server.url,
+            subprotocols=[Subprotocol("mcp")],
+            additional_headers=server.headers,
+            max_size=MAX_MESSAGE_BYTES,
+            open_timeout=server.connect_timeout or CONNECT_TIMEOUT_S,
+        ) as socket:
+            tasks = [
+                asyncio.create_task(_read_socket(socket, incoming)),
+                asyncio.create_task(_write_socket(socket, outgoing)),
+            ]
+            try:
+                yield received, to_send
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+
+
+async def _read_socket(socket: Any, to: Any) -> None:
+    """Pass on the messages of the server, until it closes the connection."""
+    from mcp.shared.message import SessionMessage
+    from mcp.types import JSONRPCMessage
+
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        async with to:
+            try:
+                async for text in socket:
+                    await to.send(SessionMessage(JSONRPCMessage.model_validate_json(text)))
+            except Exception as error:  # noqa: BLE001 - whoever calls gets it
+                await to.send(error)
+
+
+async def _write_socket(socket: Any, source: Any) -> None:
+    """Write the messages to the server, until the connection is closed."""
+    from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - see above
+
+    with suppress(ConnectionClosed, anyio.ClosedResourceError):
+        async with source:
+            async for one in source:
+                await socket.send(one.message.model_dump_json(by_alias=True, exclude_none=True))
 
 
 @asynccontextmanager

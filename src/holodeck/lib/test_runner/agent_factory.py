@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from holodeck.config.agent_files import load_instructions, load_response_schema, read_tool_prompt
-from holodeck.config.environment import cache_dir, hub_url, offline, proxy_for
+from holodeck.config.environment import cache_dir, hub_url, offline, process_variables, proxy_for
 from holodeck.errors import AgentFactoryError, ConfigError, HoloDeckError
 from holodeck.lib.backends.base import (
     AgentBackend,
@@ -500,6 +500,7 @@ def _tool_context(
         proxy_for,
         cache_dir(),
         read_prompt=lambda tool: read_tool_prompt(agent, tool).text,
+        environment=process_variables(),
     )
 
 

@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +58,8 @@ class ToolContext:
     """The folder for what can be computed again."""
     read_prompt: Callable[[PromptTool], str] = _template_of
     """Returns the text of a prompt tool, whose file lies beside the agent.yaml."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables of holodeck."""
 
     @property
     def base_dir(self) -> Path:
@@ -66,7 +68,11 @@ class ToolContext:
 
 
 SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
-    "tool", {"prompt": "holodeck.lib.tools.prompt:PromptSource"}
+    "tool",
+    {
+        "mcp": "holodeck.lib.tools.mcp:McpServer",
+        "prompt": "holodeck.lib.tools.prompt:PromptSource",
+    },
 )
 """By the `type` of a tool, what makes its source; functions need none."""
 
@@ -82,7 +88,8 @@ class Toolbox:
     """
 
     def __init__(self, context: ToolContext) -> None:
-        self._parts = [_build(config, context) for config in context.agent.tools or []]
+        self._configs = context.agent.tools or []
+        self._parts = [_build(config, context) for config in self._configs]
         self._opened: tuple[Tool, ...] | None = None
         self._lock = asyncio.Lock()
 
@@ -125,12 +132,7 @@ class Toolbox:
             for one in opening:
                 one.cancel()
             await asyncio.gather(*opening, return_exceptions=True)
-        tools = [tool for part in found for tool in part]
-        names = [tool.name for tool in tools]
-        twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
-        if twice is not None:
-            raise ConfigError("tools", f"two tools have the name {twice!r}; rename or remove one")
-        return tuple(tools)
+        return _of_different_names(self._configs, found)
 
     async def _close(self) -> None:
         self._opened = None
@@ -151,3 +153,34 @@ def _build(config: ToolConfig, context: ToolContext) -> Tool | ToolSource:
 
 async def _tools_of(part: Tool | ToolSource) -> Sequence[Tool]:
     return [part] if isinstance(part, Tool) else await part.open()
+
+
+def _of_different_names(
+    configs: Sequence[ToolConfig], found: Sequence[Sequence[Tool]]
+) -> tuple[Tool, ...]:
+    """Return all tools. Raises ConfigError if two have the same name.
+
+    Of a tool from config.yaml, it is a warning, and the tool is missing.
+    """
+    tools: dict[str, Tool] = {}
+    entries: dict[str, ToolConfig] = {}
+    for config, ours in zip(configs, found, strict=True):
+        for tool in ours:
+            if tool.name not in tools:
+                tools[tool.name], entries[tool.name] = tool, config
+                continue
+            message = _name_clash(tool.name, entries[tool.name], config)
+            if not config.is_shared:
+                raise ConfigError("tools", message)
+            logger.warning("mcp_servers of config.yaml: %s; the second is missing", message)
+    return tuple(tools.values())
+
+
+def _name_clash(name: str, first: ToolConfig, second: ToolConfig) -> str:
+    server = next((one for one in (second, first) if one.type == "mcp"), None)
+    if server is None:
+        return f"two tools have the name {name!r}; rename or remove one"
+    return (
+        f"{name!r} is a tool of {first.name!r} and of {second.name!r}; to tell them apart, write"
+        f" 'tool_prefix: {server.name}_' at {server.name!r}"
+    )

@@ -33,6 +33,15 @@ def active_live_line() -> "LiveLine | None":
     return _showing[-1] if _showing else None
 
 
+def show_progress(text: str) -> None:
+    """Show what takes its time: in the live line, else as a line on stderr."""
+    line = active_live_line()
+    if line is None:
+        write_text(sys.stderr, one_line(text, 200) + "\n")
+    else:
+        line.note(one_line(text, 200))
+
+
 class LiveLine:
     """Redraws `current()` on a terminal; elsewhere prints `heartbeat()` after a silence.
 

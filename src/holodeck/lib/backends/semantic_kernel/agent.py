@@ -11,6 +11,8 @@ from semantic_kernel import Kernel
 from semantic_kernel.agents import ChatCompletionAgent
 from semantic_kernel.connectors.ai.chat_completion_client_base import ChatCompletionClientBase
 from semantic_kernel.connectors.ai.function_choice_behavior import FunctionChoiceBehavior
+from semantic_kernel.contents.function_call_content import FunctionCallContent
+from semantic_kernel.contents.function_result_content import FunctionResultContent
 from semantic_kernel.filters.filter_types import FilterTypes
 from semantic_kernel.functions import (
     FunctionResult,
@@ -22,7 +24,7 @@ from semantic_kernel.functions.kernel_parameter_metadata import KernelParameterM
 
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.parsing import parse_arguments
-from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat, client_options
+from holodeck.lib.backends.semantic_kernel.chat_service import SCHEMA, ResilientChat, client_options
 from holodeck.lib.backends.semantic_kernel.invocation import MAX_TOOL_ROUNDS, PLUGIN, current_turn
 from holodeck.lib.backends.semantic_kernel.lean import import_openai_connectors
 from holodeck.lib.llm.endpoint import (
@@ -39,6 +41,7 @@ from holodeck.lib.tools.base import Tool, run_tool
 from holodeck.models.llm import LLMProvider
 
 if TYPE_CHECKING:
+    from semantic_kernel.contents import ChatHistory
     from semantic_kernel.filters.auto_function_invocation.auto_function_invocation_context import (
         AutoFunctionInvocationContext,
     )
@@ -47,6 +50,35 @@ if TYPE_CHECKING:
 
 NO_KEY = "none"
 """For servers without keys, as the client libraries insist on some text."""
+
+
+class ToolKernel(Kernel):
+    """A kernel that calls the tools of MCP servers itself.
+
+    Semantic Kernel takes the first part of a name with a hyphen for a plugin, `settings` for its
+    own argument, and refuses arguments that the schema of a server allows.
+    """
+
+    _tools: dict[str, Tool] = PrivateAttr(default_factory=dict)
+
+    def use_servers(self, tools: Sequence[Tool]) -> None:
+        """Call these tools, as far as they are of MCP servers."""
+        self._tools = {tool.name: tool for tool in tools if tool.source == "mcp"}
+
+    async def invoke_function_call(
+        self, function_call: FunctionCallContent, chat_history: "ChatHistory", **options: Any
+    ) -> "AutoFunctionInvocationContext | None":
+        tool = self._tools.get(function_call.name or "")
+        if tool is None:
+            return await super().invoke_function_call(function_call, chat_history, **options)
+        result = FunctionResultContent(
+            id=function_call.id or "unknown",
+            name=tool.name,
+            function_name=tool.name,
+            result=await _run_called(tool, function_call),
+        )
+        chat_history.add_message(result.to_chat_message_content())
+        return None
 
 
 class VerbatimAgent(ChatCompletionAgent):
@@ -75,7 +107,7 @@ def build_kernel(
     llm: LLMProvider, limits: CallLimits, weights: "LocalWeights", limiters: Limiters
 ) -> Kernel:
     """Return a kernel with the model's service and no tools."""
-    kernel = Kernel()
+    kernel = ToolKernel()
     factory = partial(build_service, llm, limits, weights)
     kernel.add_service(ResilientChat.wrap(factory, limiters, endpoint_key(llm)))
     return kernel
@@ -123,6 +155,8 @@ def set_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
     """Give the kernel these tools, under their plain names, instead of those that it has."""
     kernel.plugins.pop(PLUGIN, None)
     kernel.auto_function_invocation_filters.clear()
+    if isinstance(kernel, ToolKernel):
+        kernel.use_servers(tools)
     if not tools:
         return
     by_name = {tool.name: tool for tool in tools}
@@ -140,17 +174,22 @@ def set_tools(kernel: Kernel, tools: Sequence[Tool]) -> None:
         tool = by_name[context.function.name]
         call = context.function_call_content
         assert call is not None  # noqa: S101 - set whenever a model calls a function
-        arguments, error = parse_arguments(call.arguments)
-        content = f"Error: {error}"
-        if error is None:
-            turn = current_turn.get()
-            async with turn.tool_slots if turn is not None else nullcontext():
-                run = await run_tool(tool, arguments, call_id=call.id)
-            if turn is not None and call.id is not None:
-                turn.tool_runs[call.id] = run
-                run.meter(turn.meter)
-            content = run.result_text
+        content = await _run_called(tool, call)
         context.function_result = FunctionResult(function=context.function.metadata, value=content)
+
+
+async def _run_called(tool: Tool, call: FunctionCallContent) -> str:
+    """Run the tool with the arguments as the model wrote them; keep the run, return its result."""
+    arguments, error = parse_arguments(call.arguments)
+    if error is not None:
+        return f"Error: {error}"
+    turn = current_turn.get()
+    async with turn.tool_slots if turn is not None else nullcontext():
+        run = await run_tool(tool, arguments, call_id=call.id)
+    if turn is not None and call.id is not None:
+        turn.tool_runs[call.id] = run
+        run.meter(turn.meter)
+    return run.result_text
 
 
 def _as_function(tool: Tool) -> KernelFunctionFromMethod:
@@ -158,6 +197,11 @@ def _as_function(tool: Tool) -> KernelFunctionFromMethod:
     async def call(**arguments: Any) -> str:
         return (await run_tool(tool, arguments)).result_text
 
+    if tool.source == "mcp":
+        schema = {SCHEMA: tool.parameters}
+        return KernelFunctionFromMethod(
+            method=call, plugin_name=PLUGIN, parameters=[], additional_metadata=schema
+        )
     properties = tool.parameters.get("properties", {})
     if "settings" in properties:  # Semantic Kernel uses this argument name itself
         raise ConfigError(f"tool {tool.name}", "rename the parameter 'settings', say to 'options'")

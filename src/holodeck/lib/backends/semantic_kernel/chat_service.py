@@ -2,7 +2,7 @@
 
 import asyncio
 import functools
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from semantic_kernel.contents.streaming_chat_message_content import (
         StreamingChatMessageContent,
     )
+
+SCHEMA = "holodeck_schema"
+"""The key of a function's metadata for the schema of all its parameters."""
 
 ServiceFactory = Callable[[], ChatCompletionClientBase]
 
@@ -108,7 +111,20 @@ class ResilientChat(ChatCompletionClientBase):
         self._first._verify_function_choice_settings(settings)  # noqa: SLF001
 
     def _update_function_choice_settings_callback(self) -> Any:
-        return self._first._update_function_choice_settings_callback()  # noqa: SLF001
+        """Return what writes the tools into the settings, with the schemas of servers unchanged."""
+        update = self._first._update_function_choice_settings_callback()  # noqa: SLF001
+
+        def update_settings(configuration: Any, settings: Any, kind: Any) -> None:
+            update(configuration, settings, kind)
+            schemas = {
+                one.fully_qualified_name: one.additional_properties[SCHEMA]
+                for one in configuration.available_functions or ()
+                if SCHEMA in (one.additional_properties or {})
+            }
+            if schemas:
+                _set_schemas(getattr(settings, "tools", None) or (), schemas)
+
+        return update_settings
 
     def _reset_function_choice_settings(self, settings: "PromptExecutionSettings") -> None:
         self._first._reset_function_choice_settings(settings)  # noqa: SLF001
@@ -180,6 +196,14 @@ class ResilientChat(ChatCompletionClientBase):
             yield pieces
 
 
+def _set_schemas(tools: Iterable[dict[str, Any]], schemas: Mapping[str, dict[str, Any]]) -> None:
+    for tool in tools:
+        function = tool.get("function", tool)
+        if function["name"] in schemas:
+            key = "input_schema" if "input_schema" in function else "parameters"
+            function[key] = schemas[function["name"]]
+
+
 def _current_turn(history: "ChatHistory") -> KernelTurn:
     """Return the running turn; a new one for a kernel that is used directly."""
     turn = current_turn.get() or KernelTurn()
@@ -200,6 +224,8 @@ def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) 
     for item in calls:
         # Some providers send no ids, faulty ones the same id twice.
         item.id = unique_call_id(item.id or "", turn.call_ids)
+        if turn.runs_every_tool and item.name is not None:
+            item.plugin_name, item.function_name = None, item.name  # it may have a hyphen
         turn.arguments[item.id] = _, error = parse_arguments(item.arguments)
         if error is not None:
             is_text = isinstance(item.arguments, str)
