@@ -13,7 +13,7 @@ ONE_CHUNK = [Chunk("1", "a.md", "text", [1, 0, 0], {})]
 
 @pytest.fixture
 def factory(tmp_path) -> StoreFactory:
-    return StoreFactory(tmp_path, provider="sqlite", path="knowledge.sqlite", timeout=0.5)
+    return StoreFactory(tmp_path, provider="sqlite", path="knowledge.sqlite")
 
 
 async def test_a_damaged_file_is_an_error_that_says_to_delete_it(factory, tmp_path):
@@ -60,8 +60,9 @@ async def test_a_file_of_another_version_is_an_error(factory, tmp_path):
         await store.open(3)
 
 
-async def test_a_file_that_another_process_keeps_locked_is_an_error(factory, tmp_path):
-    store = factory("facts")
+async def test_a_file_that_another_process_keeps_locked_is_an_error(tmp_path):
+    config = {"provider": "sqlite", "path": "knowledge.sqlite", "timeout": 4}
+    store = StoreFactory(tmp_path, **config)("facts")
     await store.open(3)
     other = sqlite3.connect(tmp_path / "knowledge.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")

@@ -38,6 +38,11 @@ STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Regis
     {
         "sqlite": "holodeck.lib.knowledge.stores.sqlite:SqliteAdapter",
         "in-memory": "holodeck.lib.knowledge.stores.in_memory:InMemoryAdapter",
+        "chromadb": "holodeck.lib.knowledge.stores.chroma:ChromaAdapter",
+        "qdrant": "holodeck.lib.knowledge.stores.qdrant:QdrantAdapter",
+        "postgres": "holodeck.lib.knowledge.stores.postgres:PostgresAdapter",
+        "redis": "holodeck.lib.knowledge.stores.redis:RedisAdapter",
+        "faiss": "holodeck.lib.knowledge.stores.faiss:FaissAdapter",
     },
 )
 """Provider → the class of its adapter."""

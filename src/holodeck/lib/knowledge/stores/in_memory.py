@@ -9,6 +9,7 @@ from holodeck.models.database import DatabaseConfig
 
 if TYPE_CHECKING:
     from holodeck.lib.knowledge.stores.adapter import Vector
+    from holodeck.lib.knowledge.stores.vectors import Matrix
 
 
 class InMemoryAdapter:
@@ -44,7 +45,10 @@ class InMemoryAdapter:
 
         vectors = [one for _, one in self._rows.values()]
         matrix = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
-        return VectorIndex(list(self._rows), matrix)
+        return self._index_of(list(self._rows), matrix)
+
+    def _index_of(self, keys: Sequence[RowKey], matrix: "Matrix") -> VectorIndex:
+        return VectorIndex(keys, matrix)
 
     def rows(self) -> Iterable[Row]:
         return [row for row, _ in self._rows.values()]
