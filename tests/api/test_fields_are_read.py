@@ -36,14 +36,25 @@ FOR_PEOPLE = {
 WITHOUT_EFFECT = {f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT}
 """What `holodeck validate` says to have no effect."""
 
-CHOOSING = {"CodeMetric.grader", "FunctionTool.is_retrieval", "RAGMetric.metric_type"}
-"""What properties of the models read, such as `evaluator_name` and `retrieves`."""
+CHOOSING = {
+    "CodeMetric.grader",
+    "FunctionTool.is_retrieval",
+    "HierarchicalDocumentTool.keyword_index",
+    "RAGMetric.metric_type",
+    "VectorStoreSettings.options",
+    "VectorstoreTool.chunk_size",
+    "VectorstoreTool.vector_field",
+}
+"""What properties and validators of the models read, such as `evaluator_name` and `retrieves`."""
+
+OF_STORES = {"DatabaseConfig.db_schema", "DatabaseConfig.tenant", "DatabaseConfig.url"}
+"""What only adapters of servers read."""
 
 
 def test_every_key_of_the_configuration_is_read_by_some_code():
     assert (
         unread([Agent, AgentFile, GlobalConfig], list(modules()))
-        <= FOR_PEOPLE | WITHOUT_EFFECT | CHOOSING
+        <= FOR_PEOPLE | WITHOUT_EFFECT | CHOOSING | OF_STORES
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any, Self
 from support.assistants import Assistants
 from support.connection import Answer, Connection, Message, forever
 from support.dialects import CREATED, WRITERS
+from support.embeddings import embeddings_reply
 from support.wire_types import Reply, Request, messages_of_input
 
 LONGEST_S = 600.0
@@ -76,6 +77,7 @@ class FakeOpenAI:
 
     What it answers, first match wins: rules (`when`), then the queue (`reply`), then
     `otherwise`. Without any script it echoes the prompt; a script without an answer is a 400.
+    Requests for embeddings get vectors of their words, unless a rule answers them.
     """
 
     def __init__(self, otherwise: Answering | None = None, *, latency_s: float = 0.0) -> None:
@@ -317,6 +319,8 @@ class FakeOpenAI:
             if rule.applies(request):
                 rule.left = None if rule.left is None else rule.left - 1
                 return rule.answering
+        if request.wants_embeddings:
+            return embeddings_reply
         if self._queue:
             return self._queue.popleft()
         if self._otherwise is not None:

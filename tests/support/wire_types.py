@@ -101,6 +101,16 @@ class Request:
         return "ollama" if self.path == "/api/chat" else "plain"
 
     @property
+    def wants_embeddings(self) -> bool:
+        return self.path.endswith("/embeddings") or self.path == "/api/embed"
+
+    @property
+    def embedded_texts(self) -> list[str]:
+        """The texts that vectors are wanted of."""
+        given = self.body.get("input", []) if isinstance(self.body, dict) else []
+        return [given] if isinstance(given, str) else list(given)
+
+    @property
     def streams(self) -> bool:
         """Whether the answer is wanted piece by piece; Ollama does so unless told not to."""
         if not isinstance(self.body, dict):

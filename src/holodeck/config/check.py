@@ -219,6 +219,8 @@ TOOL_CHECKS: Registry[Callable[[CheckContext, Any, KeyPath], Tools | None]] = Re
         "function": "holodeck.config.check:check_function_tool",
         "mcp": "holodeck.config.check_mcp:check_mcp_tool",
         "prompt": "holodeck.config.check_prompts:check_prompt_tool",
+        "vectorstore": "holodeck.config.check_knowledge:check_knowledge_tool",
+        "hierarchical_document": "holodeck.config.check_knowledge:check_knowledge_tool",
     },
 )
 """By the `type` of a tool, what checks it and returns the tools that the model gets from it; None

@@ -1,6 +1,7 @@
 """Models of an agent.yaml that need an API key and have none."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 from holodeck.config.providers import missing_key_message
 from holodeck.config.source import KeyPath
@@ -8,6 +9,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.evaluators.build import judge_model_of, needs_judge
 from holodeck.models.agent import Agent
 from holodeck.models.evaluation import MetricSettings
+from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool
 from holodeck.models.llm import LLMProvider
 from holodeck.models.price import UNNAMED_AGENT, PriceTable
 from holodeck.models.prompt_tool import PromptTool
@@ -44,10 +46,27 @@ def _called_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
 
 
 def _tool_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
-    """Yield the models of prompt tools that have their own."""
-    for index, tool in enumerate(agent.tools or []):
+    """Yield the models of tools that have their own."""
+    tools = agent.tools or []
+    if agent.embedding_provider and any(isinstance(tool, KnowledgeTool) for tool in tools):
+        yield ("embedding_provider",), "", agent.embedding_provider
+    for index, tool in enumerate(tools):
+        if isinstance(tool, HierarchicalDocumentTool) and tool.context_model is not None:
+            yield ("tools", index, "context_model"), f"the tool {tool.name!r}", tool.context_model
         if isinstance(tool, PromptTool) and tool.model is not None:
             yield ("tools", index, "model"), f"the prompt tool {tool.name!r}", tool.model
+
+
+def _embedding_models(agent: Agent) -> Iterator[LLMProvider]:
+    """Yield the embedding models of tools that search documents."""
+    for tool in agent.tools or []:
+        if isinstance(tool, KnowledgeTool):
+            # Imported here because few agents search documents.
+            from holodeck.lib.knowledge.models import embedding_llm  # noqa: PLC0415
+
+            with suppress(ConfigError):  # found by the check of the tool
+                if (model := embedding_llm(tool, agent)) is not None:
+                    yield model
 
 
 def conversation_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
@@ -111,6 +130,7 @@ def called_models(agent: Agent) -> Iterator[str]:
     """Yield the models that a run calls, by their names in prices; some more than once."""
     yield agent_price_key(agent)
     yield from (price_key(model) for _, _, model in _tool_models(agent))
+    yield from (price_key(model) for model in _embedding_models(agent))
     for _, metric in all_metrics(agent):
         judge = judge_model_of(agent, metric) if metric.enabled and needs_judge(metric) else None
         if judge is not None:

@@ -52,9 +52,11 @@ def _first_set(names: tuple[str, ...], env: Mapping[str, str]) -> str | None:
 
 _AGENT_MODELS = (
     ("model",),
+    ("embedding_provider",),
     ("evaluations", "model"),
     ("evaluations", "metrics", "[]", "model"),
     ("tools", "[]", "model"),
+    ("tools", "[]", "context_model"),
 )
 _CASE_MODELS = (
     ("simulate", "model"),

@@ -65,7 +65,9 @@ class SelectionLocator:
 
 UNLOCATED = "agent"
 """The location of a value that is not in a file."""
-AGENT_KEYS = ("name", "backend", "model", "instructions", "tools", "response_format")
+AGENT_KEYS = (
+    *("name", "backend", "model", "instructions", "tools", "embedding_provider", "response_format"),
+)
 """The keys that describe the agent itself, not its tests."""
 
 
@@ -126,10 +128,7 @@ class Instructions(Model):
 class Agent(Model):
     """An agent, its tests and its settings."""
 
-    not_supported_yet: ClassVar = {
-        "tool_filtering": "tool filtering",
-        "embedding_provider": "vector stores",
-    }
+    not_supported_yet: ClassVar = {"tool_filtering": "tool filtering"}
 
     name: NonBlank
     """Name of the agent in reports."""
@@ -160,6 +159,9 @@ class Agent(Model):
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
+    embedding_provider: OnDemand[LLMProvider] | None = None
+    """The embedding model for tools that search documents; by default one of the agent's provider,
+    or the embedded all-minilm-l6-v2 if that has none."""
     evaluations: EvaluationConfig | None = None
     """Metrics for every test case without its own `evaluations`."""
     test_cases: list[TestCaseModel] | None = None

@@ -329,6 +329,16 @@ class ExecutionConfig(Model):
             group=RUN,
         ),
     ] = None
+    force_ingest: Annotated[
+        bool | None,
+        Setting(
+            False,
+            "Embed all documents of tools again.",
+            details="Otherwise only those that changed since the last run.",
+            flags=("--force-ingest", "-f"),
+            group=RUN,
+        ),
+    ] = None
     offline: Annotated[
         bool | None,
         Setting(

@@ -7,6 +7,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 
 from holodeck.lib.suggestions import did_you_mean
 from holodeck.models.base import Json, NonBlank, Seconds
+from holodeck.models.knowledge import HierarchicalDocumentTool, VectorstoreTool
 from holodeck.models.mcp_tool import McpTool
 from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.tool_config import ToolConfig, ToolName
@@ -14,11 +15,13 @@ from holodeck.models.tool_config import ToolConfig, ToolName
 __all__ = [
     "TOOL_TYPES",
     "FunctionTool",
+    "HierarchicalDocumentTool",
     "McpTool",
     "PromptTool",
     "ToolConfig",
     "ToolName",
     "ToolUnion",
+    "VectorstoreTool",
 ]
 
 
@@ -53,17 +56,16 @@ TOOL_TYPES: dict[str, type[ToolConfig]] = {
     "function": FunctionTool,
     "mcp": McpTool,
     "prompt": PromptTool,
+    "vectorstore": VectorstoreTool,
+    "hierarchical_document": HierarchicalDocumentTool,
 }
 """The model of each `type`."""
-TOOL_TYPES_TO_COME = ("vectorstore", "hierarchical_document")
 
 
 def _check_type(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
     found, known = data.get("type"), ", ".join(map(repr, TOOL_TYPES))
-    if found in TOOL_TYPES_TO_COME:
-        raise ValueError(f"tool type {found!r} is not supported yet; use {known}")
     if found is None:
         raise ValueError(f"'type' is missing; write one of {known}")
     if not isinstance(found, str) or found not in TOOL_TYPES:
@@ -83,7 +85,9 @@ def _class_name(value: Any) -> str | None:
 ToolUnion = Annotated[
     Annotated[FunctionTool, Tag("FunctionTool")]
     | Annotated[McpTool, Tag("McpTool")]
-    | Annotated[PromptTool, Tag("PromptTool")],
+    | Annotated[PromptTool, Tag("PromptTool")]
+    | Annotated[VectorstoreTool, Tag("VectorstoreTool")]
+    | Annotated[HierarchicalDocumentTool, Tag("HierarchicalDocumentTool")],
     Discriminator(_class_name),
     BeforeValidator(_check_type),
 ]

@@ -220,8 +220,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
         ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
-        ("embedding_provider: {}", "4:1: 'embedding_provider' is not supported yet"),
-        ("tools: [{type: vectorstore, name: a}]", "tool type 'vectorstore' is not supported yet"),
         ("observability: {metrics: {}}", "4:17: observability: 'metrics' is not supported yet"),
     ],
 )

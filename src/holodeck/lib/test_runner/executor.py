@@ -85,7 +85,7 @@ class TestExecutor:
         config_loader: Reads the configuration.
         progress_callback: Called with each result as soon as it is known.
         on_test_start: Called with each case right before it runs.
-        force_ingest: Passed on to the backend; only vector stores ingest, and none exist yet.
+        force_ingest: Whether tools embed all their documents again.
         agent_config: The agent, instead of the one in the file.
         resolved_execution_config: Settings with every value, instead of the resolved ones.
         backend: How to reach the agent, instead of what the configuration names: whatever

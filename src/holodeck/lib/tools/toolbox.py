@@ -72,6 +72,8 @@ SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
     {
         "mcp": "holodeck.lib.tools.mcp:McpServer",
         "prompt": "holodeck.lib.tools.prompt:PromptSource",
+        "vectorstore": "holodeck.lib.knowledge.tools:open_source",
+        "hierarchical_document": "holodeck.lib.knowledge.tools:open_source",
     },
 )
 """By the `type` of a tool, what makes its source; functions need none."""

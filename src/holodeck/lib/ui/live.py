@@ -5,11 +5,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
-from holodeck.lib.text import clip, columns_of, one_line
+from holodeck.lib.text import clip, columns_of, one_line, printable
 from holodeck.lib.ui.terminal import can_redraw, color_enabled, width
 
 if TYPE_CHECKING:
@@ -237,6 +237,36 @@ class DownloadProgress:
             atexit.unregister(self._stop)
         self._bar = None
         self._tasks.clear()
+
+
+class IngestionProgress:
+    """Shows how many documents a tool has read; call it with (documents done, total, tool's name).
+
+    It is a note on the live line, or, without one, a line on stderr every few seconds.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._clock = clock
+        self._printed_at = clock()
+
+    def __call__(self, done: int, total: int, tool: str) -> None:
+        """Show that `done` of the documents that changed are ingested."""
+        text = f"Ingesting documents for {one_line(tool, _MAX_NAME)}: {done} of {total}"
+        line = active_live_line()
+        if line is not None:
+            line.note("" if done == total else text)
+        elif done < total and self._clock() - self._printed_at >= _NOTE_S:
+            self._printed_at = self._clock()
+            write_text(self._stream, text + "\n")
+
+    def finish(self, summary: str) -> None:
+        """Print what was done."""
+        line = active_live_line()
+        with line.pause() if line is not None else nullcontext():
+            write_text(self._stream, printable(summary, keep_newlines=False) + "\n")
 
 
 def _describe(done: int, total: int | None, what: str) -> str:

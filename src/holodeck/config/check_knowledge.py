@@ -1,0 +1,27 @@
+"""Static checks of tools that search documents."""
+
+from holodeck.config.findings import CheckContext, Tools
+from holodeck.config.source import KeyPath
+from holodeck.errors import ConfigError, HoloDeckError
+from holodeck.lib.knowledge.collect import suffixes_of
+from holodeck.lib.knowledge.documents import find_files, is_remote, remote_input
+from holodeck.lib.knowledge.models import embedding_llm
+from holodeck.models.knowledge import KnowledgeTool
+
+
+def check_knowledge_tool(context: CheckContext, tool: KnowledgeTool, path: KeyPath) -> Tools:
+    """Check that the source has files, and that there is an embedding model for them."""
+    try:
+        if is_remote(tool.source):
+            remote_input(tool.source, suffixes_of(tool))
+        else:
+            find_files(tool.source, context.agent.own_dir, suffixes_of(tool))
+    except HoloDeckError as error:
+        context.error((*path, "source"), str(error))
+    try:
+        embedding_llm(tool, context.agent)
+    except ConfigError as error:
+        key = error.field.rpartition(".")[2]
+        is_shared = error.field.startswith("embedding_provider")
+        context.error(("embedding_provider",) if is_shared else (*path, key), error.message)
+    return {tool.name: ["query"]}

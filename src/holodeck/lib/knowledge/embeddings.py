@@ -1,0 +1,252 @@
+"""Embedding models: at an endpoint of OpenAI, Azure or Ollama, or in the process."""
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+from holodeck.lib.llm.client import RequestSender, RequestStats
+from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, drop_none
+from holodeck.lib.llm.errors import RequestError, malformed_response, status_error
+from holodeck.lib.llm.http_client import HttpClient, Server
+from holodeck.lib.llm.limiter import Limiter, Limiters, apply_rate_limits
+from holodeck.lib.llm.limits import CallLimits
+from holodeck.lib.llm.retry import RetryConfig
+from holodeck.lib.observability import names, span
+from holodeck.lib.threads import run_in_thread
+from holodeck.models.llm import LLMProvider
+from holodeck.models.token_usage import TokenUsage
+
+if TYPE_CHECKING:
+    from holodeck.lib.local_models.runtime import EmbeddingModel
+
+Vector = Sequence[float]
+
+TEXTS_PER_REQUEST = 64
+BYTES_PER_REQUEST = 400_000
+"""Of the texts in one request: about 100,000 tokens, a third of what OpenAI accepts."""
+CONCURRENT_REQUESTS = 4
+_LOCAL_BATCH = 16
+"""Texts between two chances to stop."""
+EMBEDDINGS = "embeddings"
+
+
+class Embedder(Protocol):
+    """A model that computes a vector for each text."""
+
+    @property
+    def model(self) -> str:
+        """Provider and model."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """Provider, model and length; vectors of one name can be compared."""
+        ...
+
+    async def embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:
+        """Return the vector of each text; requests are counted in `stats`. Raises BackendError."""
+        ...
+
+    async def close(self) -> None:
+        """Close what belongs to the running event loop; the model may be used again."""
+        ...
+
+
+class HttpEmbedder:
+    """An embedding model behind an endpoint.
+
+    Args:
+        llm: The model and its endpoint.
+        dimensions: The length of the vectors; None for the model's own.
+        limits: Time limits and retries.
+        limiters: The limiters of the run.
+        proxy_for: Returns the proxy for a URL.
+
+    Raises:
+        ConfigError: The key or the endpoint is unusable. Nothing is sent.
+    """
+
+    def __init__(
+        self,
+        llm: LLMProvider,
+        dimensions: int | None,
+        limits: CallLimits,
+        limiters: Limiters,
+        proxy_for: ProxyFor | None = None,
+    ) -> None:
+        self._llm = llm
+        self._dimensions = dimensions
+        self._endpoint = _embeddings_endpoint(llm, proxy_for)
+        self._limiters = limiters
+        self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
+        self._sender = RequestSender(self._endpoint.name, limiters, EMBEDDINGS)
+        timeout = limits.timeout if limits.attempt_timeout is None else limits.attempt_timeout
+        self._http = HttpClient(
+            self._endpoint.server, self._endpoint.headers, limits.answer_bytes, timeout
+        )
+        self._parse = parse_ollama if llm.protocol == "ollama" else parse_openai
+
+    @property
+    def model(self) -> str:
+        """Provider and model."""
+        return f"{self._llm.provider.value}/{self._llm.name}"
+
+    @property
+    def name(self) -> str:
+        """Provider, model and length."""
+        return self.model if self._dimensions is None else f"{self.model} {self._dimensions}"
+
+    async def embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:
+        """Return the vector of each text; requests are counted in `stats`. Raises RequestError."""
+        slots = asyncio.Semaphore(CONCURRENT_REQUESTS)
+
+        async def send(batch: Sequence[str]) -> list[Vector]:
+            async with slots:
+                return await self._embed(batch, stats)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(send(batch)) for batch in split_batches(texts)]
+        except* RequestError as failed:
+            raise failed.exceptions[0] from None
+        return list(chain.from_iterable(task.result() for task in tasks))
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop."""
+        await self._http.close()
+
+    async def _embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:
+        body = {"model": self._llm.name, "input": list(texts), "dimensions": self._dimensions}
+        request = self._http.encode(json.dumps(drop_none(body)).encode())
+        vectors, usage = await self._sender.send(
+            partial(self._post, request, len(texts)), self._retry, stats
+        )
+        stats.meter.add(usage, self._llm.name)
+        return vectors
+
+    async def _post(
+        self, request: bytes, count: int, limiter: Limiter
+    ) -> tuple[list[Vector], TokenUsage]:
+        """Send the request once."""
+        model = self._llm.name
+        attributes = {names.OPERATION: EMBEDDINGS, names.REQUEST_MODEL: model}
+        with span(f"{EMBEDDINGS} {model}", attributes, kind="client") as current:
+            response = await self._http.send(request)
+            self._limiters.note_reached(self._endpoint.name)
+            apply_rate_limits(limiter, response.headers)
+            if response.status != 200:
+                raise status_error(response.status, response.headers, response.body)
+            vectors, tokens = parse_embeddings(response.body, self._parse, count)
+            current.set({names.INPUT_TOKENS: tokens})
+        self._check_length(vectors, response.body)
+        return vectors, TokenUsage.of(tokens, 0)
+
+    def _check_length(self, vectors: Sequence[Vector], body: bytes) -> None:
+        found = {len(vector) for vector in vectors}
+        wanted = found if self._dimensions is None else {self._dimensions}
+        if found != wanted or len(found) != 1:
+            lengths = " and ".join(map(str, sorted(found)))
+            shown = "one length" if self._dimensions is None else f"length {self._dimensions}"
+            raise malformed_response(f"has vectors of length {lengths} instead of {shown}", body)
+
+
+def _embeddings_endpoint(llm: LLMProvider, proxy_for: ProxyFor | None) -> Endpoint:
+    """Return where the embeddings of a model are requested. Raises ConfigError."""
+    chat = Endpoint.of(llm, proxy_for)
+    before, _, after = chat.server.url.rpartition("/chat/completions")
+    if llm.protocol == "ollama":
+        url = f"{before.removesuffix('/v1')}/api/embed"
+    else:
+        url = f"{before}/embeddings{after}"
+    return replace(chat, server=Server(url, chat.server.proxy))
+
+
+def split_batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Yield the texts in batches for one request each."""
+    start = size = 0
+    for index, text in enumerate(texts):
+        length = len(text.encode(errors="replace"))
+        is_full = index - start == TEXTS_PER_REQUEST or size + length > BYTES_PER_REQUEST
+        if is_full and index > start:
+            yield texts[start:index]
+            start, size = index, 0
+        size += length
+    if start < len(texts):
+        yield texts[start:]
+
+
+Parse = Callable[[Mapping[str, Any]], tuple[Any, Any]]
+"""Returns the vectors and the number of tokens in the JSON of a response."""
+
+
+def parse_openai(document: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what a response of OpenAI or Azure holds. Raises KeyError, TypeError."""
+    data = sorted(document["data"], key=lambda one: one["index"])
+    return [one["embedding"] for one in data], (document.get("usage") or {}).get("prompt_tokens")
+
+
+def parse_ollama(document: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return what a response of Ollama holds. Raises KeyError."""
+    return document["embeddings"], document.get("prompt_eval_count")
+
+
+def parse_embeddings(body: bytes, parse: Parse, count: int) -> tuple[list[Vector], int]:
+    """Return vectors and tokens in the body of a response; 0 if the tokens are unknown.
+
+    Raises RequestError if there are not exactly `count` vectors of finite numbers.
+    """
+    try:
+        vectors, tokens = parse(json.loads(body))
+        found = [[float(number) for number in vector] for vector in vectors]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise malformed_response("does not contain embeddings", body) from error
+    if len(found) != count:
+        raise malformed_response(f"has {len(found)} embeddings for {count} texts", body)
+    if not all(vector and math.isfinite(math.fsum(vector)) for vector in found):
+        raise malformed_response("has embeddings that are empty or not finite", body)
+    return list(found), tokens if isinstance(tokens, int) and tokens > 0 else 0
+
+
+class LocalEmbedder:
+    """An embedding model in this process.
+
+    Args:
+        label: The name of the model.
+        load: Returns the model; may block and download it.
+    """
+
+    def __init__(self, label: str, load: "Callable[[], EmbeddingModel]") -> None:
+        self.model = self.name = f"local/{label}"
+        self._load = load
+        self._loaded: EmbeddingModel | None = None
+
+    async def embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:  # noqa: ARG002 - no requests
+        """Return the vector of each text. Raises ModelStoreError, MissingExtra, EvaluationError."""
+        if self._loaded is None:
+            self._loaded = await run_in_thread(self._load, "holodeck-embeddings")
+        vectors: list[Vector] = []
+        for start in range(0, len(texts), _LOCAL_BATCH):
+            batch = partial(self._loaded.embed, texts[start : start + _LOCAL_BATCH])
+            vectors += await run_in_thread(batch, "holodeck-embeddings")
+        return vectors
+
+    async def close(self) -> None:
+        """Do nothing: the process shares the model."""
+
+
+class NoEmbedder:
+    """Stands in where only keywords are searched: every text has the same vector."""
+
+    model = name = "none"
+
+    async def embed(self, texts: Sequence[str], stats: RequestStats) -> list[Vector]:  # noqa: ARG002 - no requests
+        """Return a vector of one number for each text."""
+        return [(1.0,) for _ in texts]
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,114 @@
+"""Search in the chunks of a store: by meaning, by keywords, by exact matches, or all of them."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from holodeck.lib.keyword_search import KeywordIndex, count_terms, fuse_ranks
+from holodeck.lib.knowledge.stores.base import Hit, StoredText, VectorStore
+from holodeck.models.knowledge import SearchMode
+
+_QUOTED = re.compile(r'"([^"]{2,200})"|“([^”]{2,200})”')
+_REFERENCE = re.compile(r"(?<![\w§])§? ?(?:[A-Za-z]+-)?\d[\w.-]*(?:\(\w{1,4}\))*")
+"""A number with what belongs to it, such as `12(b)`, `4.2` or `SKU-991`."""
+_MOST_PHRASES = 20
+_DEPTH = 50
+"""Chunks of each ranking that hybrid search merges, at least."""
+
+
+def searchable_text(text: str, metadata: dict[str, Any]) -> str:
+    """Return what is searched of a chunk: its headings, its context and its text."""
+    headings = " > ".join(metadata.get("headings") or ())
+    return "\n".join(filter(None, (headings, metadata.get("context"), text)))
+
+
+class ChunkIndex:
+    """All chunks of a store by their words."""
+
+    def __init__(self, chunks: Iterable[StoredText]) -> None:
+        self._chunks = [Hit(one.id, one.document, one.text, 0, one.metadata) for one in chunks]
+        self._texts = [searchable_text(one.text, one.metadata) for one in self._chunks]
+        self._index: KeywordIndex[int] = KeywordIndex()
+        for number, text in enumerate(self._texts):
+            self._index.add(number, count_terms(text))
+
+    def search(self, query: str, limit: int) -> list[Hit]:
+        """Return the best chunks by keywords; the best of them has the score 1."""
+        found = self._index.search(query, limit)
+        return [replace(self._chunks[at], score=score / found[0][1]) for at, score in found]
+
+    def search_exact(self, query: str, limit: int) -> list[Hit]:
+        """Return the chunks that hold the query, its quoted phrases or its numbers word for word.
+
+        The score is the share of them that a chunk holds.
+        """
+        patterns = [_pattern(phrase) for phrase in _phrases(query)]
+        counts = {
+            at: count
+            for at, text in enumerate(self._texts)
+            if (count := sum(one.search(text) is not None for one in patterns))
+        }
+        best = sorted(counts, key=lambda at: (-counts[at], at))[:limit]
+        return [replace(self._chunks[at], score=counts[at] / len(patterns)) for at in best]
+
+
+def _phrases(query: str) -> list[str]:
+    quoted = ["".join(pair) for pair in _QUOTED.findall(query)]
+    phrases = [query, *quoted, *_REFERENCE.findall(query)]
+    known = dict.fromkeys(" ".join(one.casefold().split()).rstrip(".-") for one in phrases)
+    return [one for one in known if one][:_MOST_PHRASES]
+
+
+def _pattern(phrase: str) -> re.Pattern[str]:
+    words = r"\s+".join(map(re.escape, phrase.split()))
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How chunks are found."""
+
+    top_k: int
+    min_score: float | None = None
+    mode: SearchMode = "semantic"
+    semantic_weight: float = 1.0
+    keyword_weight: float = 0.0
+    exact_weight: float = 0.0
+    rrf_k: int = 60
+
+
+async def search(
+    query: str,
+    vector: Sequence[float],
+    store: VectorStore,
+    index: ChunkIndex | None,
+    settings: SearchSettings,
+) -> list[Hit]:
+    """Return the best chunks for a query, best first.
+
+    `vector` is that of the query; `index` may be None for semantic search. A score is the cosine of
+    the vectors, relative to the best for keywords, and in hybrid search relative to a chunk that is
+    the first in every ranking.
+    """
+    if index is None or settings.mode == "semantic":
+        hits = await store.search(vector, settings.top_k)
+    elif settings.mode == "keyword":
+        hits = index.search(query, settings.top_k)
+    else:
+        depth = max(_DEPTH, 3 * settings.top_k)
+        rankings = [
+            (await store.search(vector, depth), settings.semantic_weight),
+            (index.search(query, depth), settings.keyword_weight),
+            (index.search_exact(query, depth), settings.exact_weight),
+        ]
+        hits = _fuse([one for one in rankings if one[1]], settings)
+    floor = settings.min_score
+    return [hit for hit in hits if floor is None or hit.score >= floor]
+
+
+def _fuse(rankings: list[tuple[list[Hit], float]], settings: SearchSettings) -> list[Hit]:
+    chunks = {hit.id: hit for hits, _ in rankings for hit in hits}
+    ids = [([hit.id for hit in hits], weight) for hits, weight in rankings]
+    best = fuse_ranks(ids, settings.rrf_k)[: settings.top_k]
+    return [replace(chunks[one], score=score) for one, score in best]

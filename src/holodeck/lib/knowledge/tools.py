@@ -1,0 +1,229 @@
+"""The tools `vectorstore` and `hierarchical_document`: documents that an agent can search."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from holodeck.errors import BackendInitError, ConfigError, HoloDeckError
+from holodeck.lib.file_processor import FileProcessor
+from holodeck.lib.judging.judge import Judges
+from holodeck.lib.knowledge.collect import collect_documents
+from holodeck.lib.knowledge.contexts import ContextCache, ContextWriter
+from holodeck.lib.knowledge.documents import Document
+from holodeck.lib.knowledge.embeddings import Embedder, NoEmbedder
+from holodeck.lib.knowledge.hierarchical import Links
+from holodeck.lib.knowledge.ingestion import Ingestion, exclusive_ingestion
+from holodeck.lib.knowledge.models import build_embedder
+from holodeck.lib.knowledge.plans import plan_of
+from holodeck.lib.knowledge.results import format_hits, passage_of
+from holodeck.lib.knowledge.search import ChunkIndex, search
+from holodeck.lib.knowledge.stores.base import VectorStore
+from holodeck.lib.knowledge.stores.collection import open_store
+from holodeck.lib.llm.client import RequestStats
+from holodeck.lib.threads import run_in_thread
+from holodeck.lib.tools.base import Tool, ToolArgumentError, ToolReply
+from holodeck.lib.tools.toolbox import ToolContext
+from holodeck.lib.ui.live import IngestionProgress
+from holodeck.models.config import ExecutionConfig
+from holodeck.models.database import DatabaseConfig
+from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool
+from holodeck.models.outcome import ModelCost
+from holodeck.models.token_usage import UsageMeter
+
+DEFAULT_FILE_TIMEOUT_S = 30.0
+_PARAMETERS = {
+    "type": "object",
+    "properties": {"query": {"type": "string", "description": "What to search for."}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_PROBE = "How long are the vectors?"
+
+
+def open_source(config: KnowledgeTool, context: ToolContext) -> "KnowledgeSource":
+    """Return the source of a tool; a row of `SOURCES`. Raises ConfigError."""
+    return KnowledgeSource(config, context)
+
+
+class KnowledgeSource:
+    """The documents of one tool, brought up to date once per run and searched by every case.
+
+    Args:
+        config: The tool.
+        context: The agent and its settings.
+
+    Raises:
+        ConfigError: The embedding model cannot be used. Nothing is sent or read.
+    """
+
+    def __init__(self, config: KnowledgeTool, context: ToolContext) -> None:
+        self._config = config
+        self._context = context
+        self._plan = plan_of(config, context.agent)
+        self._embedder: Embedder = (
+            NoEmbedder()
+            if self._plan.search.mode == "keyword"
+            else build_embedder(config, context.agent, context.execution, context.proxy_for)
+        )
+        self._store: VectorStore | None = None
+        self._index: ChunkIndex | None = None
+        self._links: Links | None = None
+        self._contexts: ContextWriter | None = None
+
+    async def open(self) -> Sequence[Tool]:
+        """Return the tool, once its documents are in the store.
+
+        Raises ConfigError for the source, BackendInitError for the model and the store.
+        """
+        base_dir = self._context.base_dir
+        execution = self._context.execution or ExecutionConfig()
+        processor = FileProcessor.from_execution_config(execution, base_dir=base_dir)
+        collect = partial(collect_documents, self._config, base_dir, processor)
+        try:
+            documents = await run_in_thread(collect, "holodeck-documents")
+            await self._ingest(documents)
+        except (ConfigError, BackendInitError):
+            raise
+        except HoloDeckError as error:
+            raise BackendInitError(f"tools.{self._config.name}: {error}") from error
+        finally:
+            processor.close()
+        tool = Tool(
+            name=self._config.name,
+            description=self._config.description or f"Searches {self._config.source}.",
+            parameters=_PARAMETERS,
+            call=self._search,
+            source=self._config.type,
+        )
+        return [tool]
+
+    async def close(self) -> None:
+        """Close the store and the connections to the model."""
+        store, self._store = self._store, None
+        if store is not None:
+            await store.close()
+        contexts, self._contexts = self._contexts, None
+        if contexts is not None:
+            await contexts.close()
+        await self._embedder.close()
+
+    async def _ingest(self, documents: Sequence[Document]) -> None:
+        stats = RequestStats()
+        length = self._config.embedding_dimensions
+        [probe] = await self._embedder.embed([_PROBE], stats)
+        if length is not None and len(probe) != length:
+            raise ConfigError(
+                f"tools.{self._config.name}.embedding_dimensions",
+                f"is {length}, but the vectors of {self._embedder.name} have {len(probe)}",
+            )
+        collection = self._collection(len(probe))
+        store = open_store(self._database(), collection, self._folder, self._context.base_dir)
+        self._store = store
+        lock = self._folder / "vectorstores" / f"{collection}.ingestion"
+        async with exclusive_ingestion(lock, self._config.name):
+            await store.open(len(probe), empty=self._is_forced)
+            await self._ingestion(store, stats).run(documents)
+        await self._index_chunks(store)
+
+    async def _index_chunks(self, store: VectorStore) -> None:
+        """Read all chunks, if keywords or links need them."""
+        config = self._config
+        if not isinstance(config, HierarchicalDocumentTool):
+            return
+        has_links = config.extract_definitions or config.extract_cross_references
+        chunks = await store.texts() if has_links or config.search_mode != "semantic" else []
+        if config.search_mode != "semantic":
+            self._index = await run_in_thread(partial(ChunkIndex, chunks), "holodeck-documents")
+        if has_links:
+            self._links = Links.of(chunks)
+
+    def _context_writer(self) -> "ContextWriter | None":
+        config, own = self._config, self._context.agent.model
+        if not isinstance(config, HierarchicalDocumentTool) or not config.contextual_embeddings:
+            return None
+        llm = config.context_model or own
+        if llm is None:
+            return None
+        judges = Judges(self._context.execution, self._context.base_dir)
+        model = judges.model(llm, "contexts", is_agents_own=config.context_model is None)
+        cache = ContextCache(self._folder / "vectorstores" / "contexts.sqlite")
+        return ContextWriter(model, config.context_max_tokens, config.context_concurrency, cache)
+
+    def _ingestion(self, store: VectorStore, stats: RequestStats) -> Ingestion:
+        execution = self._context.execution
+        given = None if execution is None else execution.file_timeout
+        progress = IngestionProgress()
+        self._contexts = self._context_writer()
+        return Ingestion(
+            tool=self._config.name,
+            store=store,
+            embedder=self._embedder,
+            split=self._plan.split,
+            settings=self._plan.settings,
+            timeout=DEFAULT_FILE_TIMEOUT_S if given is None else given,
+            progress=progress,
+            report=progress.finish,
+            add_context=None if self._contexts is None else self._contexts.add,
+            stats=stats,
+        )
+
+    @property
+    def _is_forced(self) -> bool:
+        """Whether all documents are embedded again."""
+        execution = self._context.execution
+        return self._context.force_ingest or bool(execution and execution.force_ingest)
+
+    @property
+    def _folder(self) -> Path:
+        """The folder of the embedded store and the locks."""
+        return self._context.cache_dir or self._context.base_dir / ".holodeck"
+
+    def _database(self) -> DatabaseConfig | None:
+        database = self._config.database
+        if isinstance(database, str):  # the loader replaces the names of a file
+            raise ConfigError(
+                f"tools.{self._config.name}.database",
+                f"{database!r} names a vector store of a config.yaml, and none was read",
+            )
+        return database
+
+    def _collection(self, length: int) -> str:
+        """Return the name of the collection: other models and other sources have other ones.
+
+        In the cache of a machine, agents of other folders have other ones, too; in a database that
+        machines share, those of the same agent share one.
+        """
+        agent, config = self._context.agent, self._config
+        folder = None if config.database is not None else str(self._context.base_dir.resolve())
+        parts = [agent.name, folder, config.source, self._embedder.name, length]
+        digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:12]
+        return f"{config.name[:40]}_{digest}"
+
+    def _cost(self, meter: UsageMeter) -> ModelCost | None:
+        """Return what the embedding of a query cost; None for a model in this process."""
+        if not meter.requests:
+            return None
+        return ModelCost(model=self._embedder.model, calls=meter.requests, tokens=meter.usage)
+
+    async def _search(self, arguments: dict[str, Any]) -> ToolReply:
+        query = arguments.get("query")
+        others = sorted(arguments.keys() - {"query"})
+        if others:
+            raise ToolArgumentError(f"{others[0]} is not an argument; it takes query")
+        if not isinstance(query, str) or not query.strip():
+            raise ToolArgumentError("query is missing; it is the text to search for")
+        if self._store is None:
+            raise BackendInitError(f"tools.{self._config.name}: is closed")
+        stats = RequestStats()
+        [vector] = await self._embedder.embed([query], stats)
+        hits = await search(query, vector, self._store, self._index, self._plan.search)
+        links = self._links
+        passages = tuple(passage_of(hit, links.notes(hit) if links else ()) for hit in hits)
+        return ToolReply(
+            text=format_hits(query, hits, passages),
+            passages=passages,
+            model_cost=self._cost(stats.meter),
+        )
