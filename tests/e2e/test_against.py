@@ -353,7 +353,7 @@ def wait_for(path):
         (("--against", "new:answer"), "write 'backend=new:answer'"),
         (("--against", "backend=nowhere:answer"), "nowhere"),
         (("--against", "backend=chta"), "did you mean 'chat'"),
-        (("--fail-on", "regression"), "add --against FILE"),
+        (("--fail-on", "regression"), "or --against FILE for another agent"),
         (("--against", "b.yaml", "--watch"), "both agents must run the same cases; remove it"),
         (("--against", "b.yaml", "--debug"), "would play two conversations at once; remove it"),
         (("--against", "b.yaml", "--resume", "last"), "no run is recorded"),

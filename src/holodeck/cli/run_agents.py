@@ -28,6 +28,7 @@ from holodeck.models.selection import Selection
 
 if TYPE_CHECKING:
     from holodeck.cli.comparison_run import SecondAgent
+    from holodeck.cli.regression_gate import GateOptions, RegressionGate
     from holodeck.config.findings import Finding
     from holodeck.lib.records.run_store import Run
 
@@ -69,6 +70,8 @@ class TestOptions:
     """The agent to compare with; None for a run of one agent."""
     fail_on: Literal["regression"] | None = None
     """What makes a comparison fail; None if no verdict does."""
+    gate: "GateOptions | None" = None
+    """The earlier run to compare with; None for none."""
 
 
 @dataclass(frozen=True)
@@ -307,11 +310,31 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
         if not any(case.is_scripted_or_simulated for case in agent.test_cases or []):
             raise ConfigError("--debug", "none of the selected cases has a simulated user")
         settings = settings.model_copy(update={"parallel_test_cases": 1, "run_timeout": None})
-    code = TestRun(
+    run = TestRun(
         one.target, agent, settings, options.targets, context, selection, resumed, options.debug
-    ).run()
+    )
+    if options.gate is not None:
+        run.gate = _gate(options.gate, one, agent, settings, context)
+    code = run.run()
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and options.request.allow_empty else code
+
+
+def _gate(
+    options: "GateOptions",
+    one: LoadedAgent,
+    agent: Agent,
+    settings: ExecutionConfig,
+    context: CliContext,
+) -> "RegressionGate":
+    """Return the gate, whose baseline is read before anything runs. Raises ConfigError."""
+    from holodeck.cli.regression_gate import RegressionGate
+    from holodeck.lib.records.run_store import RunStore
+    from holodeck.lib.test_runner.run_comparison import read_side
+
+    folder = agent.base_dir
+    base = read_side(options.baseline, RunStore(folder), folder)
+    return RegressionGate(base, options, one.target.path, agent, settings, context)
 
 
 def _require_own_run(run: "Run") -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
@@ -11,6 +11,9 @@ from holodeck.cli.context import CliContext
 from holodeck.cli.options import allow_outside_option, output_options, report_targets
 from holodeck.config.flags import cli_config, cli_options
 from holodeck.lib.ui.help import GroupedCommand, GroupedOption
+
+if TYPE_CHECKING:
+    from holodeck.cli.regression_gate import GateOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,9 +58,22 @@ _OPTIONS = (
         help="Compare with another agent.yaml, or backend=….",
     ),
     _compare(
+        "--baseline",
+        is_flag=False,
+        flag_value="baseline",
+        metavar="[RUN]",
+        help="Compare with a run (default: the blessed one).",
+    ),
+    _compare(
         "--fail-on",
         type=click.Choice(["regression"]),
-        help="Exit with 1 if a case passes on the first only.",
+        help="Exit with 1 only if a case that passed there fails.",
+    ),
+    _compare(
+        "--confirm",
+        type=click.IntRange(min=0, max=100),
+        metavar="N",
+        help="Rerun a regression N times to confirm it [3].",
     ),
     _select("-k", "keyword", metavar="EXPR", help="Run cases that match 'refund and not slow'."),
     _select(
@@ -187,6 +203,7 @@ def test(
         debug=options["debug"],
         against=options["against"],
         fail_on=options["fail_on"],
+        gate=_gate_options(options),
     )
     if options["adapter"] is None:
         is_run = preview_mode is None
@@ -241,10 +258,15 @@ def _check_resume(options: Mapping[str, Any]) -> None:
 
 
 def _check_comparison(options: Mapping[str, Any]) -> None:
+    if options["baseline"] is not None and options["against"] is not None:
+        raise click.UsageError("--baseline and --against are two comparisons; remove one of them")
+    if options["confirm"] is not None and options["baseline"] is None:
+        raise click.UsageError("--confirm reruns regressions; add --baseline")
     if options["against"] is None:
-        if options["fail_on"] is not None:
+        if options["fail_on"] is not None and options["baseline"] is None:
             raise click.UsageError(
-                f"--fail-on {options['fail_on']} compares two agents; add --against FILE"
+                f"--fail-on {options['fail_on']} needs a comparison; add --baseline for an earlier"
+                " run, or --against FILE for another agent"
             )
         return
     for name, reason in _ONE_AGENT_ONLY.items():
@@ -252,6 +274,16 @@ def _check_comparison(options: Mapping[str, Any]) -> None:
             raise click.UsageError(
                 f"--{name} works with one agent, because {reason}; remove it or --against"
             )
+
+
+def _gate_options(options: Mapping[str, Any]) -> "GateOptions | None":
+    if options["baseline"] is None:
+        return None
+    from holodeck.cli.regression_gate import GateOptions
+    from holodeck.lib.test_runner.gate import DEFAULT_CONFIRM
+
+    confirm = DEFAULT_CONFIRM if options["confirm"] is None else options["confirm"]
+    return GateOptions(options["baseline"], confirm, decides=options["fail_on"] is not None)
 
 
 def _check_adapter(options: Mapping[str, Any]) -> None:

@@ -19,6 +19,7 @@ from holodeck.errors import ConfigError, ExitCode, HoloDeckError, ReportError
 
 if TYPE_CHECKING:
     from holodeck.cli.interruptible_run import Runner
+    from holodeck.cli.regression_gate import RegressionGate
     from holodeck.lib.llm.retry import Wait
     from holodeck.lib.records.recorder import Recorder
     from holodeck.lib.records.run_store import Run
@@ -175,7 +176,12 @@ class TestRun:
     debug: bool = False
     """Whether a person types the messages of simulated users."""
 
+    gate: "RegressionGate | None" = None
+    """Compares the run with an earlier one; None for no comparison."""
+
     recorder: "Recorder | None" = field(default=None, init=False)
+    comparison: str = field(default="", init=False)
+    """What the comparison with an earlier run says."""
     is_terminated: bool = field(default=False, init=False)
     """Whether SIGTERM, not Ctrl-C, interrupted the run."""
 
@@ -206,9 +212,9 @@ class TestRun:
             report = self._execute(executor, progress)
         except Exception as error:
             code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
-            self._finish(executor.report(interrupted=True), progress, code)
+            self._finish(executor.report(interrupted=True), code, progress)
             raise
-        return self._finish(report, progress, self._exit_code(report))
+        return self._finish(*self._apply_gate(report), progress)
 
     def _start_record(self) -> "Recorder":
         from holodeck.lib.records.fingerprint import fingerprint_of
@@ -278,12 +284,23 @@ class TestRun:
         is_terminated = code is ExitCode.INTERRUPTED and self.is_terminated
         return ExitCode.TERMINATED if is_terminated else code
 
-    def _finish(self, report: "TestReport", progress: "ProgressIndicator", code: ExitCode) -> int:
+    def _apply_gate(self, report: "TestReport") -> "tuple[TestReport, ExitCode]":
+        """Return the report with what the comparison says, and the exit code."""
+        code = self._exit_code(report)
+        if self.gate is None:
+            return report, code
+        lines, is_clear = self.gate.judge(report)
+        self.comparison = "\n".join(lines)
+        report = report.model_copy(update={"notes": [*report.notes, *lines]})
+        return report, self.gate.exit_code(code, report, is_clear=is_clear)
+
+    def _finish(self, report: "TestReport", code: ExitCode, progress: "ProgressIndicator") -> int:
         """Print the summary, close the record and write every report that can be written."""
         from holodeck.lib.ui.live import write_text
 
         shown = self.context.redactor.redact_report(report)
-        parts = (progress.get_failures(), progress.get_summary())
+        comparison = self.context.clean(self.comparison)
+        parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))
         record_errors = [] if self.recorder is None else close_record(self.recorder, shown, code)
         failures = write_reports(shown, self.report_targets, self.context)

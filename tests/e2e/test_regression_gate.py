@@ -1,0 +1,131 @@
+"""`--fail-on regression` with a baseline: what keeps failing decides, noise does not."""
+
+import json
+
+import pytest
+
+from support.checks import assert_one_error
+
+BOT = """
+import pathlib
+
+STATE = pathlib.Path(__file__).with_name("asked.json")
+
+def answer(message):
+    import json
+    asked = json.loads(STATE.read_text()) if STATE.exists() else {}
+    asked[message] = asked.get(message, 0) + 1
+    STATE.write_text(json.dumps(asked))
+    wrong = json.loads(pathlib.Path(__file__).with_name("wrong.json").read_text())
+    return "bye" if asked[message] in wrong.get(message, []) else "hello"
+"""
+
+
+@pytest.fixture
+def folder(write_bot, bot_dir):
+    """Three cases; `wrong.json` says in which of its runs an agent answers a case wrongly."""
+    bot_dir.write("bot.py", BOT)
+    write_bot(test_cases=[case(name) for name in ("one", "two", "three")])
+    return bot_dir
+
+
+def case(name):
+    checks = [{"metric": "contains", "value": "hello"}]
+    return {"name": name, "input": name, "evaluations": checks}
+
+
+def blessed(folder, wrong, runs=1):
+    """Run and bless; the cases are asked again from the next run on."""
+    folder.write("wrong.json", json.dumps(wrong))
+    for _ in range(runs):
+        folder.run("test")
+    assert folder.run("bless").code == 0
+    return folder
+
+
+def gated(folder, *more):
+    return folder.run("test", "-q", "--baseline", "--fail-on", "regression", *more)
+
+
+def test_a_case_that_keeps_failing_is_a_regression(folder):
+    ran = gated(blessed(folder, {"two": [2, 3, 4, 5]}))
+
+    assert ran.code == 1
+    assert "1 regression\n  two: regression, failed in 3 of 3 further runs" in ran.stdout
+
+
+def test_a_case_that_fails_once_is_no_regression(folder):
+    ran = gated(blessed(folder, {"two": [2]}))
+
+    assert ran.code == 0
+    assert "0 regressions\n  two: flaky, failed in 0 of 3 further runs" in ran.stdout
+
+
+def test_most_of_the_further_runs_decide(folder):
+    assert gated(blessed(folder, {"two": [2, 3, 5]})).code == 1
+
+
+def test_a_case_that_failed_in_its_history_must_fail_each_time(folder):
+    ran = gated(blessed(folder, {"two": [1, 4, 5, 6]}, runs=3))
+
+    assert ran.code == 0
+    assert "two: flaky, failed in 2 of 3 further runs" in ran.stdout
+
+
+def test_what_failed_before_and_what_is_new_do_not_decide_and_are_named(folder, write_bot):
+    blessed(folder, {"one": [1, 2], "new": [1]})
+    write_bot(test_cases=[case(name) for name in ("one", "two", "three", "new")])
+
+    ran = gated(folder)
+
+    assert ran.code == 0
+    assert "a new case fails, which is no regression: new" in ran.stdout
+    assert "a case fails that failed in the baseline, too" in ran.stdout
+
+
+def test_an_agent_that_cannot_be_run_is_not_green(folder):
+    blessed(folder, {})
+    folder.write("bot.py", "def answer(message):\n    raise RuntimeError('no')\n")
+
+    assert gated(folder).code == 3
+
+
+def test_a_run_that_is_not_whole_is_not_green(folder):
+    ran = gated(blessed(folder, {"one": [2]}), "-x", "-j", "1")
+
+    assert ran.code == 1
+    assert "because not all cases ran" in ran.stdout
+
+
+def test_the_comparison_is_in_the_report_and_without_fail_on_each_failure_counts(folder):
+    blessed(folder, {"two": [2]})
+
+    ran = folder.run("test", "--baseline", "--confirm", "1", "-o", "out.json")
+
+    assert ran.code == 1
+    notes = json.loads((folder.path / "out.json").read_text())["notes"]
+    assert "  two: flaky, failed in 0 of 1 further run" in notes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--fail-on", "regression"], "add --baseline for an earlier run"),
+        (["--confirm", "3"], "add --baseline"),
+        (["--baseline", "--against", "agent.yaml"], "are two comparisons"),
+    ],
+)
+def test_options_that_lack_a_baseline_are_refused(folder, arguments, said):
+    folder.write("wrong.json", "{}")
+
+    ran = folder.run("test", *arguments)
+
+    assert ran.code == 2
+    assert said in ran.stderr
+
+
+def test_a_missing_baseline_is_an_error_before_anything_runs(folder):
+    folder.write("wrong.json", "{}")
+
+    assert_one_error(gated(folder), 2, "there is no baseline; `holodeck bless`")
+    assert not (folder.path / "asked.json").exists()
