@@ -21,6 +21,7 @@ SELDOM = (
     "holodeck.lib.conversation.events", "holodeck.lib.conversation.types",
     "holodeck.lib.evaluators.nlp_metrics", "holodeck.lib.selection.select_cases",
     "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",
+    "holodeck.lib.files", "holodeck.lib.remote_files", "holodeck.models.attachments",
     "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",

@@ -71,6 +71,15 @@ def test_a_pdf_has_pages_headings_and_tables(read):
     assert read(None, "pdf", pages=[4]) == "has 3 pages; 'pages' names page 4"
 
 
+def test_a_table_without_lines_in_a_pdf_keeps_its_rows(read):
+    document = pdf([(20, "Invoice"), (10, "Item\tPrice"), (10, "Oslo\t10"), (10, "Rome\t20")])
+
+    assert read(document, "pdf") == (
+        "<!-- Page number: 1 -->\n# Invoice\n\n"
+        "| Item | Price |\n| --- | --- |\n| Oslo | 10 |\n| Rome | 20 |"
+    )
+
+
 def test_sheets_and_ranges_of_a_workbook_are_read(read, files):
     from openpyxl import Workbook
 

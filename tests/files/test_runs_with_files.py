@@ -151,6 +151,7 @@ async def test_a_remote_file_is_downloaded_once_and_shown_without_its_secrets(tm
 
         [processed] = result.processed_files
         assert result.passed, result.errors
+        assert "secret" not in result.model_dump_json()
         assert processed.cached_path.startswith(str(tmp_path / "cache" / "files"))
         assert len(server.requests) == 1 + cached
     table = "| a | b |\n| --- | --- |\n| 1 | 2 |"

@@ -33,7 +33,7 @@ def word(body: str, head: str = "") -> bytes:
 
 
 def pdf(*pages: list[tuple[int, str]]) -> bytes:
-    """A PDF whose pages have lines of the given sizes."""
+    """A PDF whose pages have lines of the given sizes, in columns at tabs."""
     fonts = b"/Resources << /Font << /F1 3 0 R >> >>"
     numbers = [4 + 2 * at for at in range(len(pages))]
     kids = b" ".join(b"%d 0 R" % one for one in numbers)
@@ -44,8 +44,9 @@ def pdf(*pages: list[tuple[int, str]]) -> bytes:
     ]
     for number, lines in zip(numbers, pages, strict=True):
         drawing = "\n".join(
-            f"BT /F1 {size} Tf 72 {720 - 40 * at} Td ({text}) Tj ET"
+            f"BT /F1 {size} Tf {72 + 160 * column} {720 - 40 * at} Td ({cell}) Tj ET"
             for at, (size, text) in enumerate(lines)
+            for column, cell in enumerate(text.split("\t"))
         ).encode()
         box = b"/MediaBox [0 0 612 792] /Contents %d 0 R %s" % (number + 1, fonts)
         objects += [

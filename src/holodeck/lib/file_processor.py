@@ -1,38 +1,21 @@
-"""The files of a test case, as text for the agent."""
+"""The files of a test case, as text or images for the agent."""
 
-import asyncio
-import contextvars
-import hashlib
-import threading
-import time
-from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.exceptions import describe
-from holodeck.lib.files.documents import check_signature
-from holodeck.lib.files.images import media_type_of, ocr_program
-from holodeck.lib.files.job import Job
-from holodeck.lib.files.plain import PLAIN_TYPES, plain_as_markdown
-from holodeck.lib.files.worker import TimeLimitExceeded, Workers
-from holodeck.lib.remote_files import MAX_BYTES, DownloadError, DownloadRules, download
-from holodeck.lib.safe_paths import file_inside
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.test_case import FileInput
 from holodeck.models.test_result import ProcessedFileInput
 
-__all__ = ["FileProcessor", "FileReader", "process_in_thread"]
+if TYPE_CHECKING:
+    from holodeck.lib.files.reader import DocumentReader
+    from holodeck.models.attachments import Image
 
-T = TypeVar("T")
-
-MAX_KEPT_TEXTS = 64
-"""Texts of documents that are kept for other cases that have the same file."""
+__all__ = ["FileProcessor", "FileReader", "ImageReader", "load_file", "process_in_thread"]
 
 
 class FileReader(Protocol):
@@ -43,8 +26,17 @@ class FileReader(Protocol):
         ...
 
 
+@runtime_checkable
+class ImageReader(Protocol):
+    """A processor that can read an image for a model that takes images."""
+
+    def read_image(self, file_input: FileInput) -> "tuple[ProcessedFileInput, Image | None]":
+        """Return the image; None together with the `error` why it cannot be read. May block."""
+        ...
+
+
 class FileProcessor:
-    """Converts files to text.
+    """Converts files to text. Its parts are imported for the first file.
 
     Args:
         cache_dir: The folder for downloaded files; None to keep none.
@@ -65,16 +57,13 @@ class FileProcessor:
         base_dir: Path | None = None,
         allowed_hosts: tuple[str, ...] = (),
     ) -> None:
+        self.cache_dir = cache_dir
+        self.download_timeout_ms = download_timeout_ms
+        self.max_retries = max_retries
         self.processing_timeout_ms = processing_timeout_ms
         self.base_dir = base_dir
-        self.download_rules = DownloadRules(
-            timeout=download_timeout_ms / 1000,
-            max_retries=max_retries,
-            allowed_hosts=allowed_hosts,
-            cache_dir=None if cache_dir is None else Path(cache_dir),
-        )
-        self._workers = Workers()
-        self._texts: dict[tuple[bytes, Job], str] = {}
+        self.allowed_hosts = allowed_hosts
+        self._settings: ExecutionConfig | None = None
 
     @classmethod
     def from_execution_config(
@@ -88,86 +77,75 @@ class FileProcessor:
 
         `cache_dir` replaces the folder of the settings; `execution.cache_enabled` applies to both.
         """
-        rules = DownloadRules.from_settings(config, base_dir)
-        folder = None if rules.cache_dir is None else cache_dir or str(rules.cache_dir)
-        timeout = 30.0 if config.file_timeout is None else config.file_timeout
-        return cls(
-            cache_dir=folder,
-            download_timeout_ms=round(rules.timeout * 1000),
+        timeouts = {
+            "download_timeout_ms": config.download_timeout,
+            "processing_timeout_ms": config.file_timeout,
+        }
+        processor = cls(
+            cache_dir=cache_dir,
             max_retries=max_retries,
-            processing_timeout_ms=round(timeout * 1000),
             base_dir=base_dir,
-            allowed_hosts=rules.allowed_hosts,
+            allowed_hosts=tuple(config.allowed_hosts or ()),
+            **{name: round(one * 1000) for name, one in timeouts.items() if one is not None},
         )
+        processor._settings = config
+        return processor
 
     def process_file(self, file_input: FileInput) -> ProcessedFileInput:
         """Return the file's text, or the `error` why it cannot be read; never raises. Blocks."""
-        started = time.perf_counter()
-        source = _Source(file_input, self.base_dir or Path.cwd(), self.download_rules)
-        text, failure = "", None
-        try:
-            text = self._read(source)
-        except Exception as error:  # noqa: BLE001 - a parser may raise anything
-            failure = self._reason(error)
-        return ProcessedFileInput(
-            original=file_input,
-            markdown_content=text,
-            metadata=source.metadata,
-            cached_path=source.cached_path,
-            processing_time_ms=round((time.perf_counter() - started) * 1000),
-            error=failure,
-        )
+        return self._reader.read_text(file_input, self.base_dir or Path.cwd())
+
+    def read_image(self, file_input: FileInput) -> "tuple[ProcessedFileInput, Image | None]":
+        """Return an image for a model; None together with the `error`. Never raises; blocks."""
+        return self._reader.read_image(file_input, self.base_dir or Path.cwd())
 
     def close(self) -> None:
         """End the processes that read documents; the processor can still be used."""
-        self._workers.close()
+        if "_reader" in self.__dict__:
+            self._reader.close()
 
-    def _read(self, source: "_Source") -> str:
-        """Return the text of a file. Raises what `_reason` knows."""
-        kind = source.file.type
-        data = _call_in_thread(source.load, self._seconds + source.download_seconds)
-        if not data:
-            raise ValueError("is empty")
-        if kind in PLAIN_TYPES:
-            text = _call_in_thread(partial(plain_as_markdown, data, kind), self._seconds)
-        else:
-            text = self._read_document(source.file, data)
-        if not text.strip():
-            raise ValueError("no text could be read from it")
-        return text
+    @cached_property
+    def _reader(self) -> "DocumentReader":
+        # Imported here because most cases have no files.
+        from holodeck.lib.files.reader import DocumentReader  # noqa: PLC0415
+        from holodeck.lib.remote_files import DownloadRules  # noqa: PLC0415
 
-    def _read_document(self, file: FileInput, data: bytes) -> str:
-        """Return the text of a document or an image, read in another process, once per content."""
-        if file.type == "image":
-            media_type_of(data)
-            job = Job("image", program=ocr_program())
-        else:
-            check_signature(data, file.type)
-            pages = tuple(sorted(file.page_numbers))
-            job = Job(file.type, pages, file.sheet, file.range)
-        key = (hashlib.sha256(data).digest(), job)
-        if key not in self._texts:
-            text = self._workers.read(job, data, self._seconds)
-            if len(self._texts) >= MAX_KEPT_TEXTS:
-                self._texts.clear()
-            self._texts[key] = text
-        return self._texts[key]
+        rules = DownloadRules(
+            timeout=self.download_timeout_ms / 1000,
+            max_retries=self.max_retries,
+            allowed_hosts=self.allowed_hosts,
+            cache_dir=None if self.cache_dir is None else Path(self.cache_dir),
+        )
+        if self._settings is not None:
+            of_settings = DownloadRules.from_settings(self._settings, self.base_dir)
+            if rules.cache_dir is None or of_settings.cache_dir is None:
+                rules = replace(rules, cache_dir=of_settings.cache_dir)
+        return DocumentReader(self.processing_timeout_ms / 1000, rules)
 
-    @property
-    def _seconds(self) -> float:
-        return self.processing_timeout_ms / 1000
 
-    def _reason(self, error: Exception) -> str:
-        """Return why a file cannot be read."""
-        if isinstance(error, TimeLimitExceeded):
-            return f"could not be read within {self._seconds:g} s (execution.file_timeout)"
-        if isinstance(error, MissingExtra | ValueError | DownloadError):
-            return str(error)
-        if isinstance(error, ConfigError):
-            return error.message
-        if isinstance(error, OSError):
-            return f"cannot be read: {error.strerror or error}"
-        return f"cannot be read: {type(error).__name__}: {error}"
+@dataclass(frozen=True)
+class LoadedFile:
+    """A file of a turn, as it goes to the agent."""
+
+    processed: ProcessedFileInput
+    image: "Image | None" = None
+    """The image itself; None if only its text is sent."""
+
+
+async def load_file(files: FileReader, file: FileInput, *, accepts_images: bool) -> LoadedFile:
+    """Read a file in a thread, without blocking the event loop.
+
+    An image becomes text by OCR unless the agent accepts images. What a processor of the caller's
+    own raises becomes the `error` of its result.
+    """
+    is_image = file.type == "image" and accepts_images and not file.ocr
+    if not (is_image and isinstance(files, ImageReader)):
+        return LoadedFile(await process_in_thread(files, file))
+    try:
+        loaded = await run_in_thread(partial(files.read_image, file), name="holodeck-file")
+    except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
+        return LoadedFile(_failed(file, error))
+    return LoadedFile(*loaded)
 
 
 async def process_in_thread(files: FileReader, file: FileInput) -> ProcessedFileInput:
@@ -178,74 +156,8 @@ async def process_in_thread(files: FileReader, file: FileInput) -> ProcessedFile
     try:
         return await run_in_thread(partial(files.process_file, file), name="holodeck-file")
     except Exception as error:  # noqa: BLE001 - the caller's code may raise anything
-        return ProcessedFileInput(original=file, markdown_content="", error=describe(error))
+        return _failed(file, error)
 
 
-class _Source:
-    """Where the content of a file comes from, and what is known about it."""
-
-    def __init__(self, file: FileInput, base_dir: Path, rules: DownloadRules) -> None:
-        self.file = file
-        self.cached_path: str | None = None
-        self.metadata: dict[str, str | int] = {
-            "path" if file.url is None else "url": file.shown_path,
-            "type": file.type,
-        }
-        selected = {"pages": file.pages, "sheet": file.sheet, "range": file.range}
-        self.metadata |= {
-            f"{name}_extracted": ", ".join(map(str, value)) if name == "pages" else str(value)
-            for name, value in selected.items()
-            if value is not None
-        }
-        self._base_dir = base_dir
-        self._rules = replace(rules, cache_dir=None) if file.cache is False else rules
-
-    @property
-    def download_seconds(self) -> float:
-        """The time that a download may take in addition."""
-        return 0.0 if self.file.url is None else self._rules.timeout
-
-    def load(self) -> bytes:
-        """Return the content."""
-        if self.file.url is None:
-            return self._load_from_disk()
-        found = asyncio.run(download(self.file.url, self._rules))
-        self.metadata["size_bytes"] = len(found.data)
-        if found.media_type is not None:
-            self.metadata["media_type"] = found.media_type
-        self.cached_path = None if found.cached_path is None else str(found.cached_path)
-        return found.data
-
-    def _load_from_disk(self) -> bytes:
-        path = file_inside(self.file.shown_path, self._base_dir)
-        size = path.stat().st_size
-        self.metadata["size_bytes"] = size
-        if size > MAX_BYTES:
-            raise ValueError(
-                f"is {size / 1e6:,.1f} MB large; at most {MAX_BYTES / 1e6:,.0f} MB are read"
-            )
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES)
-
-
-def _call_in_thread(call: Callable[[], T], seconds: float) -> T:
-    """Return what `call` returns. Raises TimeLimitExceeded; then it goes on in its thread.
-
-    A daemon thread, so that a disk that hangs does not block the exit.
-    """
-    done: Future[T] = Future()
-    context = contextvars.copy_context()
-
-    def work() -> None:
-        try:
-            done.set_result(context.run(call))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again by the caller
-            done.set_exception(error)
-
-    threading.Thread(target=work, name="holodeck-file", daemon=True).start()
-    try:
-        return done.result(seconds)
-    except FutureTimeoutError as error:
-        if done.done():
-            raise
-        raise TimeLimitExceeded from error
+def _failed(file: FileInput, error: Exception) -> ProcessedFileInput:
+    return ProcessedFileInput(original=file, markdown_content="", error=describe(error))

@@ -1,15 +1,16 @@
 """Settings of a run, and what the configuration files may hold."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     GetJsonSchemaHandler,
     PrivateAttr,
-    StringConstraints,
     model_validator,
 )
 from pydantic_core import CoreSchema
@@ -19,9 +20,18 @@ from holodeck.models.database import VectorStoreSettings
 from holodeck.models.llm import ProviderEnum, ProviderSettings
 from holodeck.models.price import PriceTable
 
-HostName = Annotated[
-    str, StringConstraints(pattern=r"^[\w.\-]+(:\d+)?$|^\[[0-9A-Fa-f:.]+\](:\d+)?$")
-]
+_HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
+def _validate_host(value: str) -> str:
+    if not _HOST.fullmatch(value):
+        raise ValueError(
+            f"found {value!r}; expected a host such as 'files.example' or 'localhost:8080'"
+        )
+    return value
+
+
+HostName = Annotated[str, AfterValidator(_validate_host)]
 """A host, also with a port; an IPv6 address in brackets."""
 Repetitions = Annotated[int, Field(ge=1, le=1000)]
 PassesNeeded = Annotated[int, Field(ge=1, le=1000)]

@@ -64,6 +64,7 @@ _TYPES_WITH = {
     "pages": ("pdf", "powerpoint"),
     "sheet": ("excel",),
     "range": ("excel",),
+    "ocr": ("image",),
 }
 """Keys of a file that only some types have."""
 
@@ -126,6 +127,8 @@ class FileInput(Model):
     """Cells of an Excel file, such as `A1:E100`; without `sheet`, those of its first sheet."""
     cache: bool | None = None
     """Whether to cache a file with a `url`; by default as `execution.cache_enabled` says."""
+    ocr: bool = False
+    """Send the text in an image, which tesseract reads, also to a model that takes images."""
     on_error: Literal["fail", "continue"] = "fail"
     """What happens if the file cannot be read: `fail` makes that an error of the case, `continue`
     runs the case without the file and notes the reason in the result."""

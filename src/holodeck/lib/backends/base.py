@@ -172,6 +172,21 @@ class HasConcurrency(Protocol):
         ...
 
 
+@runtime_checkable
+class AcceptsImages(Protocol):
+    """A backend that may be able to send images to its model."""
+
+    @property
+    def accepts_images(self) -> bool:
+        """Whether a message may be a `models.attachments.MessageWithImages`."""
+        ...
+
+
+def accepts_images(backend: AgentBackend) -> bool:
+    """Return whether messages to the agent may hold images."""
+    return isinstance(backend, AcceptsImages) and backend.accepts_images
+
+
 Method = Literal["invoke_once", "create_session"]
 """How the runner calls an agent: for one message, or for a conversation."""
 

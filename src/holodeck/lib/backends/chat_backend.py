@@ -98,6 +98,10 @@ class ChatBackend:
         """The tools of the agent; None if they are not known before `initialize`."""
         return () if self._toolbox is None else self._toolbox.tools
 
+    @property
+    def accepts_images(self) -> bool:
+        return True
+
     async def initialize(self) -> None:
         """Open the tools; the first request shows whether the endpoint answers."""
         if self._toolbox is not None and self._toolbox.has_sources:
@@ -124,9 +128,7 @@ class ChatBackend:
 
         Raises BackendError.
         """
-        turn = ChatTurn(
-            offered=self._offered_tools, messages=[*history, {"role": "user", "content": message}]
-        )
+        turn = ChatTurn(offered=self._offered_tools, messages=[*history, _user_message(message)])
         try:
             run = partial(self._run_turn, turn)
             result = await call_with_limit(run, self._timeout, turn.attempts)
@@ -259,6 +261,21 @@ class ChatSession:
 
     async def close(self) -> None:
         self._is_closed = True
+
+
+def _user_message(message: str) -> ChatMessage:
+    """Return a message of the user as it is sent, with its images if it has some."""
+    if type(message) is str:
+        return {"role": "user", "content": message}
+    # Imported here because few messages have images.
+    from holodeck.models.attachments import MessageWithImages  # noqa: PLC0415
+
+    if not isinstance(message, MessageWithImages):
+        return {"role": "user", "content": message}
+    images = [
+        {"type": "image_url", "image_url": {"url": image.data_uri}} for image in message.images
+    ]
+    return {"role": "user", "content": [{"type": "text", "text": str(message)}, *images]}
 
 
 def _tool_definition(tool: Tool) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 import shutil
 import subprocess
 
+from holodeck.models.attachments import Image
+
 MEDIA_TYPES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -14,6 +16,8 @@ MEDIA_TYPES = {
 }
 MODEL_MEDIA_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What models take."""
+MAX_MODEL_BYTES = 20_000_000
+"""The largest image that providers take."""
 NO_PROGRAM = (
     "reading text from an image needs the program 'tesseract', which is not installed; install it"
     " (on Debian: apt install tesseract-ocr), or test an agent whose model takes images"
@@ -28,6 +32,18 @@ def media_type_of(data: bytes) -> str:
         if data.startswith(signature):
             return media_type
     raise ValueError("is not an image; PNG, JPEG, GIF, WebP, BMP and TIFF are read")
+
+
+def image_for_models(data: bytes) -> Image:
+    """Return an image as models take it. Raises ValueError."""
+    media_type = media_type_of(data)
+    if media_type not in MODEL_MEDIA_TYPES:
+        kind = media_type.removeprefix("image/").upper()
+        raise ValueError(f"is a {kind} image, which models do not take; save it as PNG or JPEG")
+    if len(data) > MAX_MODEL_BYTES:
+        size, most = len(data) / 1e6, MAX_MODEL_BYTES / 1e6
+        raise ValueError(f"is {size:,.1f} MB large; models take images of at most {most:g} MB")
+    return Image(data, media_type)
 
 
 def ocr_program() -> str:

@@ -29,10 +29,11 @@ class _Line:
 
 @dataclass(frozen=True)
 class _Block:
-    """Lines that belong together, or a table."""
+    """Lines that belong together."""
 
     lines: tuple[_Line, ...]
     table: str = ""
+    """The block as Markdown, if it is a table."""
 
 
 def pdf_pages(data: bytes) -> list[str]:
@@ -86,7 +87,7 @@ def _blocks(page: Any) -> list[_Block]:
     boxes = [_lines(box, page, tables) for box in page.layout if hasattr(box, "get_text")]
     boxes = [box for box in boxes if box]
     if not tables and (rows := _rows_of_columns(boxes)):
-        return [_Block((), markdown_table(rows))]
+        return rows
     blocks = []
     for box in boxes:
         above = [one for one in tables if one.bbox[1] < box[0].top]
@@ -126,21 +127,32 @@ def _is_group(line: Any) -> bool:
     return hasattr(line, "__iter__")
 
 
-def _rows_of_columns(boxes: list[list[_Line]]) -> list[list[str]]:
-    """Return the rows of a page that is a table without lines; [] for any other page."""
+def _rows_of_columns(boxes: list[list[_Line]]) -> list[_Block]:
+    """Return the lines and tables of a page with a table without lines; [] for any other page."""
     lines = sorted((line for box in boxes for line in box), key=lambda one: round(one.top))
     rows = [
-        [one.text for one in sorted(group, key=lambda one: one.left)]
+        sorted(group, key=lambda one: one.left)
         for _, group in groupby(lines, key=lambda one: round(one.top))
     ]
     wide = [row for row in rows if len(row) > 1]
-    texts = [text for row in wide for text in row]
+    length = sum(len(line.text) for row in wide for line in row)
     is_table = (
-        len(wide) >= 3
-        and len(wide) * 3 >= len(rows) * 2
-        and sum(map(len, texts)) <= _SHORT * len(texts)
+        len(wide) >= 3 and len(wide) * 3 >= len(rows) * 2 and length <= _SHORT * sum(map(len, wide))
     )
-    return rows if is_table else []
+    return (
+        [_block_of_rows([*group]) for _, group in groupby(rows, key=_is_wide)] if is_table else []
+    )
+
+
+def _is_wide(row: list[_Line]) -> bool:
+    return len(row) > 1
+
+
+def _block_of_rows(rows: list[list[_Line]]) -> _Block:
+    lines = tuple(line for row in rows for line in row)
+    if not _is_wide(rows[0]):
+        return _Block(lines)
+    return _Block(lines, markdown_table([[line.text for line in row] for row in rows]))
 
 
 def _heading_sizes(pages: list[list[_Block]]) -> list[float]:

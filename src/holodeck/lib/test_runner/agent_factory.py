@@ -30,6 +30,7 @@ from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
+from holodeck.models.llm import PROVIDERS
 from holodeck.models.outcome import Attempt
 from holodeck.models.token_usage import TokenUsage
 
@@ -176,7 +177,9 @@ class AgentThreadRun:
 
     def _session(self) -> ChatSession:
         """Return the conversation so far, for the next turn."""
-        return ChatSession(self.agent, self.chat_history, self.kernel, self.kernel_arguments)
+        from holodeck.lib.backends.semantic_kernel.invocation import KernelSession
+
+        return KernelSession(self.agent, self.chat_history, self.kernel, self.kernel_arguments)
 
     def _new_call(self) -> "KernelTurn":
         from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
@@ -333,6 +336,12 @@ class AgentFactory:
     def tools(self) -> tuple[Tool, ...] | None:
         """The tools of the agent; None if they are not known before `initialize`."""
         return self._toolbox.tools
+
+    @property
+    def accepts_images(self) -> bool:
+        """Whether images reach the model: those of Semantic Kernel's other clients get lost."""
+        model = self.agent_config.model
+        return model is not None and PROVIDERS[model.provider].protocol in {"openai", "azure"}
 
     async def _open_tools(self) -> None:
         """Open the tools that are not functions, unless they are open."""

@@ -3,31 +3,41 @@
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from holodeck.errors import BackendError, Refusal
-from holodeck.lib.backends.base import AgentBackend, AgentSession, ExecutionResult, open_session
+from holodeck.lib.backends.base import (
+    AgentBackend,
+    AgentSession,
+    ExecutionResult,
+    accepts_images,
+    open_session,
+)
 from holodeck.lib.exceptions import describe, message_of, raised_error
-from holodeck.lib.file_processor import FileReader, process_in_thread
+from holodeck.lib.file_processor import FileReader, LoadedFile, load_file
 from holodeck.lib.observability import names, set_content, span
 from holodeck.lib.test_runner.case_state import CaseState, Send, TakeTurn, failure_of
 from holodeck.lib.test_runner.messages import to_agent_messages, to_judge_messages, with_files
 from holodeck.lib.test_runner.tool_invocations import invalid_tool_calls, pair_tool_calls
 from holodeck.models.evidence import Fact, Source, evidence
 from holodeck.models.outcome import Attempt, Outcome, RaisedError
-from holodeck.models.test_case import RetryKind, TestCaseModel, TurnModel
+from holodeck.models.test_case import FileInput, RetryKind, TestCaseModel, TurnModel
 from holodeck.models.test_result import ProcessedFileInput, ToolInvocation, TurnResult
 
 if TYPE_CHECKING:
     from holodeck.lib.test_runner.conversation import ConversationRunner
     from holodeck.lib.test_runner.events import OnConversation, StaticConversation
     from holodeck.lib.traces.agent_traces import AgentTraces
+    from holodeck.models.attachments import Image
 
 logger = logging.getLogger(__name__)
+
+LoadFile = Callable[[FileInput], Awaitable[LoadedFile]]
+"""Reads a file for the agent."""
 
 EMPTY_RESPONSE = "the agent returned an empty response"
 
@@ -47,7 +57,8 @@ async def observe(
     every conversation before it begins. `traces` collects the spans of the agent.
     """
     case = state.case
-    take_turn: TakeTurn = partial(_take_turn, state, files, agent_name)
+    load = partial(load_file, files, accepts_images=accepts_images(backend))
+    take_turn: TakeTurn = partial(_take_turn, state, load, agent_name)
     if traces is not None:
         # Imported here because few cases check spans.
         from holodeck.lib.test_runner.traced_turns import TracedTurns  # noqa: PLC0415
@@ -117,12 +128,12 @@ async def _session(state: CaseState, backend: AgentBackend) -> AsyncIterator[Age
 
 
 async def _take_turn(
-    state: CaseState, files: FileReader, agent_name: str, turn: TurnModel, send: Send
+    state: CaseState, load: LoadFile, agent_name: str, turn: TurnModel, send: Send
 ) -> TurnResult:
     """Take one turn; its result is added to the state even if it is cancelled."""
     taken = _Turn(turn)
     try:
-        await taken.read_files(files)
+        await taken.read_files(load)
         if not taken.errors:
             await taken.ask(send, agent_name)
     finally:
@@ -136,6 +147,7 @@ class _Turn:
 
     turn: TurnModel
     files: list[ProcessedFileInput] = field(default_factory=list)
+    images: "list[Image]" = field(default_factory=list)
     answer: ExecutionResult | None = None
     tool_invocations: list[ToolInvocation] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
@@ -148,16 +160,24 @@ class _Turn:
     agent_seconds: float | None = None
     waited_seconds: float = 0.0
 
-    async def read_files(self, files: FileReader) -> None:
+    async def read_files(self, load: LoadFile) -> None:
         for file in self.turn.files or []:
-            processed = await process_in_thread(files, file)
+            loaded = await load(file)
+            processed = loaded.processed
             self.files.append(processed)
+            if loaded.image is not None:
+                self.images.append(loaded.image)
             if processed.error and file.on_error == "fail":
                 self.errors.append(f"File error: {file.shown_path}: {processed.error}")
 
     async def ask(self, send: Send, agent_name: str) -> None:
         """Send the message to the agent; an exception is noted, not raised."""
         message = with_files(self.turn.input, self.files)
+        if self.images:
+            # Imported here because few turns have images.
+            from holodeck.models.attachments import MessageWithImages  # noqa: PLC0415
+
+            message = MessageWithImages(message, self.images)
         attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent_name}
         started = time.perf_counter()
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:

@@ -130,13 +130,17 @@ class ChatSession(FrameworkSession):
         for message in new_history(messages).messages:
             self._history.add_message(message)
 
+    def add_user_message(self, history: "ChatHistory", message: str) -> None:
+        """Append a message of the user to the history."""
+        history.add_user_message(message)
+
     @contextmanager
     def _reading(self, message: str) -> Iterator[TurnReader]:
         """Read one turn; if it does not end, the history is as it was before."""
         reader = TurnReader(names_agents=self._is_named)
         self.turn = reader.record
         before = len(self._history.messages)
-        self._history.add_user_message(message)
+        self.add_user_message(self._history, message)
         try:
             yield reader
         except BaseException:

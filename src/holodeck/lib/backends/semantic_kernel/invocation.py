@@ -19,6 +19,7 @@ from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
 from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolOutcome
+from holodeck.models.attachments import MessageWithImages
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -61,6 +62,22 @@ class KernelTurn(RequestStats):
 
 
 current_turn: ContextVar[KernelTurn | None] = ContextVar("holodeck_kernel_turn", default=None)
+
+
+class KernelSession(ChatSession):
+    """A conversation with the agent that holodeck builds; its messages may have images."""
+
+    def add_user_message(self, history: "ChatHistory", message: str) -> None:
+        if not isinstance(message, MessageWithImages):
+            super().add_user_message(history, message)
+            return
+        from semantic_kernel.contents import ImageContent, TextContent
+
+        images = [
+            ImageContent(data=image.data, data_format="base64", mime_type=image.media_type)
+            for image in message.images
+        ]
+        history.add_user_message([TextContent(text=str(message)), *images])
 
 
 @contextmanager

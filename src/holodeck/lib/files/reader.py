@@ -1,0 +1,212 @@
+"""Reads one file of a test case: from disk or the network, as text or as an image."""
+
+import asyncio
+import contextvars
+import hashlib
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from holodeck.errors import ConfigError, MissingExtra
+from holodeck.lib.files.documents import check_signature
+from holodeck.lib.files.images import image_for_models, media_type_of, ocr_program
+from holodeck.lib.files.job import Job
+from holodeck.lib.files.plain import PLAIN_TYPES, plain_as_markdown
+from holodeck.lib.files.worker import TimeLimitExceeded, Workers
+from holodeck.lib.remote_files import MAX_BYTES, DownloadError, DownloadRules, download
+from holodeck.lib.safe_paths import file_inside
+from holodeck.models.attachments import Image
+from holodeck.models.test_case import FileInput
+from holodeck.models.test_result import ProcessedFileInput
+
+T = TypeVar("T")
+
+ATTACHED = "(attached as an image)"
+"""What a message says in place of the text of an image."""
+MAX_KEPT_TEXTS = 64
+"""Texts of documents that are kept for other cases that have the same file."""
+
+
+class DocumentReader:
+    """Reads files; the processes that it starts for documents serve all of them.
+
+    Args:
+        seconds: The longest conversion of one file.
+        rules: What downloads may do.
+    """
+
+    def __init__(self, seconds: float, rules: DownloadRules) -> None:
+        self._seconds = seconds
+        self._rules = rules
+        self._workers = Workers()
+        self._texts: dict[tuple[bytes, Job], str] = {}
+
+    def read_text(self, file: FileInput, base_dir: Path) -> ProcessedFileInput:
+        """Return the file's text, or the `error` why it cannot be read; never raises. Blocks."""
+        source = _Source(file, base_dir, self._rules)
+        text, failure, elapsed_ms = self._attempt(partial(self._text, source))
+        return source.processed(text or "", failure, elapsed_ms)
+
+    def read_image(
+        self, file: FileInput, base_dir: Path
+    ) -> tuple[ProcessedFileInput, Image | None]:
+        """Return an image for a model; None together with the `error`. Never raises; blocks."""
+        source = _Source(file, base_dir, self._rules)
+        image, failure, elapsed_ms = self._attempt(partial(self._image, source))
+        if image is None:
+            return source.processed("", failure, elapsed_ms), None
+        source.metadata |= {"media_type": image.media_type, "sent_as": "image"}
+        return source.processed(ATTACHED, failure, elapsed_ms), image
+
+    def close(self) -> None:
+        """End the processes that read documents; later files start new ones."""
+        self._workers.close()
+
+    def _attempt(self, read: Callable[[], T]) -> tuple[T | None, str | None, int]:
+        """Return what was read, else None; why not, else None; and the milliseconds it took."""
+        started = time.perf_counter()
+        value, failure = None, None
+        try:
+            value = read()
+        except Exception as error:  # noqa: BLE001 - a parser may raise anything
+            failure = self._reason(error)
+        return value, failure, round((time.perf_counter() - started) * 1000)
+
+    def _load(self, source: "_Source") -> bytes:
+        data = _call_in_thread(source.load, self._seconds + source.download_seconds)
+        if not data:
+            raise ValueError("is empty")
+        return data
+
+    def _image(self, source: "_Source") -> Image:
+        return image_for_models(self._load(source))
+
+    def _text(self, source: "_Source") -> str:
+        """Return the text of a file. Raises what `_reason` knows."""
+        data, kind = self._load(source), source.file.type
+        if kind in PLAIN_TYPES:
+            text = _call_in_thread(partial(plain_as_markdown, data, kind), self._seconds)
+        else:
+            text = self._document(source.file, data)
+        if not text.strip():
+            raise ValueError("no text could be read from it")
+        return text
+
+    def _document(self, file: FileInput, data: bytes) -> str:
+        """Return the text of a document or an image, read in another process, once per content."""
+        if file.type == "image":
+            media_type_of(data)
+            job = Job("image", program=ocr_program())
+        else:
+            check_signature(data, file.type)
+            job = Job(file.type, tuple(sorted(file.page_numbers)), file.sheet, file.range)
+        key = (hashlib.sha256(data).digest(), job)
+        text = self._texts.get(key)
+        if text is None:
+            text = self._workers.read(job, data, self._seconds)
+            if len(self._texts) >= MAX_KEPT_TEXTS:
+                self._texts.clear()
+            self._texts[key] = text
+        return text
+
+    def _reason(self, error: Exception) -> str:
+        """Return why a file cannot be read."""
+        if isinstance(error, TimeLimitExceeded):
+            return f"could not be read within {self._seconds:g} s (execution.file_timeout)"
+        if isinstance(error, MissingExtra | ValueError | DownloadError):
+            return str(error)
+        if isinstance(error, ConfigError):
+            return error.message
+        if isinstance(error, OSError):
+            return f"cannot be read: {error.strerror or error}"
+        return f"cannot be read: {type(error).__name__}: {error}"
+
+
+class _Source:
+    """Where the content of a file comes from, and what is known about it."""
+
+    def __init__(self, file: FileInput, base_dir: Path, rules: DownloadRules) -> None:
+        self.file = file
+        self.cached_path: str | None = None
+        self.metadata: dict[str, str | int] = {
+            "path" if file.url is None else "url": file.shown_path,
+            "type": file.type,
+        }
+        selected = {"pages": file.pages, "sheet": file.sheet, "range": file.range}
+        self.metadata |= {
+            f"{name}_extracted": ", ".join(map(str, value)) if name == "pages" else str(value)
+            for name, value in selected.items()
+            if value is not None
+        }
+        self._base_dir = base_dir
+        self._rules = replace(rules, cache_dir=None) if file.cache is False else rules
+
+    @property
+    def download_seconds(self) -> float:
+        """The time that a download may take in addition."""
+        return 0.0 if self.file.url is None else self._rules.timeout
+
+    def processed(self, text: str, failure: str | None, elapsed_ms: int) -> ProcessedFileInput:
+        """Return what became of the file; a URL is shown without its secrets."""
+        file = self.file
+        if file.url is not None and file.url != file.shown_path:
+            file = file.model_copy(update={"url": file.shown_path})
+        return ProcessedFileInput(
+            original=file,
+            markdown_content=text,
+            metadata=self.metadata,
+            cached_path=self.cached_path,
+            processing_time_ms=elapsed_ms,
+            error=failure,
+        )
+
+    def load(self) -> bytes:
+        """Return the content."""
+        if self.file.url is None:
+            return self._load_from_disk()
+        found = asyncio.run(download(self.file.url, self._rules))
+        self.metadata["size_bytes"] = len(found.data)
+        if found.media_type is not None:
+            self.metadata["media_type"] = found.media_type
+        self.cached_path = None if found.cached_path is None else str(found.cached_path)
+        return found.data
+
+    def _load_from_disk(self) -> bytes:
+        path = file_inside(self.file.shown_path, self._base_dir)
+        size = path.stat().st_size
+        self.metadata["size_bytes"] = size
+        if size > MAX_BYTES:
+            raise ValueError(
+                f"is {size / 1e6:,.1f} MB large; at most {MAX_BYTES / 1e6:,.0f} MB are read"
+            )
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES)
+
+
+def _call_in_thread(call: Callable[[], T], seconds: float) -> T:
+    """Return what `call` returns. Raises TimeLimitExceeded; then it goes on in its thread.
+
+    A daemon thread, so that a disk that hangs does not block the exit.
+    """
+    done: Future[T] = Future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            done.set_result(context.run(call))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - raised again by the caller
+            done.set_exception(error)
+
+    threading.Thread(target=work, name="holodeck-file", daemon=True).start()
+    try:
+        return done.result(seconds)
+    except FutureTimeoutError as error:
+        if done.done():
+            raise
+        raise TimeLimitExceeded from error
