@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 PATIENCE_S = 60.0
@@ -31,7 +32,15 @@ async def until_gone(*pids: int) -> None:
 def descendants(pid: int) -> list[int]:
     """Return the children of a process, and theirs."""
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *descendants(child)]
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in _children(task):
+                found += [child, *descendants(child)]
     return found
+
+
+def _children(task: Path) -> list[int]:
+    """Return the processes that a thread started; none if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return [*map(int, (task / "children").read_text().split())]
+    return []
