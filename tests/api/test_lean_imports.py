@@ -25,11 +25,14 @@ SELDOM = (
     "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",
+    "holodeck.lib.test_runner.trace_checks", "holodeck.lib.test_runner.traced_turns",
+    "holodeck.lib.traces.agent_traces", "holodeck.config.check_traces", "opentelemetry.trace",
 )  # fmt: skip
 """Modules of ours that only some cases and flags need."""
 UNWRITTEN = (
     "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
+    "TraceChecks", "SpanCheck", "Trace", "RecordedSpan",
 )  # fmt: skip
 """Models of which an ordinary run has no value."""
 

@@ -1,5 +1,6 @@
 """Checks of the OpenTelemetry spans of an agent."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
@@ -10,6 +11,9 @@ from holodeck.models.matchers import ResultMatcher, to_matcher
 DURATION = "duration_ms"
 """What stands for the duration of a span, in milliseconds, in place of an attribute."""
 MAX_SETTLE_S = 30
+_PLACEHOLDER = re.compile(r"\{.*\}|\$\{?\w+\}?|<%.*%>")
+"""What templates fill; a span may have `{id}` in its name, as in `GET /orders/{id}`."""
+_UNFILLED = "nothing fills the placeholder {!r}; write the name or value"
 SpanStatus = Literal["ok", "error", "unset"]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -82,6 +86,13 @@ class SpanCheck(Model):
         return {name: _to_matcher(value) for name, value in self.attributes.items()}
 
     @model_validator(mode="after")
+    def _names_are_filled(self) -> "SpanCheck":
+        for key, name in (("span", self.span), ("after", self.after or "")):
+            if _PLACEHOLDER.fullmatch(name):
+                raise ValueError(f"'{key}': {_UNFILLED.format(name)}")
+        return self
+
+    @model_validator(mode="after")
     def _has_one_assertion(self) -> "SpanCheck":
         found = [key for key in ASSERTIONS if getattr(self, key) is not None]
         if not found:
@@ -96,8 +107,9 @@ class SpanCheck(Model):
     def _matchers_are_well_formed(self) -> "SpanCheck":
         wrong: dict[tuple[str | int, ...], ValidationError] = {}
         for name, value in self.attributes.items():
-            if value is None:
-                raise ValueError(f"'where.{name}' has no value; write one, or remove the key")
+            problem = _problem_of(value)
+            if problem is not None:
+                raise ValueError(f"'where.{name}': {problem}")
             try:
                 _to_matcher(value)
             except ValidationError as error:
@@ -107,9 +119,23 @@ class SpanCheck(Model):
         return self
 
 
+def _problem_of(value: Json) -> str | None:
+    """Return what is wrong with a value that is written without a matcher; None if nothing."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "has no value; write one, or '{equals: …}'"
+    if not isinstance(value, str):
+        return None
+    if _PLACEHOLDER.fullmatch(value):
+        return _UNFILLED.format(value)
+    if "*" in value:
+        return f"{value!r} is compared literally; write '{{regex: …}}' or '{{equals: …}}'"
+    return None
+
+
 def _to_matcher(value: Json) -> ResultMatcher:
     """Return the matcher; a mapping is always one, because no attribute is a mapping."""
-    if isinstance(value, dict) and not value.keys() <= ResultMatcher.model_fields.keys():
+    keys = ResultMatcher.model_fields.keys()
+    if isinstance(value, dict) and not (value and value.keys() <= keys):
         return ResultMatcher.model_validate(value)  # raises
     return to_matcher(value, ResultMatcher)
 
@@ -127,6 +153,9 @@ class TraceChecks(Model):
 
     @model_validator(mode="after")
     def _checks_something(self) -> "TraceChecks":
+        for key in self.model_fields_set & {"require", "checks"}:
+            if not getattr(self, key):
+                raise ValueError(f"{key!r} is empty and checks nothing; write some, or remove it")
         if not (self.require or self.checks):
             raise ValueError("'trace' checks nothing; write 'require' or 'checks', or remove it")
         return self

@@ -5,7 +5,7 @@ although the forbidden span is there.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from holodeck.errors import EvaluationError
 from holodeck.lib.suggestions import did_you_mean, nearest_word
@@ -19,6 +19,7 @@ _OPERATIONS = frozenset(
     | {"invoke_agent", "invoke_workflow", "retrieval", "text_completion"}
 )
 """The operations of the conventions; nobody means a part of a name by them."""
+_SHORT_WORD = 8
 _MAX_SHOWN = 80
 
 
@@ -47,18 +48,32 @@ def require_unmistaken(
 
 
 def _require_right_name(written: str, seen: Sequence[RecordedSpan]) -> None:
-    operation = nearest_word(written, _OPERATIONS, cutoff=0.8)
-    if operation not in {None, written}:
+    operation = _operation_meant(written)
+    if operation is not None:
         raise EvaluationError(
             f"no span is named {written!r}; did you mean {operation!r}? If not, write a glob"
         )
     names = [name for one in seen for name in (one.name, one.operation) if name]
     for name in dict.fromkeys(names):
+        if name in _OPERATIONS:
+            continue
         if is_similar(written, name) or _is_part(written, name):
             raise EvaluationError(
                 f"no span is named {written!r}, but one is named {_short(name)}; write that name,"
                 " or a glob, to say which is meant"
             )
+
+
+def _operation_meant(written: str) -> str | None:
+    """Return the operation in which a name is a slip: `Chat`, `functions.chat`, `chat, tools`."""
+    first, *rest = written.split()
+    if first in _OPERATIONS:
+        return None
+    # `chart data` is no slip, `execute_tol data` is.
+    known = [one for one in _OPERATIONS if not rest or len(one) > _SHORT_WORD]
+    suggestion = nearest_word(first.casefold(), known, cutoff=0.8)
+    prefixed = (one for one in _OPERATIONS if first.endswith((f".{one}", f":{one}", f"__{one}")))
+    return suggestion or next(prefixed, None)
 
 
 def _is_part(written: str, name: str) -> bool:
@@ -72,14 +87,28 @@ def _contains(text: str, words: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", text) is not None
 
 
-def _require_right_value(key: str, written: object, having: Iterable[object]) -> None:
+def _require_right_value(key: str, written: object, having: Sequence[object]) -> None:
+    if not any(_kind(value) == _kind(written) for value in having):
+        raise EvaluationError(
+            f"{key!r} is {_kind(having[0])} in the spans, {_short(having[0])}, and not"
+            f" {_kind(written)}; write '{{equals: {written}}}' if that is meant"
+        )
     for value in having:
         is_near = isinstance(written, str) and isinstance(value, str) and is_similar(written, value)
-        if is_near or (value != written and str(value) == str(written)):
+        if is_near:
             raise EvaluationError(
                 f"no span has {key!r} {written!r}, but one has {_short(value)}; write that value,"
                 f" or '{{equals: {written}}}' if another is meant"
             )
+
+
+def _kind(value: object) -> str:
+    """Return what kind of value it is, as JSON has them."""
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int | float):
+        return "a number"
+    return "text" if isinstance(value, str) else "a list"
 
 
 def _short(value: object) -> str:

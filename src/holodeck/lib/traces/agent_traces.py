@@ -17,7 +17,7 @@ from holodeck.lib.observability.span_collector import (
 )
 from holodeck.lib.observability.span_log import SpanLog, span_id
 from holodeck.lib.text import one_line, plural
-from holodeck.lib.traces.receiver import OtlpReceiver
+from holodeck.lib.traces.receiver import OtlpReceiver, close_receiver, open_receiver
 from holodeck.lib.traces.span_builder import Mask, span_of
 from holodeck.lib.traces.span_store import MAX_SPANS, CallSpans, SpanStore
 from holodeck.models.spans import Trace
@@ -58,24 +58,23 @@ class AgentTraces:
             self._open.enter_context(collecting(SpanLog(f"holodeck-run-{id(self)}", max_spans=0)))
             if not self._port:
                 return
-        self._receiver = OtlpReceiver(self._store, self._mask, self._port)
         try:
-            await self._receiver.start()
+            self._receiver = await open_receiver(self._port)
         except OSError as error:
-            self._receiver = None
             await self.close()
             raise ConfigError(
                 PORT,
                 f"port {self._port} of 127.0.0.1 cannot be used: {error.strerror or error}; end"
                 " what listens there, or write another port",
             ) from error
+        self._store = self._receiver.store
 
     async def close(self) -> None:
         """Stop collecting; may be called twice."""
         self._open.close()
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
-            await receiver.close()
+            await close_receiver(receiver)
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -156,11 +155,14 @@ class AgentCall:
         ids = SystemRandom()
         self._trace_id, self._span_id = ids.getrandbits(128), ids.getrandbits(64)
         self._spans = CallSpans(
-            format(self._trace_id, "032x"), format(self._span_id, "016x"), self._notify
+            format(self._trace_id, "032x"), format(self._span_id, "016x"), self._notify, mask
         )
-        self._log = _CallLog(self._spans, mask)
+        self._log = _CallLog(self._spans)
         self._open = ExitStack()
         store.open(self._spans)
+        if place != "elsewhere":
+            self._open.enter_context(collecting(self._log))
+            assign_trace(self._log, self._spans.trace_id)
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -170,8 +172,6 @@ class AgentCall:
         holodeck's own spans says.
         """
         if self._place != "elsewhere":
-            self._open.enter_context(collecting(self._log))
-            assign_trace(self._log, self._spans.trace_id)
             watch(self._log)
         if self._place == "built in":
             watch_run(self._log)
@@ -234,10 +234,9 @@ class AgentCall:
 class _CallLog(SpanLog):
     """Takes the spans of this process that belong to a call."""
 
-    def __init__(self, spans: CallSpans, mask: Mask) -> None:
+    def __init__(self, spans: CallSpans) -> None:
         super().__init__(spans.trace_id)
         self._call = spans
-        self._mask = mask
         self._names: dict[int, str] = {}
 
     @property
@@ -252,4 +251,4 @@ class _CallLog(SpanLog):
     def end(self, span: "ReadableSpan") -> None:
         """Take a span that has ended."""
         self._names.pop(span_id(span), None)
-        self._call.add(span_of(span, self._mask))
+        self._call.add(span_of(span, self._call.mask))

@@ -17,7 +17,6 @@ from holodeck.lib.traces.otlp import (
     span_of_message,
     trace_ids,
 )
-from holodeck.lib.traces.span_builder import Mask
 from holodeck.lib.traces.span_store import SpanStore
 
 PATH = "/v1/traces"
@@ -34,14 +33,14 @@ class OtlpReceiver:
     """Takes export requests and passes their spans on.
 
     Args:
-        store: Knows which calls of the agent spans belong to.
-        mask: Removes from texts what results must not contain.
         port: Where it listens; 0 for a free port.
     """
 
-    def __init__(self, store: SpanStore, mask: Mask, port: int = 0) -> None:
-        self._store = store
-        self._mask = mask
+    def __init__(self, port: int = 0) -> None:
+        self.store = SpanStore()
+        """Knows which calls of an agent spans belong to."""
+        self.users = 1
+        """How many agents export to it."""
         self._server = LoopbackServer(self._respond, "holodeck-otlp", port)
         self.requests = 0
         """Export requests of traces until now."""
@@ -86,9 +85,35 @@ class OtlpReceiver:
         coding = header(request.headers, b"content-encoding")
         body = decode_body(request.body, coding, MAX_BODY_BYTES)
         for trace_id, span, resource in trace_ids(read_request(body, kind)):
-            call = self._store.find(trace_id)
+            call = self.store.find(trace_id)
             if call is not None:
-                call.add(span_of_message(span, resource, self._mask))
+                call.add(span_of_message(span, resource, call.mask))
+
+
+_by_port: dict[int, OtlpReceiver] = {}
+"""The open receivers of fixed ports, which agents that are compared share."""
+
+
+async def open_receiver(port: int) -> OtlpReceiver:
+    """Return a receiver that listens on a port, or on a free one if it is 0. Raises OSError."""
+    if port in _by_port:
+        _by_port[port].users += 1
+        return _by_port[port]
+    receiver = OtlpReceiver(port)
+    await receiver.start()
+    if port:
+        _by_port[port] = receiver
+    return receiver
+
+
+async def close_receiver(receiver: OtlpReceiver) -> None:
+    """Close a receiver once nobody else uses it."""
+    receiver.users -= 1
+    if receiver.users:
+        return
+    for port in [port for port, one in _by_port.items() if one is receiver]:
+        del _by_port[port]
+    await receiver.close()
 
 
 def _accepted(kind: str) -> Response:

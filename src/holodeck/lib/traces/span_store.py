@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holodeck.lib.traces.span_builder import Mask
 from holodeck.models.spans import RecordedSpan
 
 MAX_SPANS = 2_000
@@ -20,8 +21,10 @@ class CallSpans:
     """32 hexadecimal digits."""
     call_id: str
     """Of the span around those of the agent: 16 hexadecimal digits."""
-    on_change: Callable[[], None] = lambda: None
+    on_change: Callable[[], None]
     """Called from any thread when a span has arrived."""
+    mask: Mask
+    """Removes from texts what results must not contain."""
     dropped: int = 0
     """Spans beyond the limit."""
     changed: float = field(default_factory=time.monotonic)

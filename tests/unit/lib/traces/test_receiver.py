@@ -270,6 +270,24 @@ async def test_what_arrives_after_the_checks_is_a_note():
         ]
 
 
+async def test_two_agents_may_export_to_the_same_port():
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with receiving(port=port) as one:
+        async with receiving(port=port) as other, calling(other) as (call, _, trace_id, around):
+            body = json.dumps(document(trace_id, around, "chat")).encode()
+            await asyncio.to_thread(post, url_of(one), body)
+
+            found = await call.wait(LONG)
+
+        still = await asyncio.to_thread(post, url_of(one), b"{}")
+
+    assert [one.name for one in found.spans] == ["chat"]
+    assert still[0] == 200
+    with pytest.raises(OSError, match="refused"):
+        post(f"http://127.0.0.1:{port}", b"{}")
+
+
 async def test_a_port_in_use_is_an_error_that_names_the_setting():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
