@@ -2,6 +2,7 @@
 
 import re
 import string
+import threading
 import unicodedata
 from abc import abstractmethod
 from collections import Counter
@@ -214,24 +215,31 @@ def _sacrebleu() -> Any:
     return sacrebleu
 
 
+_nltk_imports = threading.Lock()
+"""Held while nltk is imported: its modules import each other, which fails in two threads at once."""
+
+
 def _rouge() -> Any:
     try:
-        from rouge_score.rouge_scorer import RougeScorer
+        with _nltk_imports:
+            from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
         raise MissingExtra("nlp", "metric rouge") from error
     return RougeScorer
 
 
 def _stemmer() -> Any:
-    from nltk.stem.porter import PorterStemmer
+    with _nltk_imports:
+        from nltk.stem.porter import PorterStemmer
 
     return PorterStemmer()
 
 
 def _meteor() -> Any:
     try:
-        from nltk.tokenize.destructive import NLTKWordTokenizer
-        from nltk.translate.meteor_score import meteor_score
+        with _nltk_imports:
+            from nltk.tokenize.destructive import NLTKWordTokenizer
+            from nltk.translate.meteor_score import meteor_score
     except ImportError as error:
         raise MissingExtra("nlp", "metric meteor") from error
     return meteor_score, NLTKWordTokenizer()
