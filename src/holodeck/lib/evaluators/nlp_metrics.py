@@ -216,7 +216,7 @@ def _sacrebleu() -> Any:
 
 
 _nltk_imports = threading.Lock()
-"""Held while nltk is imported: its modules import each other, which fails in two threads at once."""
+"""Held while nltk is imported: its modules import each other, which fails in two threads."""
 
 
 def _rouge() -> Any:

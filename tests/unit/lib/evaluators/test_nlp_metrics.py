@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -239,3 +242,33 @@ async def test_rouge_compares_stems_of_words_of_more_than_three_letters(
     response, reference, is_a_match
 ):
     assert (await score(ROUGEEvaluator(), response, reference) > 0) is is_a_match
+
+
+def test_rouge_and_meteor_can_begin_at_the_same_time():
+    begin = """
+import threading
+from holodeck.lib.evaluators import nlp_metrics
+
+failed = []
+together = threading.Barrier(2)
+
+def load(what):
+    together.wait()
+    try:
+        what()
+    except Exception as error:
+        failed.append(error.__cause__)
+
+loaded = (nlp_metrics._rouge, nlp_metrics._meteor)
+threads = [threading.Thread(target=load, args=[one]) for one in loaded]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert not failed, failed
+"""
+
+    command = [sys.executable, "-c", begin]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
