@@ -33,8 +33,12 @@ FOR_PEOPLE = {
 }
 """Notes of whoever writes the file; their documentation says that nothing reads them."""
 
-WITHOUT_EFFECT = {f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT}
-"""What `holodeck validate` says to have no effect."""
+WITHOUT_EFFECT = {
+    *(f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT),
+    "AzureMetric.scale",
+    "ProviderSettings.auth_provider",
+}
+"""What `holodeck validate` says to have no effect, and keys that only say how others are meant."""
 
 CHOOSING = {
     "CodeMetric.grader",
