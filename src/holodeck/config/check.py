@@ -236,6 +236,7 @@ def check_opened_tools(agent: Agent, tools: Sequence[Tool]) -> None:
         else list(tool.parameters.get("properties", {}))
         for tool in tools
     }
+    context.tools_of_servers = [tool.full_name for tool in tools if tool.server is not None]
     for index, case in enumerate(agent.test_cases or []):
         check_tool_names(context, case, ("test_cases", index))
         for turn_path, turn in case.checked_turns:

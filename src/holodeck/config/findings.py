@@ -1,6 +1,6 @@
 """Findings of the static checks: errors, which stop a run, and warnings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -42,6 +42,8 @@ class CheckContext:
     """What each metric needs; known once the metrics are checked."""
     tools: Tools = field(default_factory=dict)
     """The tools of the agent; known once they are checked."""
+    tools_of_servers: Collection[str] = ()
+    """Tools with the name of their MCP server before it, which `expected_tools` may mean too."""
     knows_all_tools: bool = True
     """Whether there are no further tools, whose names only the run knows."""
     findings: list[Finding] = field(default_factory=list)

@@ -100,12 +100,19 @@ class ToolInvocation(Model):
     """Where the tool raised the error; None if it did not."""
     agent: str | None = None
     """Name of the agent that requested the call; None if unknown."""
+    server: str | None = None
+    """Name of the MCP server whose tool it is; None for other tools."""
     passages: list[str] | None = None
     """What the call retrieved, one entry per chunk; None if that is only in `result`."""
     model_cost: OnDemand[ModelCost] | None = None
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []
     """What else of the call its backend cannot see."""
+
+    @property
+    def full_name(self) -> str:
+        """The name with that of the server before it, if the tool belongs to one."""
+        return self.name if self.server is None else f"{self.server}-{self.name}"
 
     @property
     def is_result_known(self) -> bool:

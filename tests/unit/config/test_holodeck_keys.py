@@ -1,11 +1,14 @@
 """Keys of HoloDeck's format that mean something else here: they work, or the error helps."""
 
+from contextlib import nullcontext
+
 import pytest
 
-from holodeck.config.check import check
+from holodeck.config.check import check, check_opened_tools
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.tools.base import Tool
 from holodeck.models.evaluation import EvaluationMetric
 
 
@@ -178,3 +181,15 @@ def test_a_wrong_model_is_reported_beside_a_wrong_config_yaml(folder):
     assert "model.temprature: unknown key" in told
     assert "model.auth_provider: found 'bedrock'" in told
     assert "missing" not in told  # the config.yaml may add the name and the endpoint
+
+
+@pytest.mark.parametrize(
+    ("expected", "is_known"),
+    [("memory", True), ("mem", True), ("memory-read_graph", True), ("disk", False)],
+)
+def test_expected_tools_may_name_an_mcp_server(folder, expected, is_known):
+    folder.agent(f"test_cases: [{{input: hi, expected_tools: [{expected}]}}]\n")
+    tool = Tool("read_graph", "Reads.", {}, print, source="mcp", server="memory")
+
+    with nullcontext() if is_known else pytest.raises(ConfigError, match="unknown tool 'disk'"):
+        check_opened_tools(load(), [tool])

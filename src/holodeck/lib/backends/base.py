@@ -46,6 +46,8 @@ class ToolResult(_Named, total=False):
     duration_ms: int
     raised: RaisedError
     """Where the code of a function tool raised the error."""
+    server: str
+    """Name of the entry of `tools` that the tool belongs to, for entries with several tools."""
     passages: list[str]
     """What the tool retrieved, one entry per chunk; left out for tools that retrieve nothing, or
     whose backend cannot tell."""

@@ -222,6 +222,8 @@ class ChatBackend:
         run = await run_tool(tool, call["arguments"], call_id=call_id)
         result["duration_ms"] = run.duration_ms
         result["is_error"] = run.error is not None
+        if run.server is not None:
+            result["server"] = run.server
         result["result"] = run.result if run.error is None else run.result_text
         if run.refused:
             result["refused"] = True

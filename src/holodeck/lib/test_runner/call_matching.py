@@ -62,9 +62,9 @@ class Trajectory:
         Raises EvaluationError if the expected name may mean several tools.
         """
         if isinstance(expected, str):
-            return expected in call.name
+            return expected in call.full_name
         if expected.match == "substring":
-            return expected.name in call.name
+            return expected.name in call.full_name
         return call.name == find_tool(expected.name, self.names)
 
     def compare(self, expected: str | ExpectedTool, call: ToolInvocation) -> "Comparison | None":

@@ -159,13 +159,16 @@ def _require_known(found: Sequence[Comparison]) -> None:
 
 
 def _check_substring(expected: str, trajectory: Trajectory) -> Decision:
-    matching = [call.name for call in trajectory.calls if expected in call.name]
+    matching = [call for call in trajectory.calls if expected in call.full_name]
     if not matching:
         trajectory.require_all_calls()
         return False, _not_called(expected, trajectory)
-    if any(matches_tool_name(expected, name) for name in matching):
+    if any(
+        matches_tool_name(expected, call.name) or expected in (call.server, call.full_name)
+        for call in matching
+    ):
         return True, None
-    part = f"{expected!r} is only a part of {matching[0]!r}"
+    part = f"{expected!r} is only a part of {matching[0].full_name!r}"
     return True, f"{part}; write '{{name: …}}' for a whole name"
 
 

@@ -40,6 +40,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         error=_error(call, result),
         raised=None if result is None else result.get("raised"),
         agent=call.get("agent"),
+        server=None if result is None else result.get("server"),
         passages=None if result is None else result.get("passages"),
         model_cost=None if result is None else result.get("model_cost"),
         unknown=list(_unknown_facts(call, result)),

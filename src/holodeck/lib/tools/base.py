@@ -42,6 +42,13 @@ class Tool:
     """Seconds that one call may take; None for no limit."""
     source: str = "function"
     """The `type` of its entry in the agent.yaml."""
+    server: str | None = None
+    """Name of the MCP server whose tool it is; None for other tools."""
+
+    @property
+    def full_name(self) -> str:
+        """The name with that of the server before it, if the tool belongs to one."""
+        return self.name if self.server is None else f"{self.server}-{self.name}"
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,8 @@ class ToolOutcome:
     images: tuple[ToolImage, ...] = ()
     model_cost: ModelCost | None = None
     """What the model cost that the tool called; None if it called none."""
+    server: str | None = None
+    """The `server` of the tool."""
 
     def meter(self, meter: UsageMeter) -> None:
         """Add the tokens of the model that the tool called."""
@@ -141,7 +150,13 @@ async def run_tool(
             current.fail(returned.kind, returned.message)
             error = _shorten(f"{returned.kind}: {returned.message}".removesuffix(": "))
             return ToolOutcome(
-                f"Error: {error}", None, error, duration_ms, returned.refused, returned.raised
+                f"Error: {error}",
+                None,
+                error,
+                duration_ms,
+                returned.refused,
+                returned.raised,
+                server=tool.server,
             )
         reply = returned if isinstance(returned, ToolReply) else None
         if reply is not None and reply.is_error:
@@ -149,7 +164,7 @@ async def run_tool(
         value, text = _value_and_text(returned) if reply is None else _of_reply(reply)
         set_content(current, names.TOOL_RESULT, text)
         if reply is None:
-            return ToolOutcome(text, value, None, duration_ms)
+            return ToolOutcome(text, value, None, duration_ms, server=tool.server)
         return ToolOutcome(
             text,
             value,
@@ -158,6 +173,7 @@ async def run_tool(
             passages=reply.passages,
             images=reply.images,
             model_cost=reply.model_cost,
+            server=tool.server,
         )
 
 

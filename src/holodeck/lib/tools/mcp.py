@@ -110,6 +110,7 @@ class McpServer:
                     parameters={"type": "object", "properties": {}, **one.inputSchema},
                     call=partial(self._call, one.name),
                     source="mcp",
+                    server=self._config.name,
                 )
             )
         return tools

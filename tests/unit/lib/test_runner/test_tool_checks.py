@@ -167,3 +167,23 @@ def test_argument_matchers(wanted, value, fits):
 def test_a_pattern_that_explodes_is_an_error_within_its_limit():
     with pytest.raises(EvaluationError, match="takes longer than 1 s"):
         matches(ArgMatcher(regex="(a|aa)+$"), "a" * 60 + "!")
+
+
+@pytest.mark.parametrize(
+    ("expected", "passed", "reason"),
+    [
+        ("memory", True, None),
+        ("read_graph", True, None),
+        ("memory-read_graph", True, None),
+        ("mem", True, "'mem' is only a part of 'memory-read_graph'; write '{name: …}' for a whole"),
+        ({"name": "memory", "match": "substring"}, True, None),
+        ("disk", False, "no call of 'disk'; called: read_graph"),
+    ],
+)
+def test_the_name_of_an_mcp_server_means_any_of_its_tools(expected, passed, reason):
+    call = ToolInvocation(name="read_graph", server="memory")
+
+    [row] = checks([call], expected_tools=[expected])
+
+    assert row.passed is passed
+    assert row.reason is None if reason is None else row.reason.startswith(reason)

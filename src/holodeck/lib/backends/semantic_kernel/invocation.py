@@ -144,6 +144,8 @@ def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
         return result
     result["is_error"] = run.error is not None
     result["duration_ms"] = run.duration_ms
+    if run.server is not None:
+        result["server"] = run.server
     if run.error is None:
         result["result"] = run.result
     if run.raised is not None:
