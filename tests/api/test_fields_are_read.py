@@ -36,6 +36,8 @@ FOR_PEOPLE = {
 WITHOUT_EFFECT = {
     *(f"Agent.{key}" for key in KEYS_WITHOUT_EFFECT),
     "AzureMetric.scale",
+    "McpTool.load_prompts",
+    "McpTool.registry_name",
     "ProviderSettings.auth_provider",
 }
 """What `holodeck validate` says to have no effect, and keys that only say how others are meant."""
