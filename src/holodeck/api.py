@@ -33,7 +33,6 @@ from holodeck.models.comparison import ComparisonReport
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.evaluation import EvaluationConfig, MetricSettings
 from holodeck.models.llm import LLMProvider
-from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
 
@@ -154,7 +153,7 @@ async def arun(
         evaluators=_evaluators(metrics or ()),
         progress_callback=report_result,
     )
-    with _traces(agent, redactor):
+    with _telemetry(agent, redactor):
         try:
             report = await executor.execute_tests()
         finally:
@@ -164,16 +163,16 @@ async def arun(
 
 
 @contextmanager
-def _traces(agent: Agent, redactor: Redactor) -> Iterator[None]:
-    """Send traces as the agent's `observability` says; the code under test cannot exit."""
-    traces = initialize_observability(
-        agent.observability or ObservabilityConfig(), agent.name, redactor.redact
+def _telemetry(agent: Agent, redactor: Redactor) -> Iterator[None]:
+    """Send telemetry as the agent's `observability` says; the code under test cannot exit."""
+    telemetry = initialize_observability(
+        agent.observability, agent.name, redactor.redact, agent.base_dir
     )
     try:
         with process_exit_forbidden():
             yield
     finally:
-        shutdown_observability(traces)
+        shutdown_observability(telemetry)
 
 
 def compare_agents(
@@ -247,7 +246,7 @@ async def _compare_agents(
     comparison = AgentComparison(
         executors[0], executors[1], (tested.config_path, other.config_path)
     )
-    with _traces(agent, redactor):
+    with _telemetry(agent, redactor):
         try:
             report = await comparison.execute_tests()
         finally:

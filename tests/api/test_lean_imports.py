@@ -10,6 +10,7 @@ from fakes import clean_environment
 HEAVY = (
     "semantic_kernel", "openai", "anthropic", "ollama", "nltk", "sacrebleu", "rouge_score",
     "xllamacpp", "deepeval", "azure", "jsonschema", "opentelemetry.sdk", "markitdown", "httpx",
+    "grpc", "prometheus_client",
     "httpx2", "numpy", "pandas",
 )  # fmt: skip
 """Libraries that only those who use them may pay for."""
@@ -27,12 +28,15 @@ SELDOM = (
     "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",
     "holodeck.lib.test_runner.trace_checks", "holodeck.lib.test_runner.traced_turns",
     "holodeck.lib.traces.agent_traces", "holodeck.config.check_traces", "opentelemetry.trace",
+    "holodeck.lib.observability.sdk", "holodeck.lib.observability.meters",
+    "holodeck.lib.observability.log_bridge", "holodeck.lib.observability.delivery",
 )  # fmt: skip
 """Modules of ours that only some cases and flags need."""
 UNWRITTEN = (
     "RegexMetric", "GEvalMetric", "JudgeMetric", "ExpectedTool", "StepModel", "Simulation",
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
     "TraceChecks", "SpanCheck", "Trace", "RecordedSpan",
+    "ObservabilityConfig",
 )  # fmt: skip
 """Models of which an ordinary run has no value."""
 

@@ -25,12 +25,15 @@ def test_every_documented_extra_exists():
     assert set(PROJECT["optional-dependencies"]) >= EXTRAS | ALONE
 
 
+TELEMETRY = {"azure-monitor", "otlp-grpc", "prometheus"}
+
+
 def test_the_extra_all_holds_every_feature():
     (everything,) = PROJECT["optional-dependencies"]["all"]
     name, _, names = everything.rstrip("]").partition("[")
 
     assert name == PROJECT["name"]
-    assert set(names.split(",")) == FEATURES
+    assert set(names.split(",")) == FEATURES | TELEMETRY
 
 
 def test_every_extra_that_an_error_tells_to_install_exists():
@@ -42,7 +45,7 @@ def test_every_extra_that_an_error_tells_to_install_exists():
     }
 
     assert told
-    assert told <= FEATURES | ALONE
+    assert told <= FEATURES | ALONE | TELEMETRY
 
 
 def test_a_missing_library_is_never_installed_over_by_the_other_holodeck_of_the_index():

@@ -99,16 +99,13 @@ def resume_run(
 def open_display(
     agent: "Agent", context: CliContext, progress: "ProgressIndicator", *, enabled: bool = True
 ) -> "Iterator[LiveLine]":
-    """Yield a live line about the progress; the agent's `observability` says where traces go."""
+    """Yield a live line; the agent's `observability` says where telemetry goes."""
     from holodeck.cli.interruptible_run import protected_streams
     from holodeck.lib.observability import initialize_observability, shutdown_observability
     from holodeck.lib.ui.live import LiveLine
-    from holodeck.models.observability import ObservabilityConfig
 
     redact = context.redactor.redact
-    traces = initialize_observability(
-        agent.observability or ObservabilityConfig(), agent.name, redact
-    )
+    telemetry = initialize_observability(agent.observability, agent.name, redact, agent.base_dir)
     is_live = enabled and not progress.quiet
     with protected_streams() as out:
         try:
@@ -116,7 +113,7 @@ def open_display(
                 progress.get_live_line, progress.get_heartbeat_line, out=out, enabled=is_live
             )
         finally:
-            shutdown_observability(traces)
+            shutdown_observability(telemetry)
 
 
 def run_displayed(

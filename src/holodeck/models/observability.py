@@ -1,6 +1,6 @@
-"""Where traces go."""
+"""Which telemetry of a run is recorded, and where it goes."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -16,8 +16,11 @@ class TracingConfig(Model):
     """Share of traced runs."""
     capture_content: bool = False
     """Whether spans contain inputs, responses, tool arguments and results."""
+    capture_evaluation_content: bool = False
+    """Whether spans and events of metrics contain what was judged, and the reasons."""
     redaction_patterns: list[NonBlank] = []
-    """Regular expressions; their matches in captured content are replaced by ***."""
+    """Regular expressions; their matches in captured content and in log records are replaced by
+    ***."""
     max_queue_size: Annotated[int, Field(gt=0)] = 2048
     """Maximum number of spans that wait to be exported."""
     max_export_batch_size: Annotated[int, Field(gt=0)] = 512
@@ -32,45 +35,113 @@ class TracingConfig(Model):
         return self
 
 
+class MetricsConfig(Model):
+    """Durations, tokens and outcomes as OpenTelemetry metrics."""
+
+    enabled: bool = True
+    """Whether metrics are recorded."""
+    export_interval_ms: Annotated[int, Field(ge=1000)] = 5000
+    """Milliseconds between two exports."""
+    include_semantic_kernel_metrics: bool = True
+    """Whether durations of tools are also recorded under Semantic Kernel's name,
+    `semantic_kernel.function.invocation.duration`."""
+
+
+class LogsConfig(Model):
+    """Log records sent to collectors; the lines on stderr stay as they are."""
+
+    enabled: bool = True
+    """Whether log records are sent."""
+    level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"] = "INFO"
+    """The lowest level that is sent."""
+    include_trace_context: bool = True
+    """Whether a record names the span in which it was logged."""
+    filter_namespaces: list[NonBlank] = ["semantic_kernel"]
+    """The loggers that are sent beside holodeck's own, with those below them; [] for all."""
+
+
 class ConsoleExporterConfig(Model):
-    """Spans as JSON on stderr."""
+    """Spans and metrics as JSON on stderr."""
 
     enabled: bool = True
     """Whether the exporter is used."""
     pretty_print: bool = True
-    """Indented JSON instead of one line per span."""
+    """Indented JSON instead of one line per span or metric."""
     include_timestamps: bool = True
     """Whether start and end times are included."""
 
 
 class OTLPExporterConfig(Model):
-    """Spans sent to a collector over HTTP."""
-
-    not_supported_yet: ClassVar = {"insecure": "it belongs to gRPC"}
+    """Spans, metrics and log records sent to a collector."""
 
     enabled: bool = True
     """Whether the exporter is used."""
-    endpoint: NonBlank = "http://localhost:4318"
-    """Base URL of the collector; `/v1/traces` is added if missing."""
-    protocol: Literal["http"] = "http"
-    """Transport protocol."""
+    endpoint: NonBlank | None = None
+    """URL of the collector (default: `http://localhost:4318`; with `protocol: grpc`,
+    `http://localhost:4317`). Over HTTP, `/v1/traces` and so on are added."""
+    protocol: Literal["grpc", "http"] | None = None
+    """Transport protocol (default: `grpc` for an endpoint with port 4317, else `http`)."""
+    insecure: bool | None = None
+    """For gRPC and an endpoint without `http://` or `https://`: whether the connection is not
+    encrypted (default: true)."""
     headers: dict[str, SecretStr] = {}
     """Headers of each request; their values are never printed."""
     timeout_ms: Milliseconds = 30_000
     """Maximum milliseconds of one export."""
-    compression: Literal["gzip"] | None = None
+    compression: Literal["gzip", "deflate"] | None = None
     """Compression of the body."""
 
 
-class ExportersConfig(Model):
-    """Destinations of the spans; by default the console."""
+class PrometheusExporterConfig(Model):
+    """Metrics for Prometheus to scrape while the run lasts."""
 
-    not_supported_yet: ClassVar = {"prometheus": "metrics", "azure_monitor": "Azure Monitor"}
+    enabled: bool = False
+    """Whether the exporter is used."""
+    port: Annotated[int, Field(ge=1024, le=65535)] = 8889
+    """Port of the endpoint."""
+    host: NonBlank = "127.0.0.1"
+    """Address of the endpoint; `0.0.0.0` makes it reachable from other machines."""
+    path: Annotated[str, Field(pattern=r"^/")] = "/metrics"
+    """Path of the endpoint."""
+    textfile: NonBlank | None = None
+    """File for the values at the end of the run, for the textfile collector of Prometheus's
+    node exporter, as a run may end before it is scraped."""
+
+
+class AzureMonitorExporterConfig(Model):
+    """Spans, metrics and log records sent to Application Insights."""
+
+    enabled: bool = False
+    """Whether the exporter is used."""
+    connection_string: SecretStr | None = None
+    """Connection string of the resource; required if enabled."""
+    disable_offline_storage: bool = False
+    """Whether telemetry that cannot be sent is dropped instead of stored in files."""
+    storage_directory: NonBlank | None = None
+    """Folder of these files (default: one in the system's folder for temporary files)."""
+
+    @model_validator(mode="after")
+    def _has_a_connection_string(self) -> "AzureMonitorExporterConfig":
+        given = self.connection_string
+        if self.enabled and (given is None or not given.get_secret_value().strip()):
+            raise ValueError(
+                "'connection_string' is missing; write"
+                " 'connection_string: ${APPLICATIONINSIGHTS_CONNECTION_STRING}'"
+            )
+        return self
+
+
+class ExportersConfig(Model):
+    """Destinations of the telemetry; by default the console."""
 
     console: ConsoleExporterConfig | None = None
-    """Spans on stderr."""
+    """Spans and metrics on stderr."""
     otlp: OTLPExporterConfig | None = None
-    """Spans sent to a collector."""
+    """Telemetry sent to a collector."""
+    prometheus: PrometheusExporterConfig | None = None
+    """Metrics for Prometheus."""
+    azure_monitor: AzureMonitorExporterConfig | None = None
+    """Telemetry sent to Azure Monitor."""
 
 
 class ReceiverConfig(Model):
@@ -82,19 +153,21 @@ class ReceiverConfig(Model):
 
 
 class ObservabilityConfig(Model):
-    """OpenTelemetry traces of a run."""
-
-    not_supported_yet: ClassVar = {"metrics": "OpenTelemetry metrics", "logs": "OpenTelemetry logs"}
+    """OpenTelemetry traces, metrics and logs of a run."""
 
     enabled: bool = False
-    """Whether spans are exported."""
+    """Whether telemetry is exported."""
     service_name: NonBlank | None = None
     """Name of the service (default: `holodeck-<agent name>`)."""
     traces: TracingConfig = TracingConfig()
     """Settings of the spans."""
+    metrics: MetricsConfig = MetricsConfig()
+    """Settings of the metrics."""
+    logs: LogsConfig = LogsConfig()
+    """Settings of the log records."""
     exporters: ExportersConfig = ExportersConfig()
-    """Destinations of the spans."""
+    """Destinations of the telemetry."""
     resource_attributes: dict[str, str] = {}
-    """Resource attributes of every span."""
+    """Resource attributes of everything that is exported."""
     receiver: ReceiverConfig | None = None
     """Where the spans of the agent are received, also without `enabled`."""

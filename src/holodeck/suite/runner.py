@@ -191,7 +191,12 @@ class Runner:
                 retry_count=call.attempts - 1,
                 **verdict,
             )
-            current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
+            current.set(
+                {
+                    names.CASE_STATUS: "pass" if result.passed else "fail",
+                    names.CASE_OUTCOME: result.outcome.value,
+                }
+            )
         return result
 
     async def _score(self, planned: PlannedScenario, answer: AgentResult) -> list[ScoreResult]:
@@ -230,7 +235,7 @@ class _AgentCall:
         started = time.perf_counter()
         operation = {names.OPERATION: names.INVOKE_AGENT}
         with span(names.INVOKE_AGENT, operation, kind="client") as current:
-            set_content(current, names.INPUT_MESSAGES, message)
+            set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
                 answer = await self._agent.answer(message, self._context(), limit_s)
             except BackendError as error:
@@ -238,7 +243,7 @@ class _AgentCall:
                 raise
             finally:
                 self.last_ms = _ms_since(started)
-            set_content(current, names.OUTPUT_MESSAGES, answer.output)
+            set_content(current, names.OUTPUT_MESSAGES, names.message("assistant", answer.output))
         return answer
 
 

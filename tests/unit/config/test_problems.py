@@ -220,7 +220,6 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
         ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
-        ("observability: {metrics: {}}", "4:17: observability: 'metrics' is not supported yet"),
     ],
 )
 def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message):

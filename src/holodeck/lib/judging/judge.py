@@ -21,6 +21,7 @@ from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.limits import build_limiters, call_limits
 from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
+from holodeck.lib.observability import names, span
 from holodeck.lib.text import one_line
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
@@ -127,7 +128,8 @@ class Judge:
                 _meter_request(meter, self.name, requests, response, time.perf_counter() - started)
 
         try:
-            response = await ask_model(self._model, request, count)
+            with span(names.JUDGE, {names.JUDGE_MODEL: self.name}):
+                response = await ask_model(self._model, request, count)
         except ConfigError:
             raise
         except HoloDeckError as error:

@@ -177,7 +177,13 @@ class ChatClient:
         self._endpoint = endpoint
         self._model = model
         self._span_name = names.chat(model)
-        self._span_attributes = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: model}
+        self._span_attributes = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: names.provider(endpoint.name),
+            names.REQUEST_MODEL: model,
+            names.SERVER_ADDRESS: endpoint.server.host,
+            names.SERVER_PORT: endpoint.server.port,
+        }
         self._retry = RetryConfig(max_retries=limits.retries, base_delay=limits.retry_delay)
         self._limiters = limiters
         self._sender = RequestSender(endpoint.name, limiters, kind)

@@ -15,6 +15,7 @@ from holodeck.lib.llm.limits import CallLimits
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
 from holodeck.lib.llm.provider_errors import request_error
 from holodeck.lib.llm.retry import RetryConfig
+from holodeck.lib.observability import names, span
 from holodeck.lib.threads import run_in_thread
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
@@ -60,12 +61,22 @@ class LibraryChatModel(CompletionModel):
     async def _send(self, body: Mapping[str, Any], _limiter: Limiter) -> Completion:
         """Send the request once."""
         call = partial(self._create, **body)
-        async with time_limit(self._timeout):
-            is_async = inspect.iscoroutinefunction(inspect.unwrap(self._create))
-            value = call() if is_async else await run_in_thread(call, "holodeck-model")
-            response = await value if inspect.isawaitable(value) else value
-        self._limiters.note_reached(self._endpoint)
-        return parse_completion(response.model_dump_json().encode())
+        labels = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: names.provider(self._endpoint),
+            names.REQUEST_MODEL: self._llm.name,
+        }
+        with span(names.chat(self._llm.name), labels, kind="client") as current:
+            async with time_limit(self._timeout):
+                is_async = inspect.iscoroutinefunction(inspect.unwrap(self._create))
+                value = call() if is_async else await run_in_thread(call, "holodeck-model")
+                response = await value if inspect.isawaitable(value) else value
+            self._limiters.note_reached(self._endpoint)
+            completion = parse_completion(response.model_dump_json().encode())
+            usage = completion.usage
+            current.set({names.INPUT_TOKENS: usage.prompt_tokens})
+            current.set({names.OUTPUT_TOKENS: usage.completion_tokens})
+        return completion
 
     async def close(self) -> None:
         """Do nothing: the library or the user closes the connections."""

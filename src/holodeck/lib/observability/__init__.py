@@ -1,4 +1,4 @@
-"""Tracing: `span()` around everything that takes time, and exporters for a run's spans."""
+"""Telemetry: `span()` around everything that takes time, metrics, logs, and their exporters."""
 
 from holodeck.lib.observability.propagation import (
     continue_trace,
@@ -6,14 +6,17 @@ from holodeck.lib.observability.propagation import (
     ensure_trace,
     propagation_headers,
 )
-from holodeck.lib.observability.tracing import (
+from holodeck.lib.observability.setup import (
     ObservabilityContext,
-    Span,
-    get_tracer,
     initialize_observability,
+    shutdown_observability,
+)
+from holodeck.lib.observability.tracing import (
+    Span,
+    evaluation_content,
+    get_tracer,
     record_error,
     set_content,
-    shutdown_observability,
     span,
 )
 
@@ -23,6 +26,7 @@ __all__ = [
     "continue_trace",
     "continue_trace_of_message",
     "ensure_trace",
+    "evaluation_content",
     "get_tracer",
     "initialize_observability",
     "propagation_headers",

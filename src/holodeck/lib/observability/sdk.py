@@ -1,134 +1,197 @@
-"""The adapter for the OpenTelemetry SDK and its exporters."""
+"""The adapter for the OpenTelemetry SDK: providers of a run, which are not those of the process."""
 
-import json
-import sys
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+
+from opentelemetry.trace import NoOpTracer
 
 from holodeck.errors import ConfigError
 from holodeck.lib.observability import names
+from holodeck.lib.observability.delivery import Exporter
 from holodeck.models.observability import (
     ConsoleExporterConfig,
     ExportersConfig,
+    MetricsConfig,
     ObservabilityConfig,
-    OTLPExporterConfig,
     TracingConfig,
 )
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-    from opentelemetry.sdk.trace.export import SpanExporter
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Tracer
 
-TRACES_PATH = "/v1/traces"
+    from holodeck.lib.observability.prometheus import PrometheusEndpoint
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """A tracer whose spans go to exporters."""
+@dataclass
+class Pipelines:
+    """What spans, metrics and log records of a run go through."""
 
-    tracer: "Tracer"
-    shut_down: Callable[[], None]
-    """Sends everything; blocks."""
-    give_up: Callable[[], None]
-    """Stops attempts to send."""
+    tracer: Tracer
+    meter_provider: MeterProvider | None = None
+    logger_provider: LoggerProvider | None = None
+    exporters: list[Exporter] = field(default_factory=list)
+    flushes: dict[str, Callable[[], None]] = field(default_factory=dict)
+    """By signal: sends the rest and shuts down; blocks."""
+    endpoint: PrometheusEndpoint | None = None
 
-
-def start_pipeline(config: ObservabilityConfig, resource: dict[str, str]) -> Pipeline:
-    """Return a pipeline to the exporters of `config`; the global tracer provider stays as it is.
-
-    Raises ConfigError.
-    """
-    exporters = [_exporter(one) for one in _enabled_exporters(config.exporters)]
-    provider = _provider(config.traces, resource)
-    for exporter in exporters:
-        provider.add_span_processor(_batches(config.traces, exporter))
-
-    def give_up() -> None:
-        for exporter in exporters:
+    def give_up(self) -> None:
+        """Make running flushes end soon."""
+        for exporter in self.exporters:
             exporter.shutdown()
 
-    tracer = provider.get_tracer(names.TRACER, schema_url=names.SCHEMA_URL)
-    return Pipeline(tracer, provider.shutdown, give_up)
+
+def start_pipelines(
+    config: ObservabilityConfig, attributes: dict[str, str], base_dir: Path
+) -> Pipelines:
+    """Return the pipelines to the exporters of `config`. Raises ConfigError."""
+    from opentelemetry.sdk.resources import Resource
+
+    exporters = _with_default(config.exporters)
+    resource = Resource.create(attributes)
+    started = Pipelines(NoOpTracer())
+    if config.traces.enabled:
+        _start_traces(started, config.traces, _exporters(exporters, "traces", base_dir), resource)
+    if config.metrics.enabled:
+        _start_metrics(started, config.metrics, exporters, resource, base_dir)
+    if config.logs.enabled:
+        _start_logs(started, _exporters(exporters, "logs", base_dir), resource)
+    return started
 
 
-def _enabled_exporters(config: ExportersConfig) -> list[ConsoleExporterConfig | OTLPExporterConfig]:
-    named = [exporter for exporter in (config.console, config.otlp) if exporter is not None]
-    if not named:
-        return [ConsoleExporterConfig()]
-    enabled = [exporter for exporter in named if exporter.enabled]
-    if not enabled:
+def _with_default(config: ExportersConfig) -> ExportersConfig:
+    """Return the exporters, of which at least one is enabled. Raises ConfigError."""
+    named = [config.console, config.otlp, config.prometheus, config.azure_monitor]
+    given = [exporter for exporter in named if exporter is not None]
+    if not given:
+        return ExportersConfig(console=ConsoleExporterConfig())
+    if not any(exporter.enabled for exporter in given):
         raise ConfigError(
             "observability.exporters",
             "every exporter is disabled; enable one or write 'observability: {enabled: false}'",
         )
-    return enabled
+    return config
 
 
-def _provider(traces: TracingConfig, resource: dict[str, str]) -> "TracerProvider":
-    from opentelemetry.sdk.resources import Resource
+def _exporters(config: ExportersConfig, signal: str, base_dir: Path) -> list[Exporter]:
+    """Return the exporters of a signal that send it somewhere. Raises ConfigError."""
+    found = []
+    if config.console is not None and config.console.enabled and signal != "logs":
+        from holodeck.lib.observability.console import (  # noqa: PLC0415 - only if asked for
+            console_metrics,
+            console_spans,
+        )
+
+        console = console_spans if signal == "traces" else console_metrics
+        found.append(Exporter(console(config.console), signal, "the console"))
+    if config.otlp is not None and config.otlp.enabled:
+        from holodeck.lib.observability.otlp import (  # noqa: PLC0415 - only if asked for
+            otlp_exporter,
+            otlp_target,
+        )
+
+        location = f"the OTLP endpoint {otlp_target(config.otlp).endpoint}"
+        found.append(Exporter(otlp_exporter(config.otlp, signal), signal, location))
+    if config.azure_monitor is not None and config.azure_monitor.enabled:
+        from holodeck.lib.observability.azure_monitor import (  # noqa: PLC0415 - see above
+            azure_exporter,
+        )
+
+        azure = azure_exporter(config.azure_monitor, signal, base_dir)
+        found.append(Exporter(azure, signal, "Azure Monitor"))
+    return found
+
+
+def _start_traces(
+    started: Pipelines, config: TracingConfig, exporters: list[Exporter], resource: Resource
+) -> None:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
     from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
-    return TracerProvider(
-        sampler=ParentBased(TraceIdRatioBased(traces.sample_rate)),
-        resource=Resource.create(resource),
+    if not exporters:
+        return
+    sampled = TraceIdRatioBased(config.sample_rate)
+    # A trace that comes from elsewhere is one that a trace check began.
+    provider = TracerProvider(
+        sampler=ParentBased(sampled, remote_parent_sampled=sampled),
+        resource=resource,
         shutdown_on_exit=False,
     )
-
-
-def _batches(traces: TracingConfig, exporter: "SpanExporter") -> "SpanProcessor":
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor
-
-    return BatchSpanProcessor(
-        exporter,
-        max_queue_size=traces.max_queue_size,
-        max_export_batch_size=traces.max_export_batch_size,
-        schedule_delay_millis=traces.schedule_delay_millis,
-    )
-
-
-def _exporter(config: ConsoleExporterConfig | OTLPExporterConfig) -> "SpanExporter":
-    return _otlp(config) if isinstance(config, OTLPExporterConfig) else _console(config)
-
-
-def _console(config: ConsoleExporterConfig) -> "SpanExporter":
-    from opentelemetry.sdk.trace.export import ConsoleSpanExporter
-
-    return ConsoleSpanExporter(
-        out=sys.stderr, formatter=lambda ended: _as_json(ended, config) + "\n"
-    )
-
-
-def _as_json(ended: "ReadableSpan", config: ConsoleExporterConfig) -> str:
-    document: dict[str, Any] = json.loads(ended.to_json())
-    if not config.include_timestamps:
-        del document["start_time"], document["end_time"]
-        for event in document["events"]:
-            del event["timestamp"]
-    return json.dumps(document, indent=2 if config.pretty_print else None, ensure_ascii=False)
-
-
-def _otlp(config: OTLPExporterConfig) -> "SpanExporter":
-    from opentelemetry.exporter.otlp.proto.http import Compression
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-
-    return OTLPSpanExporter(
-        endpoint=_traces_url(config.endpoint),
-        headers={name: value.get_secret_value() for name, value in config.headers.items()},
-        timeout=config.timeout_ms / 1000,
-        compression=Compression.Gzip if config.compression else Compression.NoCompression,
-    )
-
-
-def _traces_url(endpoint: str) -> str:
-    parts = urlsplit(endpoint)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise ConfigError(
-            "observability.exporters.otlp.endpoint",
-            f"{endpoint!r} is not a URL; write one such as 'http://localhost:4318'",
+    for exporter in exporters:
+        provider.add_span_processor(
+            BatchSpanProcessor(
+                _as_any(exporter),
+                max_queue_size=config.max_queue_size,
+                max_export_batch_size=config.max_export_batch_size,
+                schedule_delay_millis=config.schedule_delay_millis,
+            )
         )
-    base = endpoint.rstrip("/")
-    return base if base.endswith(TRACES_PATH) else base + TRACES_PATH
+    started.tracer = provider.get_tracer(names.TRACER, schema_url=names.SCHEMA_URL)
+    started.exporters += exporters
+    started.flushes["traces"] = provider.shutdown
+
+
+def _start_metrics(
+    started: Pipelines,
+    config: MetricsConfig,
+    exporters: ExportersConfig,
+    resource: Resource,
+    base_dir: Path,
+) -> None:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+
+    sending = _exporters(exporters, "metrics", base_dir)
+    readers: list[MetricReader] = [
+        PeriodicExportingMetricReader(
+            _as_any(exporter), export_interval_millis=config.export_interval_ms
+        )
+        for exporter in sending
+    ]
+    endpoint = None
+    if exporters.prometheus is not None and exporters.prometheus.enabled:
+        from holodeck.lib.observability.prometheus import (  # noqa: PLC0415 - only if asked for
+            PrometheusEndpoint,
+        )
+
+        endpoint = PrometheusEndpoint(exporters.prometheus, base_dir)
+        readers.append(endpoint.reader)
+    if not readers:
+        return
+    provider = MeterProvider(readers, resource, shutdown_on_exit=False)
+
+    def flush() -> None:
+        if endpoint is not None:
+            endpoint.write_textfile()
+            endpoint.close()
+        provider.shutdown()
+
+    started.meter_provider, started.endpoint = provider, endpoint
+    started.exporters += sending
+    started.flushes["metrics"] = flush
+
+
+def _start_logs(started: Pipelines, exporters: list[Exporter], resource: Resource) -> None:
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+
+    if not exporters:
+        return
+    provider = LoggerProvider(resource, shutdown_on_exit=False)
+    for exporter in exporters:
+        provider.add_log_record_processor(BatchLogRecordProcessor(_as_any(exporter)))
+    started.logger_provider = provider
+    started.exporters += exporters
+    started.flushes["logs"] = provider.shutdown
+
+
+def _as_any(exporter: Exporter) -> Any:
+    """Return the exporter for the SDK, which knows only its own classes."""
+    return exporter

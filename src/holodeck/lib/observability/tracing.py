@@ -1,4 +1,4 @@
-"""Spans around everything that takes time, and the traces of a run.
+"""Spans around everything that takes time; metrics are recorded where they end.
 
 Spans are always on. Until something imports `opentelemetry.trace`, no SDK can be set up, and a span
 costs no more than a `with`.
@@ -6,9 +6,7 @@ costs no more than a `with`.
 
 import asyncio
 import json
-import logging
 import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span as OtelSpan
     from opentelemetry.trace import Tracer
 
-    from holodeck.models.observability import ObservabilityConfig
-
-logger = logging.getLogger(__name__)
+    from holodeck.lib.observability.meters import Meters
 
 MOST_CHARACTERS = 20_000
 MASK = "***"
@@ -45,8 +41,11 @@ class Content:
 
     def to_text(self, value: Any) -> str:
         """Return the value as text, masked; a value that is not text as JSON."""
-        text = value if isinstance(value, str) else json.dumps(value, default=repr)
-        return self.mask(text)
+        if isinstance(value, str):
+            return self.mask(value)
+        # The texts first: JSON writes line breaks and quotes in another way than patterns do.
+        masked = _map_texts(json.loads(json.dumps(value, default=repr)), self.mask)
+        return self.mask(json.dumps(masked, ensure_ascii=False))
 
     def mask(self, text: str) -> str:
         """Return the text as a span may hold it."""
@@ -61,6 +60,17 @@ class Content:
         if len(text) <= MOST_CHARACTERS:
             return text
         return f"{text[:MOST_CHARACTERS]}… (cut)"
+
+
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value of JSON with its texts changed."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [_map_texts(one, change) for one in value]
+    if isinstance(value, dict):
+        return {key: _map_texts(one, change) for key, one in value.items()}
+    return value
 
 
 def _compile_pattern(index: int, pattern: str) -> Any:
@@ -80,13 +90,19 @@ Kind = Literal["internal", "client"]
 
 @dataclass(frozen=True)
 class Tracing:
-    """The tracer of a run, and what its spans may contain."""
+    """The tracer of a run, its metrics, and what they may contain."""
 
     tracer: "Tracer"
     content: Content | None
     """None: spans contain no content."""
     clean: Callable[[str], str] = str
     """Removes secrets from all text of spans."""
+    evaluation_content: Content | None = None
+    """None: spans and events of metrics contain no content."""
+    meters: "Meters | None" = None
+    """None: no metrics are recorded."""
+    log_event: Callable[[str, Mapping[str, Any]], None] | None = None
+    """Sends an event with the log records, too; None: it is only in its span."""
 
 
 _active: list[Tracing] = []
@@ -96,16 +112,26 @@ _active: list[Tracing] = []
 class Span:
     """An open span; without a tracer, one that ignores everything."""
 
-    def __init__(self, otel: "OtelSpan | None" = None) -> None:
+    def __init__(self, otel: "OtelSpan | None" = None, tracing: Tracing | None = None) -> None:
         self._otel = otel if otel is not None and otel.is_recording() else None
+        self._log_event = None if tracing is None else tracing.log_event
+        self.measured: dict[str, Any] | None = None
+        """The attributes, for metrics; None if none are recorded."""
 
     @property
     def is_recorded(self) -> bool:
-        """Whether a tracer records it."""
+        """Whether a tracer records it, or its metrics are recorded."""
+        return self._otel is not None or self.measured is not None
+
+    @property
+    def has_content(self) -> bool:
+        """Whether what is added goes somewhere."""
         return self._otel is not None
 
     def set(self, attributes: Attributes) -> None:
         """Add attributes; those that are None are left out."""
+        if self.measured is not None:
+            self.measured |= attributes
         if self._otel is not None:
             self._otel.set_attributes(_clean_attributes(attributes))
 
@@ -113,9 +139,13 @@ class Span:
         """Add an event."""
         if self._otel is not None:
             self._otel.add_event(name, _clean_attributes(attributes))
+        if self._log_event is not None:
+            self._log_event(name, _clean_attributes(attributes))
 
     def fail(self, error_type: str, message: str) -> None:
         """Mark as failed; the message is kept only where content is captured."""
+        if self.measured is not None:
+            self.measured[names.ERROR_TYPE] = error_type
         if self._otel is None:
             return
         content = captured_content()
@@ -140,6 +170,8 @@ def span(
 def _recorded_span(
     tracer: "Tracer", name: str, attributes: Attributes, kind: Kind
 ) -> Iterator[Span]:
+    tracing = _active[-1] if _active else None
+    meters = None if tracing is None else tracing.meters
     with tracer.start_as_current_span(
         _clean(name),
         kind=_kind(kind),
@@ -147,12 +179,17 @@ def _recorded_span(
         record_exception=False,
         set_status_on_exception=False,
     ) as otel:
-        current = Span(otel)
+        current = Span(otel, tracing)
+        measurement = None if meters is None else meters.begin(attributes)
+        current.measured = None if measurement is None else measurement.attributes
         try:
             yield current
         except BaseException as error:
             record_error(current, error)
             raise
+        finally:
+            if measurement is not None:
+                measurement.end()
 
 
 def get_tracer(name: str = names.TRACER) -> "Tracer":
@@ -182,6 +219,11 @@ def captured_content() -> Content | None:
     return _active[-1].content if _active else None
 
 
+def evaluation_content() -> Content | None:
+    """Return how content is written into spans and events of metrics; None if it is not."""
+    return _active[-1].evaluation_content if _active else None
+
+
 def record_error(current: Span, error: BaseException) -> None:
     """Mark a span as failed, or as cancelled."""
     if isinstance(error, asyncio.CancelledError):
@@ -193,7 +235,7 @@ def record_error(current: Span, error: BaseException) -> None:
 def set_content(current: Span, key: str, value: Any) -> None:
     """Add an attribute with content, if content is captured."""
     content = captured_content()
-    if content is not None and current.is_recorded:
+    if content is not None and current.has_content:
         current.set({key: content.to_text(value)})
 
 
@@ -231,52 +273,3 @@ def _api() -> Any:
     import opentelemetry.trace  # noqa: PLC0415 - see above
 
     return opentelemetry.trace
-
-
-@dataclass(frozen=True)
-class ObservabilityContext:
-    """The tracing of one run."""
-
-    tracing: Tracing | None = None
-    """None: the run is not traced."""
-    flush: Callable[[], None] = lambda: None
-    """Sends the remaining spans and shuts down; blocks."""
-    give_up: Callable[[], None] = lambda: None
-    """Makes a running `flush` end soon."""
-
-
-def initialize_observability(
-    config: "ObservabilityConfig", agent_name: str, clean: Callable[[str], str] = str
-) -> ObservabilityContext:
-    """Send new spans to the exporters of `config`; `clean` removes secrets from their text.
-
-    Does nothing unless tracing is enabled. Raises ConfigError.
-    """
-    if not (config.enabled and config.traces.enabled):
-        return ObservabilityContext()
-    from holodeck.lib.observability.sdk import start_pipeline  # noqa: PLC0415 - few runs are traced
-
-    content = Content(config.traces.redaction_patterns, clean)
-    pipeline = start_pipeline(config, _resource(config, agent_name))
-    tracing = Tracing(pipeline.tracer, content if config.traces.capture_content else None, clean)
-    activate(tracing)
-    return ObservabilityContext(tracing, pipeline.shut_down, pipeline.give_up)
-
-
-def shutdown_observability(context: ObservabilityContext, timeout: float = 5.0) -> None:
-    """Send the remaining spans within `timeout` seconds; may be called twice."""
-    if context.tracing is None:
-        return
-    deactivate(context.tracing)
-    flushing = threading.Thread(target=context.flush, name="holodeck-traces", daemon=True)
-    flushing.start()
-    flushing.join(timeout)
-    if flushing.is_alive():
-        logger.warning("traces could not be delivered within %g s; the rest is dropped", timeout)
-        context.give_up()
-
-
-def _resource(config: "ObservabilityConfig", agent_name: str) -> dict[str, str]:
-    """Return the resource attributes of every span."""
-    described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
-    return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})

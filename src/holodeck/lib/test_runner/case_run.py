@@ -110,7 +110,12 @@ class CaseRun:
                 logger.debug("case %s: %s", self.case.name, traceback.format_exc())
                 state.add_error(error)
             result = self._result(self._elapsed_seconds() - state.waited_seconds)
-            current.set({names.CASE_STATUS: "pass" if result.passed else "fail"})
+            current.set(
+                {
+                    names.CASE_STATUS: "pass" if result.passed else "fail",
+                    names.CASE_OUTCOME: result.outcome.value,
+                }
+            )
         return result
 
     async def _observe_and_grade(self) -> None:

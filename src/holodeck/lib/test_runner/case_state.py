@@ -2,9 +2,10 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import groupby
 from operator import and_
+from uuid import uuid4
 
 from holodeck.errors import BackendTimeoutError, ConfigError, Refusal
 from holodeck.lib.backends.base import ExecutionResult
@@ -69,6 +70,11 @@ class CaseState:
     """One row for each metric of the case; a metric that is still computed has an error row."""
     late_ending: ConversationEnd | None = None
     """How the case ends if its time runs out now; None while holodeck waits for the agent."""
+
+    @cached_property
+    def conversation_id(self) -> str:
+        """An id of the conversation, for spans."""
+        return uuid4().hex
 
     @property
     def tool_invocations(self) -> list[ToolInvocation]:

@@ -132,12 +132,16 @@ async def _take_turn(
 ) -> TurnResult:
     """Take one turn; its result is added to the state even if it is cancelled."""
     taken = _Turn(turn)
-    try:
-        await taken.read_files(load)
-        if not taken.errors:
-            await taken.ask(send, agent_name)
-    finally:
-        taken.add_to(state)
+    with span(names.TURN, {names.TURN_INDEX: len(state.turns)}) as current:
+        if current.is_recorded:
+            taken.conversation_id = state.conversation_id
+            current.set({names.CONVERSATION_ID: taken.conversation_id})
+        try:
+            await taken.read_files(load)
+            if not taken.errors:
+                await taken.ask(send, agent_name)
+        finally:
+            taken.add_to(state)
     return state.turns[-1]
 
 
@@ -159,6 +163,8 @@ class _Turn:
     attempts: list[Attempt] = field(default_factory=list)
     agent_seconds: float | None = None
     waited_seconds: float = 0.0
+    conversation_id: str | None = None
+    """For spans; None if nothing records them."""
 
     async def read_files(self, load: LoadFile) -> None:
         for file in self.turn.files or []:
@@ -178,10 +184,14 @@ class _Turn:
             from holodeck.models.attachments import MessageWithImages  # noqa: PLC0415
 
             message = MessageWithImages(message, self.images)
-        attributes = {names.OPERATION: names.INVOKE_AGENT, names.AGENT_NAME: agent_name}
+        attributes = {
+            names.OPERATION: names.INVOKE_AGENT,
+            names.AGENT_NAME: agent_name,
+            names.CONVERSATION_ID: self.conversation_id,
+        }
         started = time.perf_counter()
         with span(names.invoke_agent(agent_name), attributes, kind="client") as current:
-            set_content(current, names.INPUT_MESSAGES, message)
+            set_content(current, names.INPUT_MESSAGES, names.message("user", message))
             try:
                 self.answer = await send(message)
                 self.waited_seconds = self.answer.waited_ms / 1000
@@ -192,7 +202,8 @@ class _Turn:
                 return
             finally:
                 self.agent_seconds = time.perf_counter() - started - self.waited_seconds
-            set_content(current, names.OUTPUT_MESSAGES, self.answer.response)
+            response = names.message("assistant", self.answer.response)
+            set_content(current, names.OUTPUT_MESSAGES, response)
             usage = self.answer.token_usage
             if usage is not None:
                 current.set({names.INPUT_TOKENS: usage.prompt_tokens})

@@ -11,7 +11,7 @@ from holodeck.errors import EvaluationError
 from holodeck.lib.evaluators.base import Observation, Score
 from holodeck.lib.exceptions import describe, raised_error
 from holodeck.lib.judging.judge import count_judge_usage
-from holodeck.lib.observability import Span, names, span
+from holodeck.lib.observability import Span, evaluation_content, names, span
 from holodeck.lib.test_runner.checks import Check
 from holodeck.lib.threads import is_cancelled
 from holodeck.models.test_result import MetricResult
@@ -47,7 +47,13 @@ async def _compute_metric(
 ) -> None:
     """Set the row of a check, also if it is cancelled."""
     started = time.perf_counter()
-    with span(names.check(check.name)) as current, count_judge_usage() as usage:
+    attributes = {
+        names.EVALUATION_NAME: check.name,
+        names.CHECK_KIND: check.kind,
+        names.CHECK_THRESHOLD: check.threshold,
+    }
+    with span(names.check(check.name), attributes) as current, count_judge_usage() as usage:
+        _add_content(current, observation)
         try:
             await check.evaluator.prepare()
             started = time.perf_counter()  # the time to load a library is not the metric's
@@ -55,7 +61,9 @@ async def _compute_metric(
             row = _row(check, score, started)
         except asyncio.CancelledError:
             why = NOT_DONE if is_cancelled() else "the metric cancelled itself"
-            set_row(_with_usage(_error_row(check, EvaluationError(why), started), usage))
+            row = _with_usage(_error_row(check, EvaluationError(why), started), usage)
+            _add_event(current, row)
+            set_row(row)
             if is_cancelled():
                 raise
             return
@@ -121,16 +129,32 @@ def _error_row(check: Check, error: Exception, started: float) -> MetricResult:
     )
 
 
+def _add_content(current: Span, observation: Observation) -> None:
+    """Add what is judged, if content of metrics is captured."""
+    content = evaluation_content()
+    if content is None or not current.has_content:
+        return
+    parts = {
+        names.INPUT_MESSAGES: observation.input and names.message("user", observation.input),
+        names.OUTPUT_MESSAGES: names.message("assistant", observation.response),
+        names.CHECK_GROUND_TRUTH: observation.ground_truth,
+        names.CHECK_CONTEXT: list(observation.retrieval_context),
+    }
+    current.set({key: content.to_text(one) for key, one in parts.items() if one})
+
+
 def _add_event(current: Span, row: MetricResult) -> None:
-    current.event(
-        names.EVALUATION_RESULT,
-        {
-            names.EVALUATION_NAME: row.metric_name,
-            names.EVALUATION_SCORE: row.score,
-            names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],
-            names.ERROR_TYPE: None if row.error is None else "evaluation_error",
-        },
-    )
+    content = evaluation_content()
+    reason = row.reasoning if row.error is None else row.error
+    result = {
+        names.EVALUATION_NAME: row.metric_name,
+        names.EVALUATION_SCORE: row.score,
+        names.EVALUATION_LABEL: {True: "pass", False: "fail", None: None}[row.passed],
+        names.ERROR_TYPE: None if row.error is None else "evaluation_error",
+    }
+    current.set({key: one for key, one in result.items() if key != names.EVALUATION_NAME})
+    explanation = None if content is None or reason is None else content.to_text(reason)
+    current.event(names.EVALUATION_RESULT, {**result, names.EVALUATION_EXPLANATION: explanation})
 
 
 def _ms_since(started: float) -> int:

@@ -1,11 +1,7 @@
-import gzip
 import json
 import subprocess
 import sys
-import threading
 import time
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -19,51 +15,7 @@ from holodeck.lib.observability import (
 )
 from holodeck.lib.tools.base import Tool, run_tool
 from holodeck.models.observability import ObservabilityConfig
-
-
-@contextmanager
-def collector(status=200):
-    """A collector on loopback; yields its URL and the (path, headers, body) it got."""
-    got = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = self.rfile.read(int(self.headers["content-length"]))
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            got.append((self.path, headers, body))
-            self.send_response(status)
-            self.send_header("content-length", "0")
-            self.end_headers()
-
-        def log_message(self, *args):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", got
-    server.shutdown()
-    thread.join()
-    server.server_close()
-
-
-def decoded(got):
-    """The resource's attributes and the spans of everything the collector got."""
-    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
-        ExportTraceServiceRequest as Request,
-    )
-
-    resource, spans = {}, []
-    for _, headers, body in got:
-        data = gzip.decompress(body) if headers.get("content-encoding") == "gzip" else body
-        for part in Request.FromString(data).resource_spans:
-            resource |= {a.key: a.value.string_value for a in part.resource.attributes}
-            spans += [one for scope in part.scope_spans for one in scope.spans]
-    return resource, {one.name: one for one in spans}
-
-
-def attributes(ended):
-    return {a.key: a.value.string_value for a in ended.attributes}
+from support.collector import collector
 
 
 async def echoed(arguments):
@@ -81,22 +33,20 @@ async def a_traced_run(config):
 
 @pytest.mark.parametrize("compression", [None, "gzip"])
 async def test_spans_reach_a_collector(compression):
-    with collector() as (url, got):
-        exporter = {"endpoint": url, "headers": {"X-Key": "k"}, "compression": compression}
+    with collector() as got:
+        exporter = {"endpoint": got.url, "headers": {"X-Key": "k"}, "compression": compression}
         config = ObservabilityConfig(
             enabled=True, exporters={"otlp": exporter}, resource_attributes={"team": "a"}
         )
 
         await a_traced_run(config)
 
-    assert {path for path, _, _ in got} == {"/v1/traces"}
-    assert got[0][1]["x-key"] == "k"
-    resource, spans = decoded(got)
-    assert (resource["service.name"], resource["team"]) == ("holodeck-greeter", "a")
-    tool = spans["execute_tool search"]
-    assert tool.parent_span_id == spans["holodeck.case"].span_id
-    assert spans["holodeck.case"].parent_span_id == spans["holodeck.run"].span_id
-    assert attributes(tool) == {
+    assert {path for path, _ in got.requests} == {"/v1/traces", "/v1/metrics"}
+    assert all(headers["x-key"] == "k" for _, headers in got.requests)
+    assert (got.resource["service.name"], got.resource["team"]) == ("holodeck-greeter", "a")
+    assert got.parent("execute_tool search") == "holodeck.case"
+    assert got.parent("holodeck.case") == "holodeck.run"
+    assert got.attributes("execute_tool search") == {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": "search",
         "gen_ai.tool.type": "function",
@@ -105,52 +55,63 @@ async def test_spans_reach_a_collector(compression):
 
 
 async def test_content_is_sent_only_on_request_and_masked():
-    with collector() as (url, got):
+    with collector() as got:
         config = ObservabilityConfig(
             enabled=True,
             service_name="mine",
             traces={"capture_content": True, "redaction_patterns": [r"token-\d+"]},
-            exporters={"otlp": {"endpoint": f"{url}/v1/traces/"}},
+            exporters={"otlp": {"endpoint": f"{got.url}/v1/traces/"}},
         )
 
         await a_traced_run(config)
 
-    resource, spans = decoded(got)
-    assert resource["service.name"] == "mine"
-    tool = attributes(spans["execute_tool search"])
+    assert got.resource["service.name"] == "mine"
+    tool = got.attributes("execute_tool search")
     assert tool["gen_ai.tool.call.arguments"] == '{"q": "***"}'
     assert tool["gen_ai.tool.call.result"] == "got ***"
-    assert attributes(spans["holodeck.case"])["gen_ai.input.messages"] == "my ***"
-    assert not any(b"token-42" in body for _, _, body in got)
+    assert got.attributes("holodeck.case")["gen_ai.input.messages"] == "my ***"
+    assert "token-42" not in f"{got.spans}{got.metrics}{got.logs}"
 
 
 async def test_a_failed_tool_is_a_failed_span():
     async def fails(arguments):
         raise ValueError("no such city")
 
-    with collector() as (url, got):
-        config = ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": url}})
+    with collector() as got:
+        config = ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": got.url}})
         context = initialize_observability(config, "a")
         await run_tool(Tool("search", "", {}, fails), {})
         shutdown_observability(context)
 
-    ended = decoded(got)[1]["execute_tool search"]
-    assert attributes(ended)["error.type"] == "ValueError"
+    ended = got.span("execute_tool search")
+    assert got.attributes("execute_tool search")["error.type"] == "ValueError"
     assert (ended.status.code, ended.status.message) == (2, "")
 
 
 async def test_no_runs_are_traced_at_a_rate_of_zero():
-    with collector() as (url, got):
+    with collector() as got:
         await a_traced_run(
             ObservabilityConfig(
-                enabled=True, traces={"sample_rate": 0}, exporters={"otlp": {"endpoint": url}}
+                enabled=True, traces={"sample_rate": 0}, exporters={"otlp": {"endpoint": got.url}}
             )
         )
 
-    assert got == []
+    assert got.spans == []
+    assert got.points("gen_ai.execute_tool.duration")[0][1].count == 1
 
 
-@pytest.mark.parametrize("config", [{}, {"enabled": True, "traces": {"enabled": False}}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {
+            "enabled": True,
+            "traces": {"enabled": False},
+            "metrics": {"enabled": False},
+            "logs": {"enabled": False},
+        },
+    ],
+)
 def test_nothing_is_traced_unless_enabled(config):
     context = initialize_observability(ObservabilityConfig(**config), "a")
 
@@ -161,11 +122,11 @@ def test_nothing_is_traced_unless_enabled(config):
 
 async def test_one_run_after_the_other_can_be_traced():
     for _ in range(2):
-        with collector() as (url, got):
+        with collector() as got:
             await a_traced_run(
-                ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": url}})
+                ObservabilityConfig(enabled=True, exporters={"otlp": {"endpoint": got.url}})
             )
-            assert "holodeck.run" in decoded(got)[1]
+        assert "holodeck.run" in got.names
 
 
 async def test_a_collector_that_is_not_there_does_not_hold_up_the_end(caplog):

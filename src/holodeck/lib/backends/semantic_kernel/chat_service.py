@@ -162,7 +162,11 @@ class ResilientChat(ChatCompletionClientBase):
     async def _complete(
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings", limit: float | None
     ) -> "list[ChatMessageContent]":
-        labels = {names.OPERATION: names.CHAT, names.REQUEST_MODEL: self.ai_model_id}
+        labels = {
+            names.OPERATION: names.CHAT,
+            names.PROVIDER: names.provider(self._endpoint),
+            names.REQUEST_MODEL: self.ai_model_id,
+        }
         with span(names.chat(self.ai_model_id), labels, kind="client") as current:
             service = self.service()
             async with asyncio.timeout(limit):

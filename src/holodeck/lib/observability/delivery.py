@@ -1,0 +1,98 @@
+"""Whether telemetry arrives. What does not is said once, when the run ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holodeck.lib.exceptions import describe
+from holodeck.lib.text import one_line
+
+logger = logging.getLogger(__name__)
+
+MAX_REASON = 300
+_current = threading.local()
+
+
+class Exporter:
+    """Passes everything on to an exporter, and notes whether it arrived.
+
+    Args:
+        exporter: An exporter of the SDK, for spans, metrics or log records.
+        signal: What it exports.
+        destination: Where it sends it, for messages.
+    """
+
+    def __init__(self, exporter: Any, signal: str, destination: str) -> None:
+        self._exporter = exporter
+        self.signal = signal
+        self.destination = destination
+        self.failed = False
+        self.reason = ""
+        """What the exporter last logged; it returns no reason."""
+        self._is_closed = False
+        for kind in type(exporter).__mro__:
+            logging.getLogger(kind.__module__).addFilter(_keep_reason)
+
+    def export(self, *batch: Any, **options: Any) -> Any:
+        """Export, and return the result; None after an exception."""
+        _current.exporter = self
+        try:
+            result = self._exporter.export(*batch, **options)
+        except Exception as error:  # noqa: BLE001 - telemetry must not change what is measured
+            self.failed, self.reason = True, describe(error)
+            return None
+        finally:
+            _current.exporter = None
+        if result.name != "SUCCESS" and not self._is_closed:
+            self.failed = True
+        return result
+
+    def shutdown(self, *args: Any, **options: Any) -> None:
+        """Shut down once; later calls do nothing."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._exporter.shutdown(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+
+def _keep_reason(record: logging.LogRecord) -> bool:
+    """Keep what an exporter of ours logs as the reason, instead of a line for each attempt."""
+    exporter = getattr(_current, "exporter", None)
+    if exporter is None:
+        return True
+    exporter.reason = record.getMessage()
+    logger.debug("%s", exporter.reason)
+    return False
+
+
+def describe_failures(exporters: Sequence[Exporter], clean: Callable[[str], str]) -> list[str]:
+    """Return a line for each destination at which something did not arrive."""
+    lines = []
+    for destination in dict.fromkeys(one.destination for one in exporters if one.failed):
+        failed = [one for one in exporters if one.failed and one.destination == destination]
+        signals = [one.signal for one in failed]
+        reason = next((one.reason for one in failed if one.reason), "no reason given")
+        lines.append(
+            f"{listed(signals)} could not be delivered to {destination}:"
+            f" {one_line(clean(reason), MAX_REASON)}{_hint(signals)}"
+        )
+    return lines
+
+
+def _hint(signals: Sequence[str]) -> str:
+    """Return how to leave signals out that a collector does not take, other than traces."""
+    if "traces" in signals:
+        return ""
+    keys = listed([f"'observability.{one}.enabled: false'" for one in signals])
+    return f"; if it takes no {listed(signals)}, write {keys}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Return `a`, `a and b` or `a, b and c`."""
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

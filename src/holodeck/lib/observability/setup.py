@@ -1,0 +1,134 @@
+"""The telemetry of one run: begin it, and send the rest at the end."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holodeck.lib.observability import names
+from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
+
+if TYPE_CHECKING:
+    from holodeck.lib.observability.log_bridge import LogBridge
+    from holodeck.lib.observability.sdk import Pipelines
+    from holodeck.models.observability import ObservabilityConfig
+
+logger = logging.getLogger(__name__)
+
+FLUSH_S = 5.0
+"""How long the end of a run waits for exporters."""
+
+
+@dataclass(frozen=True)
+class ObservabilityContext:
+    """The telemetry of one run."""
+
+    tracing: Tracing | None = None
+    """None: the run has none."""
+    pipelines: Pipelines | None = None
+    log_bridge: LogBridge | None = None
+    """None: log records are not sent."""
+    clean: Callable[[str], str] = str
+
+
+def initialize_observability(
+    config: ObservabilityConfig | None,
+    agent_name: str,
+    clean: Callable[[str], str] = str,
+    base_dir: Path | None = None,
+) -> ObservabilityContext:
+    """Send spans, metrics and log records to the exporters of `config`.
+
+    Does nothing unless it is enabled.
+
+    Args:
+        config: What is sent, and where; None for nothing.
+        agent_name: The agent under test.
+        clean: Removes secrets from text.
+        base_dir: Where relative paths start; None for the working folder.
+
+    Raises:
+        ConfigError: An exporter cannot be used.
+    """
+    if config is None or not config.enabled:
+        return ObservabilityContext()
+    if not (config.traces.enabled or config.metrics.enabled or config.logs.enabled):
+        return ObservabilityContext()
+    # Imported here because few runs have telemetry.
+    from holodeck.lib.observability.sdk import start_pipelines  # noqa: PLC0415
+
+    content = Content(config.traces.redaction_patterns, clean)
+    pipelines = start_pipelines(config, _resource(config, agent_name), base_dir or Path.cwd())
+    meters, bridge = None, None
+    if pipelines.meter_provider is not None:
+        from holodeck.lib.observability.meters import Meters  # noqa: PLC0415 - see above
+
+        includes_kernel = config.metrics.include_semantic_kernel_metrics
+        meters = Meters(pipelines.meter_provider, clean, includes_kernel=includes_kernel)
+    if pipelines.logger_provider is not None:
+        from holodeck.lib.observability.log_bridge import LogBridge  # noqa: PLC0415 - see above
+
+        bridge = LogBridge(
+            pipelines.logger_provider,
+            config.logs,
+            content.mask,
+            has_content=config.traces.capture_content,
+        )
+        bridge.attach()
+    tracing = Tracing(
+        pipelines.tracer,
+        content if config.traces.capture_content else None,
+        clean,
+        content if config.traces.capture_evaluation_content else None,
+        meters,
+        None if bridge is None else bridge.emit_event,
+    )
+    activate(tracing)
+    return ObservabilityContext(tracing, pipelines, bridge, clean)
+
+
+def shutdown_observability(context: ObservabilityContext, timeout: float = FLUSH_S) -> None:
+    """Send the rest within `timeout` seconds; what did not arrive is logged once.
+
+    May be called twice.
+    """
+    tracing, pipelines = context.tracing, context.pipelines
+    if tracing is None or pipelines is None:
+        return
+    deactivate(tracing)
+    if context.log_bridge is not None:
+        context.log_bridge.detach()
+    flushing = {
+        signal: threading.Thread(target=flush, name=f"holodeck-{signal}", daemon=True)
+        for signal, flush in pipelines.flushes.items()
+    }
+    pipelines.flushes.clear()
+    if not flushing:
+        return
+    from holodeck.lib.observability.delivery import describe_failures, listed  # noqa: PLC0415
+
+    for thread in flushing.values():
+        thread.start()
+    ends = time.monotonic() + timeout
+    for thread in flushing.values():
+        thread.join(max(0.0, ends - time.monotonic()))
+    late = [signal for signal, thread in flushing.items() if thread.is_alive()]
+    if late:
+        logger.warning(
+            "%s could not be delivered within %g s; the rest is dropped", listed(late), timeout
+        )
+        pipelines.give_up()
+    on_time = [one for one in pipelines.exporters if one.signal not in late]
+    for line in describe_failures(on_time, context.clean):
+        logger.warning("%s", line)
+
+
+def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:
+    """Return the resource attributes of everything that is sent."""
+    described = {names.SERVICE_NAME: f"holodeck-{agent_name}"} | config.resource_attributes
+    return described | ({names.SERVICE_NAME: config.service_name} if config.service_name else {})
