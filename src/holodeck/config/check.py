@@ -272,6 +272,11 @@ def _check_redaction_patterns(context: CheckContext) -> None:
     for index, pattern in enumerate(patterns):
         path = ("observability", "traces", "redaction_patterns", index)
         check_pattern(context, pattern, path)
+    if observability is not None and observability.enabled:
+        # Imported here because most agents send no telemetry.
+        from holodeck.config.check_telemetry import check_exporters  # noqa: PLC0415
+
+        check_exporters(context, observability.exporters)
 
 
 def _check_prices(context: CheckContext) -> None:

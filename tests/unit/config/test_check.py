@@ -287,6 +287,10 @@ def test_a_missing_file_of_one_case_does_not_stop_the_others(folder):
             "4:47: error: observability.traces.redaction_patterns[0]: '(a' is not a regular",
         ),
         (
+            "observability: {enabled: true, exporters: {otlp: {endpoint: 'otel:4318'}}}\n",
+            "4:61: error: observability.exporters.otlp.endpoint: 'otel:4318' is not a URL",
+        ),
+        (
             "backend: {type: http, url: 'htp://x'}\n",
             "4:28: error: backend.url: a URL must begin with http:// or https://",
         ),

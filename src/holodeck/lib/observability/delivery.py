@@ -60,6 +60,11 @@ class Exporter:
         return getattr(self._exporter, name)
 
 
+def is_exporting() -> bool:
+    """Whether this thread exports telemetry."""
+    return getattr(_current, "exporter", None) is not None
+
+
 def _keep_reason(record: logging.LogRecord) -> bool:
     """Keep what an exporter of ours logs as the reason, instead of a line for each attempt."""
     exporter = getattr(_current, "exporter", None)
@@ -82,6 +87,21 @@ def describe_failures(exporters: Sequence[Exporter], clean: Callable[[str], str]
             f" {one_line(clean(reason), MAX_REASON)}{_hint(signals)}"
         )
     return lines
+
+
+def describe_late(
+    exporters: Sequence[Exporter], late: Sequence[str], limit_s: float, clean: Callable[[str], str]
+) -> str:
+    """Return a line about the signals whose exporters take too long, with what they logged."""
+    known = {
+        f"{one.destination}: {one_line(clean(one.reason), MAX_REASON)}"
+        for one in exporters
+        if one.signal in late and one.reason
+    }
+    reason = f" ({min(known)})" if known else ""
+    return (
+        f"{listed(late)} could not be delivered within {limit_s:g} s; the rest is dropped{reason}"
+    )
 
 
 def _hint(signals: Sequence[str]) -> str:

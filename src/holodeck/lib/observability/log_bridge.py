@@ -13,6 +13,7 @@ from opentelemetry.trace import INVALID_SPAN, set_span_in_context
 
 from holodeck.lib.exceptions import message_of
 from holodeck.lib.observability import names
+from holodeck.lib.observability.delivery import is_exporting
 from holodeck.models.observability import LogsConfig
 
 if TYPE_CHECKING:
@@ -86,15 +87,18 @@ class LogBridge(logging.Handler):
             self._undo.pop()()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self._is_sent(record):
-            self._send(record)
+        try:
+            if self._is_sent(record):
+                self._send(record)
+        except Exception:  # noqa: BLE001 - as handlers do: a log record must not break the program
+            self.handleError(record)
         usual = logging.lastResort
         if usual is None or record.levelno < usual.level or any(_others(record.name, self)):
             return
         usual.handle(record)  # without this handler, Python would have written it to stderr
 
     def _is_sent(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith("opentelemetry"):
+        if is_exporting() or record.name.startswith("opentelemetry"):
             return False  # it would be about its own export
         return self._has_content or not any(
             record.levelno < level and is_in(record.name, name)

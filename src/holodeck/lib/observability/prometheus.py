@@ -34,19 +34,15 @@ class PrometheusEndpoint:
         self._textfile = base_dir / config.textfile if config.textfile else None
         self._server = _serve(config, self._registry)
 
-    def write_textfile(self) -> None:
-        """Write the metrics as they are now to the configured file, if there is one."""
-        if self._textfile is None:
-            return
+    def close(self) -> None:
+        """Close the endpoint, and write the last values to the file, if one is configured."""
         from prometheus_client import write_to_textfile
 
-        self._textfile.parent.mkdir(parents=True, exist_ok=True)
-        write_to_textfile(str(self._textfile), self._registry)
-
-    def close(self) -> None:
-        """Close the endpoint."""
         self._server.shutdown()
         self._server.server_close()
+        if self._textfile is not None:
+            self._textfile.parent.mkdir(parents=True, exist_ok=True)
+            write_to_textfile(str(self._textfile), self._registry)
 
 
 def _serve(config: PrometheusExporterConfig, registry: Any) -> ThreadingHTTPServer:

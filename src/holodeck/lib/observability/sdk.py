@@ -168,10 +168,11 @@ def _start_metrics(
     provider = MeterProvider(readers, resource, shutdown_on_exit=False)
 
     def flush() -> None:
-        if endpoint is not None:
-            endpoint.write_textfile()
-            endpoint.close()
-        provider.shutdown()
+        try:
+            if endpoint is not None:
+                endpoint.close()
+        finally:
+            provider.shutdown()
 
     started.meter_provider, started.endpoint = provider, endpoint
     started.exporters += sending

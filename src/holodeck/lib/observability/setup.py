@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holodeck.lib.exceptions import describe
 from holodeck.lib.observability import names
 from holodeck.lib.observability.tracing import Content, Tracing, activate, deactivate
 
@@ -103,29 +104,40 @@ def shutdown_observability(context: ObservabilityContext, timeout: float = FLUSH
     deactivate(tracing)
     if context.log_bridge is not None:
         context.log_bridge.detach()
-    flushing = {
-        signal: threading.Thread(target=flush, name=f"holodeck-{signal}", daemon=True)
-        for signal, flush in pipelines.flushes.items()
+    late = _flush(pipelines, timeout)
+    # Imported already, by the pipelines.
+    from holodeck.lib.observability.delivery import describe_failures, describe_late  # noqa: PLC0415
+
+    exporters, clean = pipelines.exporters, context.clean
+    if late:
+        logger.warning("%s", describe_late(exporters, late, timeout, clean))
+        pipelines.give_up()
+    for line in describe_failures([one for one in exporters if one.signal not in late], clean):
+        logger.warning("%s", line)
+
+
+def _flush(pipelines: Pipelines, timeout: float) -> list[str]:
+    """Send the rest of all signals at the same time; return those that take too long."""
+
+    def flush(signal: str, send: Callable[[], None]) -> None:
+        try:
+            send()
+        except Exception as error:  # noqa: BLE001 - telemetry must not change what is measured
+            logger.warning("%s could not be delivered: %s", signal, describe(error))
+
+    threads = {
+        signal: threading.Thread(
+            target=flush, args=(signal, send), name=f"holodeck-{signal}", daemon=True
+        )
+        for signal, send in pipelines.flushes.items()
     }
     pipelines.flushes.clear()
-    if not flushing:
-        return
-    from holodeck.lib.observability.delivery import describe_failures, listed  # noqa: PLC0415
-
-    for thread in flushing.values():
+    for thread in threads.values():
         thread.start()
     ends = time.monotonic() + timeout
-    for thread in flushing.values():
+    for thread in threads.values():
         thread.join(max(0.0, ends - time.monotonic()))
-    late = [signal for signal, thread in flushing.items() if thread.is_alive()]
-    if late:
-        logger.warning(
-            "%s could not be delivered within %g s; the rest is dropped", listed(late), timeout
-        )
-        pipelines.give_up()
-    on_time = [one for one in pipelines.exporters if one.signal not in late]
-    for line in describe_failures(on_time, context.clean):
-        logger.warning("%s", line)
+    return [signal for signal, thread in threads.items() if thread.is_alive()]
 
 
 def _resource(config: ObservabilityConfig, agent_name: str) -> dict[str, str]:

@@ -211,6 +211,17 @@ def test_prometheus_scrapes_the_metrics_while_the_run_lasts_and_a_file_has_the_l
         urllib.request.urlopen(f"http://127.0.0.1:{port}/m")
 
 
+def test_a_file_that_cannot_be_written_is_a_warning(tmp_path, caplog):
+    pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra prometheus")
+    (tmp_path / "out").write_text("a file where a folder belongs")
+    prometheus = {"enabled": True, "port": free_port(), "textfile": "out/run.prom"}
+    context = begin({"exporters": {"prometheus": prometheus}}, base_dir=tmp_path)
+    shutdown_observability(context, timeout=60)
+
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line.startswith("metrics could not be delivered: FileExistsError")
+
+
 def test_a_port_in_use_is_a_configuration_error():
     pytest.importorskip("opentelemetry.exporter.prometheus", reason="the extra prometheus")
     with socket.create_server(("127.0.0.1", 0)) as server:
