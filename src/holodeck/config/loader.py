@@ -46,6 +46,7 @@ from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
 from holodeck.models.agent import IN_PYTHON, NO_EFFECT, Agent
 from holodeck.models.config import COMMAND_LINE, ExecutionConfig, GlobalConfig
+from holodeck.models.mcp_tool import McpTool
 
 logger = logging.getLogger(__name__)
 
@@ -202,7 +203,7 @@ class ConfigLoader:
             raise with_further_problems(
                 error, merged, folder, locations, has_config=not problems
             ) from None
-        return self._with_prices(agent, folder)
+        return self._with_servers(self._with_prices(agent, folder), folder)
 
     def agent_from(
         self,
@@ -248,7 +249,8 @@ class ConfigLoader:
 
     def with_backend(self, agent: Agent, backend: str | Mapping[str, Any]) -> Agent:
         """Return the agent with another `backend`, as YAML has it. Raises ConfigError."""
-        parts = {name: getattr(agent, name) for name in ("name", "model", "instructions", "tools")}
+        parts = {name: getattr(agent, name) for name in ("name", "model", "instructions")}
+        parts["tools"] = [one for one in agent.tools or () if not one.is_shared] or None
         values = {name: part for name, part in parts.items() if part is not None}
         given = self.agent_from({**values, "backend": backend}, folder=agent.base_dir)
         return agent.model_copy(update={"backend": given.backend})
@@ -369,6 +371,20 @@ class ConfigLoader:
             return agent
         return agent.model_copy(update={"prices": merge_prices([agent.prices, *shared])})
 
+    def _with_servers(self, agent: Agent, folder: Path) -> Agent:
+        """Return the agent with the MCP servers of the configuration files among its tools."""
+        if agent.has_own_model:
+            return agent
+        own = {tool.name for tool in agent.tools or ()}
+        servers: dict[str, McpTool] = {}
+        for config in (self.load_project_config(folder), self.load_global_config()):
+            for server in (config.mcp_servers if config else None) or ():
+                if server.name not in own:
+                    servers.setdefault(server.name, server)
+        if not servers:
+            return agent
+        return agent.model_copy(update={"tools": [*(agent.tools or ()), *servers.values()]})
+
     def _shared_config(self, folder: Path, problems: list[ConfigError]) -> GlobalConfig | None:
         """Return what project and user share among agents; the keys of the project win.
 
@@ -405,6 +421,9 @@ class ConfigLoader:
             raise_on_lost_checks([(("execution",), NO_VALUE)], Locations(source))
         if found.deployment is not None:
             logger.warning("%s: deployment: %s", source.location(("deployment",)), NO_EFFECT)
+        if found.mcp_servers:
+            servers = [one.of_config_in(folder) for one in found.mcp_servers]
+            found = found.model_copy(update={"mcp_servers": servers})
         return _with_sources(found, source)
 
 

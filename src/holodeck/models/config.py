@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -18,6 +18,7 @@ from pydantic_core import CoreSchema
 from holodeck.models.base import Count, Json, Model, NonBlank, OnDemand, Seconds
 from holodeck.models.database import VectorStoreSettings
 from holodeck.models.llm import ProviderEnum, ProviderSettings
+from holodeck.models.mcp_tool import McpTool
 from holodeck.models.price import PriceTable
 
 _HOST = re.compile(r"([\w.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
@@ -483,10 +484,6 @@ class ExecutionConfig(Model):
 class GlobalConfig(Model):
     """A project's or a user's `config.yaml`."""
 
-    not_supported_yet: ClassVar = {
-        "mcp_servers": "MCP tools",
-    }
-
     providers: dict[str, ProviderSettings] | None = None
     """For each provider, values for keys that the agent's `model` does not set."""
     vectorstores: OnDemand[dict[NonBlank, VectorStoreSettings]] | None = None
@@ -495,6 +492,10 @@ class GlobalConfig(Model):
     """Settings of the run."""
     prices: PriceTable | None = None
     """What models cost; an agent.yaml's own prices win."""
+    mcp_servers: OnDemand[list[McpTool]] | None = None
+    """MCP servers for the built-in agents, each as in `tools`; paths start from the folder of the
+    file. A tool of the same name in the agent.yaml takes precedence. A server that cannot be
+    started is a warning, and its tools are missing."""
     deployment: dict[str, Json] | None = None
     """For other commands of HoloDeck; it has no effect here."""
 

@@ -15,7 +15,13 @@ from holodeck.lib.llm.completion import Completion, RawToolCall
 from holodeck.lib.llm.endpoint import Endpoint, ProxyFor, sampling
 from holodeck.lib.llm.limits import build_limiters, call_limits, call_with_limit
 from holodeck.lib.llm.retry import with_attempts
-from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, Tool, run_tool
+from holodeck.lib.tools.base import (
+    IMAGES_OF_TOOLS,
+    MAX_CONCURRENT_TOOLS,
+    Tool,
+    ToolImage,
+    run_tool,
+)
 from holodeck.lib.tools.toolbox import Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
@@ -190,9 +196,11 @@ class ChatBackend:
         """Run the calls of one round concurrently; results keep the order of the calls."""
         slots = asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
 
+        images: list[ToolImage] = []
+
         async def run(call: ToolCall) -> tuple[ToolResult, str]:
             async with slots:
-                return await self._run_tool(call, turn)
+                return await self._run_tool(call, turn, images)
 
         parsed: list[ToolCall] = []
         for call in calls:
@@ -206,9 +214,13 @@ class ChatBackend:
             turn.messages.append(
                 {"role": "tool", "tool_call_id": result["call_id"], "content": content}
             )
+        if images:  # messages of tools hold text only
+            turn.messages.append(_images_message(images))
 
-    async def _run_tool(self, call: ToolCall, turn: ChatTurn) -> tuple[ToolResult, str]:
-        """Return the result for the report, and the text for the model."""
+    async def _run_tool(
+        self, call: ToolCall, turn: ChatTurn, images: list[ToolImage]
+    ) -> tuple[ToolResult, str]:
+        """Return the result for the report, and the text for the model; add the images to those."""
         name, call_id = call["name"], call["call_id"]
         tool, error = self._tools.get(name), call.get("error")
         if tool is None:
@@ -234,6 +246,7 @@ class ChatBackend:
         if run.model_cost is not None:
             result["model_cost"] = run.model_cost
             run.meter(turn.meter)
+        images += run.images
         return result, run.result_text
 
 
@@ -278,6 +291,12 @@ def _user_message(message: str) -> ChatMessage:
         {"type": "image_url", "image_url": {"url": image.data_uri}} for image in message.images
     ]
     return {"role": "user", "content": [{"type": "text", "text": str(message)}, *images]}
+
+
+def _images_message(images: Sequence[ToolImage]) -> ChatMessage:
+    parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_OF_TOOLS}]
+    parts += [{"type": "image_url", "image_url": {"url": image.data_url}} for image in images]
+    return {"role": "user", "content": parts}
 
 
 def _tool_definition(tool: Tool) -> dict[str, Any]:

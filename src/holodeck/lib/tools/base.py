@@ -1,6 +1,7 @@
 """Tools, and running them with results that models can read and reports can hold."""
 
 import asyncio
+import base64
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,6 +18,8 @@ from holodeck.lib.threads import is_cancelled
 from holodeck.models.outcome import ModelCost, RaisedError
 from holodeck.models.token_usage import UsageMeter
 
+IMAGES_OF_TOOLS = "The images that the tools returned:"
+"""The text before the images in a message of the user; those of tools hold text only."""
 MAX_CONCURRENT_TOOLS = 32
 """Tools of one agent call in flight; each that is not async has a thread of its own."""
 MAX_CHARACTERS = 1_000_000
@@ -58,6 +61,10 @@ class ToolImage:
     data: bytes
     media_type: str
     """Such as `image/png`."""
+
+    @property
+    def data_url(self) -> str:
+        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ CALLS = [
     ("ship-to", {"address": {"city": "Paris"}, "settings": "slow"}),
     ("ship-to", {"town": "Paris"}),
     ("files_search", {"text": "hit"}),
+    ("picture", {}),
 ]
 
 
@@ -100,7 +101,7 @@ async def test_a_model_gets_the_tools_of_a_server_beside_functions(backend, tmp_
     assert schema["properties"]["address"] == {"$ref": "#/$defs/Address"}
     assert schema["$defs"]["Address"]["required"] == ["city"]
     assert [call["name"] for call in result.tool_calls] == [*(name for name, _ in CALLS), "greet"]
-    late, missing, shipped, invalid, hits, hello = result.tool_results
+    late, missing, shipped, invalid, hits, picture, hello = result.tool_results
     assert (late["result"], late["is_error"]) == ({"order_id": 7, "status": "late"}, False)
     assert "no such order" in missing["result"]
     assert (missing["is_error"], invalid["is_error"]) == (True, True)
@@ -108,6 +109,10 @@ async def test_a_model_gets_the_tools_of_a_server_beside_functions(backend, tmp_
     assert "Field required" in invalid["result"]
     assert (hits["passages"], invalid["passages"]) == (["hit 1", "hit 2"], [])
     assert (hello["result"], "passages" in hello) == ("hello Ann", False)
+    assert picture["result"] == "[image/png, 16 bytes]"
+    text, image = second.messages[-1]["content"]
+    assert text["text"] == "The images that the tools returned:"
+    assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
     messages = [one for one in second.messages if one["role"] == "tool"]
     assert "shipped to Paris, slow" in {one["content"] for one in messages}
 

@@ -188,6 +188,7 @@ async def _run_called(tool: Tool, call: FunctionCallContent) -> str:
         run = await run_tool(tool, arguments, call_id=call.id)
     if turn is not None and call.id is not None:
         turn.tool_runs[call.id] = run
+        turn.images += run.images
         run.meter(turn.meter)
     return run.result_text
 

@@ -27,6 +27,7 @@ from holodeck.lib.llm.provider_errors import (
     status_of,
 )
 from holodeck.lib.observability import names, span
+from holodeck.lib.tools.base import IMAGES_OF_TOOLS
 from holodeck.models.token_usage import TokenUsage
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ class ResilientChat(ChatCompletionClientBase):
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
     ) -> "list[ChatMessageContent]":
         turn = _current_turn(chat_history)
+        _add_images(chat_history, turn)
         sender = RequestSender(self._endpoint, self._limiters, classify=request_error)
         request = partial(self._request, chat_history, settings, turn)
         messages = await sender.send(request, turn.retry, turn)
@@ -234,6 +236,20 @@ def _note_response(turn: KernelTurn, message: "ChatMessageContent", model: str) 
         if error is not None:
             is_text = isinstance(item.arguments, str)
             item.arguments = f"<{error}>" if is_text else {"unreadable": error}
+
+
+def _add_images(history: "ChatHistory", turn: KernelTurn) -> None:
+    """Add a message with the images that tools returned, whose own messages hold text only."""
+    if not turn.images:
+        return
+    # Imported here because few tools return images.
+    from semantic_kernel.contents import ChatMessageContent, ImageContent, TextContent
+    from semantic_kernel.contents.utils.author_role import AuthorRole
+
+    items: list[Any] = [TextContent(text=IMAGES_OF_TOOLS)]
+    items += [ImageContent(data_uri=image.data_url) for image in turn.images]
+    history.add_message(ChatMessageContent(role=AuthorRole.USER, items=items))
+    turn.images.clear()
 
 
 def _usage_of(message: "ChatMessageContent") -> TokenUsage:

@@ -18,7 +18,7 @@ from holodeck.lib.backends.frameworks.semantic_kernel_messages import TurnReader
 from holodeck.lib.backends.parsing import parse_arguments
 from holodeck.lib.llm.client import RequestStats
 from holodeck.lib.llm.retry import RetryConfig
-from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolOutcome
+from holodeck.lib.tools.base import MAX_CONCURRENT_TOOLS, ToolImage, ToolOutcome
 from holodeck.models.attachments import MessageWithImages
 from holodeck.models.token_usage import TokenUsage
 
@@ -39,6 +39,8 @@ class KernelTurn(RequestStats):
     attempt_timeout: float | None = None
     tool_runs: dict[str, ToolOutcome] = field(default_factory=dict)
     """By the id of the tool call."""
+    images: list[ToolImage] = field(default_factory=list)
+    """Of tools, for the next request."""
     tool_slots: asyncio.Semaphore = field(
         default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_TOOLS)
     )
