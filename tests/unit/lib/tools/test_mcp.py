@@ -6,10 +6,11 @@ import signal
 import sys
 
 import pytest
+import yaml
 
 import support.mcp_faults as faults
 import support.mcp_servers as servers
-from fakes import Reply
+from fakes import Reply, start_cli
 from holodeck.errors import BackendInitError, ConfigError
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.tools.base import run_tool
@@ -18,7 +19,7 @@ from holodeck.lib.tools.toolbox import Toolbox, ToolContext
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.mcp_tool import McpTool
-from support.processes import descendants, until, until_gone
+from support.processes import descendants, is_running, until, until_gone
 
 LONG_S = 600
 
@@ -235,6 +236,28 @@ async def test_a_cancelled_start_and_a_cancelled_call_leave_nothing_behind(opene
 
     assert [type(one) for one in ended] == [asyncio.CancelledError] * 2
     assert set(descendants(os.getpid())) == before
+
+
+def test_ctrl_c_ends_the_servers_too(tmp_path, fake_openai):
+    agent = {
+        "name": "shop",
+        "backend": "chat",
+        "model": {"provider": "openai", "name": "fake", "endpoint": fake_openai.url},
+        "instructions": {"inline": "Help."},
+        "tools": [entry(faults.COMMAND)],
+        "test_cases": [{"input": "hi"}],
+        "execution": {"llm_timeout": LONG_S},
+    }
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(agent))
+    fake_openai.reply(tool_calls=[("pid", {})]).reply(tool_calls=[("hang", {})])
+    with start_cli("test", "agent.yaml", cwd=tmp_path) as run:
+        pid = int(fake_openai.wait_for_requests(2)[1].messages[-1]["content"])
+        assert is_running(pid)
+        run.interrupt()
+        ran = run.finish()
+
+    assert ran.code == 130
+    assert not is_running(pid)
 
 
 async def test_a_server_ends_with_holodeck_even_if_that_is_killed(tmp_path):
