@@ -58,7 +58,7 @@ def build():
 
 
 @contextmanager
-def serve(transport):
+def serve(transport, port=0):
     """Serve `http`, `sse` or `websocket` from a thread, and yield the URL."""
     import uvicorn
 
@@ -70,7 +70,7 @@ def serve(transport):
     else:
         app, path = _websocket_app(server), "/ws"
     config = uvicorn.Config(
-        app, port=0, log_level="critical", timeout_graceful_shutdown=1, ws="websockets-sansio"
+        app, port=port, log_level="critical", timeout_graceful_shutdown=1, ws="websockets-sansio"
     )
     http = uvicorn.Server(config)
     thread = threading.Thread(target=http.run, daemon=True)

@@ -21,6 +21,8 @@ from holodeck.lib.text import one_line
 
 _MAX_PAGES = 1_000
 _METHOD_NOT_FOUND = -32601
+_SESSION_TERMINATED = 32600
+"""The code that the SDK gives a 404."""
 _SHOWN = 1_000
 
 
@@ -122,6 +124,8 @@ class McpConnection:
                 ) from error
             raise await self._failure_at_end(error) from error
         except Exception as error:
+            if _ends_session(error):
+                self._lose(error)
             raise await self._failure_at_end(error) from error
         finally:
             self._calls.discard(scope)
@@ -243,6 +247,13 @@ class _Watched:
             self._lose(message)
             raise StopAsyncIteration
         return message
+
+
+def _ends_session(error: Exception) -> bool:
+    """Whether a server at a URL does not know the session any more, as after its restart."""
+    from mcp.shared.exceptions import McpError
+
+    return isinstance(error, McpError) and error.error.code == _SESSION_TERMINATED
 
 
 def _describe(error: BaseException) -> str:

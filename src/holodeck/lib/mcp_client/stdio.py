@@ -37,16 +37,7 @@ async def stdio_streams(server: ServerProcess, output: ServerOutput) -> AsyncIte
 
     The first stream ends with the output of the server. Raises OSError if it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *server.command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=server.cwd,
-        env=server.env,
-        limit=MAX_MESSAGE_BYTES,
-        start_new_session=True,  # a process group, and no Ctrl-C from the terminal
-    )
+    process = await _start(server)
     incoming, received = anyio.create_memory_object_stream[Any](0)
     to_send, outgoing = anyio.create_memory_object_stream[Any](0)
     stderr = asyncio.create_task(_read_stderr(process, output))
@@ -73,6 +64,32 @@ async def stdio_streams(server: ServerProcess, output: ServerOutput) -> AsyncIte
         output.exit_code = process.returncode
         for stream in (incoming, received, to_send, outgoing):
             stream.close()
+
+
+async def _start(server: ServerProcess) -> asyncio.subprocess.Process:
+    """Start the process; if that is cancelled, nothing of it is left."""
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *server.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=server.cwd,
+            env=server.env,
+            limit=MAX_MESSAGE_BYTES,
+            start_new_session=True,  # a process group, and no Ctrl-C from the terminal
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # asyncio would end the program only, and wait for what that has started
+        with suppress(OSError):
+            process = await starting
+            kill_group(process.pid)
+            await process.wait()
+            process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - its pipes
+        raise
 
 
 def kill_group(group: int) -> None:

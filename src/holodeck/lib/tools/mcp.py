@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from io import StringIO
+from pathlib import Path
 from typing import Any
 
 from holodeck.errors import BackendError, BackendInitError, BackendTimeoutError, ConfigError
@@ -75,6 +76,8 @@ class McpServer:
             if isinstance(error, ConfigError):
                 raise
             raise BackendInitError(self._located(error)) from error
+        if not self._connection.tools:
+            logger.warning("%s has no tools", self._connection.name)
         return self._tools(self._connection.tools.values())
 
     async def close(self) -> None:
@@ -93,8 +96,9 @@ class McpServer:
         """Return an open connection. Raises BackendError or ConfigError."""
         name = f"the MCP server {self._config.name!r}"
         connection = McpConnection(server_of(self._config, self._context), name)
-        async with _shown(f"starting {name}, which takes its time"):
-            await connection.open(self._config.timeout or START_TIMEOUT_S)
+        limit = self._config.timeout or START_TIMEOUT_S
+        async with _shown(f"starting {name}; it may take up to {limit:g} s"):
+            await connection.open(limit)
         return connection
 
     def _tools(self, offered: Iterable[Any]) -> list[Tool]:
@@ -189,16 +193,22 @@ def _variables(config: McpTool, context: ToolContext) -> dict[str, str]:
     variables = {
         name: value for name, value in context.environment.items() if _PASSED_ON.fullmatch(name)
     }
-    if config.env_file is not None:
-        # Imported here because few servers have one.
-        from dotenv import dotenv_values  # noqa: PLC0415
-
-        file = file_inside(config.env_file, config.base_dir(context.base_dir))
-        values = dotenv_values(stream=StringIO(file.read_text(encoding="utf-8-sig")))
-        variables |= {name: value for name, value in values.items() if value is not None}
+    variables |= variables_of_file(config, context.base_dir)
     if config.config is not None:
         variables["MCP_CONFIG"] = json.dumps(config.config)
     return {**variables, **_plain(config.env)}
+
+
+def variables_of_file(config: McpTool, agent_dir: Path) -> dict[str, str]:
+    """Return the variables in the `env_file` of a server. Raises ConfigError."""
+    if config.env_file is None:
+        return {}
+    # Imported here because few servers have a file.
+    from dotenv import dotenv_values  # noqa: PLC0415
+
+    file = file_inside(config.env_file, config.base_dir(agent_dir))
+    values = dotenv_values(stream=StringIO(file.read_text(encoding="utf-8-sig", errors="replace")))
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _plain(values: Mapping[str, Any] | None) -> dict[str, str]:

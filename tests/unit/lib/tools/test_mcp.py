@@ -11,6 +11,7 @@ import yaml
 import support.mcp_faults as faults
 import support.mcp_servers as servers
 from fakes import Reply, start_cli
+from holodeck.config.secrets import collect
 from holodeck.errors import BackendInitError, ConfigError
 from holodeck.lib.backends.selector import BackendSelector
 from holodeck.lib.tools.base import run_tool
@@ -223,6 +224,18 @@ async def test_a_server_that_does_not_start_again_is_tried_once(opened, tmp_path
     assert "exit code 9; it was not started again" in again.error
 
 
+async def test_a_start_that_is_cancelled_at_any_moment_leaves_nothing_behind(opened):
+    before = descendants(os.getpid())
+    for moment in range(12):
+        starting = asyncio.create_task(opened(entry(["sh", "-c", "sleep 600 & sleep 600"])))
+        for _ in range(moment):
+            await asyncio.sleep(0)
+        starting.cancel()
+        await asyncio.wait([starting])
+
+        assert descendants(os.getpid()) == before
+
+
 async def test_a_cancelled_start_and_a_cancelled_call_leave_nothing_behind(opened):
     tools = await opened(entry(faults.COMMAND))
     before = set(descendants(os.getpid()))
@@ -286,7 +299,7 @@ asyncio.run(main())
 
 
 async def test_a_server_gets_its_own_variables_and_no_keys_of_holodeck(opened, tmp_path):
-    (tmp_path / "server.env").write_text("FROM_FILE=a\nBOTH=file\n")
+    (tmp_path / "server.env").write_text("FROM_FILE=a\nBOTH=file\nSHOP_TOKEN=t0p\n")
     script = "env >&2; exit 1"
     with pytest.raises(BackendInitError) as caught:
         await opened(
@@ -306,6 +319,28 @@ async def test_a_server_gets_its_own_variables_and_no_keys_of_holodeck(opened, t
     assert "OPENAI_API_KEY" not in said
 
 
+def test_secrets_in_the_file_of_a_server_are_masked(tmp_path):
+    (tmp_path / "server.env").write_text("PLAIN=a\nSHOP_TOKEN=t0p\n")
+    servers = [
+        McpTool.model_validate(entry(["sh"], name=name, env_file=file))
+        for name, file in (("a", "server.env"), ("b", "missing.env"))
+    ]
+
+    assert collect(agent_with(tmp_path, *servers), env={}) == ["t0p"]
+
+
+async def test_a_server_at_a_url_that_was_started_again_gets_a_new_session(opened):
+    with servers.serve("http") as url:
+        tools = await opened(entry(transport="http", url=url))
+    port = int(url.split(":")[2].split("/")[0])
+    with servers.serve("http", port):
+        lost = await run_tool(tools["lookup_order"], {"order_id": 7})
+        found = await run_tool(tools["lookup_order"], {"order_id": 7})
+
+    assert lost.error is not None
+    assert found.result == {"order_id": 7, "status": "late"}
+
+
 async def test_tools_of_the_same_name_are_told_apart_by_a_prefix(opened):
     with pytest.raises(ConfigError, match=r"'hang' is a tool of 'a' and of 'b'.*tool_prefix: b_"):
         await opened(entry(faults.COMMAND, name="a"), entry(faults.COMMAND, name="b"))
@@ -320,8 +355,7 @@ async def test_tools_of_the_same_name_are_told_apart_by_a_prefix(opened):
 async def test_a_server_of_config_yaml_that_fails_is_a_warning(opened, tmp_path, caplog):
     broken = McpTool.model_validate(entry([*faults.COMMAND, "exits"], name="broken"))
     same = McpTool.model_validate(entry(faults.COMMAND, name="same"))
-    box = toolbox(tmp_path, entry(faults.COMMAND))
-    agent = box_agent(tmp_path, broken.of_config_in(tmp_path), same.of_config_in(tmp_path))
+    agent = agent_with(tmp_path, broken.of_config_in(tmp_path), same.of_config_in(tmp_path))
     box = Toolbox(ToolContext(agent))
     try:
         tools = await box.open()
@@ -334,7 +368,7 @@ async def test_a_server_of_config_yaml_that_fails_is_a_warning(opened, tmp_path,
     assert "its tools are missing" in said
 
 
-def box_agent(folder, *shared):
+def agent_with(folder, *shared):
     agent = Agent.model_validate(
         {
             "name": "shop",
