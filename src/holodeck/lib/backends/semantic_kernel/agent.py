@@ -109,7 +109,9 @@ def build_kernel(
     """Return a kernel with the model's service and no tools."""
     kernel = ToolKernel()
     factory = partial(build_service, llm, limits, weights)
-    kernel.add_service(ResilientChat.wrap(factory, limiters, endpoint_key(llm)))
+    takes_images = llm.protocol in {"openai", "azure"}  # SK's other clients lose images
+    chat = ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=takes_images)
+    kernel.add_service(chat)
     return kernel
 
 

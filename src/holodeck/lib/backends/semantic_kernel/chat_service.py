@@ -58,24 +58,31 @@ class ResilientChat(ChatCompletionClientBase):
     _first_is_taken: bool = PrivateAttr(default=False)
     _limiters: Limiters = PrivateAttr(default_factory=Limiters)
     _endpoint: str = PrivateAttr(default="")
+    _takes_images: bool = PrivateAttr(default=False)
     _services: "WeakKeyDictionary[asyncio.AbstractEventLoop, ChatCompletionClientBase]" = (
         PrivateAttr(default_factory=WeakKeyDictionary)
     )
 
     @classmethod
     def wrap(
-        cls, factory: ServiceFactory, limiters: Limiters | None = None, endpoint: str = ""
+        cls,
+        factory: ServiceFactory,
+        limiters: Limiters | None = None,
+        endpoint: str = "",
+        *,
+        takes_images: bool = False,
     ) -> "ResilientChat":
         """Return a service that calls the services that `factory` returns, one per event loop.
 
-        Its requests share the limiter of the endpoint.
+        Its requests share the limiter of the endpoint. With `takes_images`, images of tools are
+        sent to the model.
         """
         first = factory()
         chat = cls(ai_model_id=first.ai_model_id, service_id=first.service_id)
         chat._factory, chat._first = factory, first
         if limiters is not None:
             chat._limiters = limiters
-        chat._endpoint = endpoint
+        chat._endpoint, chat._takes_images = endpoint, takes_images
         return chat
 
     @classmethod
@@ -134,7 +141,8 @@ class ResilientChat(ChatCompletionClientBase):
         self, chat_history: "ChatHistory", settings: "PromptExecutionSettings"
     ) -> "list[ChatMessageContent]":
         turn = _current_turn(chat_history)
-        _add_images(chat_history, turn)
+        if self._takes_images:
+            _add_images(chat_history, turn)
         sender = RequestSender(self._endpoint, self._limiters, classify=request_error)
         request = partial(self._request, chat_history, settings, turn)
         messages = await sender.send(request, turn.retry, turn)
