@@ -53,14 +53,11 @@ CHOOSING = {
 }
 """What properties and validators of the models read, such as `evaluator_name` and `retrieves`."""
 
-OF_STORES = {"DatabaseConfig.db_schema", "DatabaseConfig.tenant", "DatabaseConfig.url"}
-"""What only adapters of servers read."""
-
 
 def test_every_key_of_the_configuration_is_read_by_some_code():
     assert (
         unread([Agent, AgentFile, GlobalConfig], list(modules()))
-        <= FOR_PEOPLE | WITHOUT_EFFECT | CHOOSING | OF_STORES
+        <= FOR_PEOPLE | WITHOUT_EFFECT | CHOOSING
     )
 
 

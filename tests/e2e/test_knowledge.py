@@ -11,7 +11,6 @@ from support.documents import pdf
 
 RETURNS = "# Returns\n\nYou may return shoes within thirty days of purchase.\n"
 SHIPPING = "# Shipping\n\nOrders are shipped from Rotterdam by bicycle.\n"
-FAITHFUL = {"type": "rag", "metric_type": "faithfulness", "threshold": 0.5}
 
 
 @pytest.fixture
@@ -46,7 +45,12 @@ def run(folder: AgentFolder, *args: str, env: dict | None = None):
 
 
 def test_an_agent_answers_from_the_documents_of_a_folder(folder):
-    folder.write_agent(**search_agent(folder, top_k=1))
+    folder.write(
+        "grader.py", "def check(context):\n    return len(context.retrieval_context) == 2\n"
+    )
+    agent = search_agent(folder)
+    agent["test_cases"][0]["evaluations"].append({"type": "code", "grader": "grader:check"})
+    folder.write_agent(**agent)
 
     ran = run(folder, "--output", "report.json")
 
@@ -54,8 +58,8 @@ def test_an_agent_answers_from_the_documents_of_a_folder(folder):
     assert "Ingested 2 of 2 documents for kb, 2 chunks" in ran.stderr
     [result] = json.loads((folder.path / "report.json").read_text())["results"]
     [invocation] = result["tool_invocations"]
-    assert invocation["passages"] == [RETURNS.strip()]
-    assert invocation["result"].startswith("Found 1 result:\n\n[1] Score: 0.")
+    assert invocation["passages"] == [RETURNS.strip(), SHIPPING.strip()]
+    assert invocation["result"].startswith("Found 2 results:\n\n[1] Score: 0.")
     assert "Source: docs/returns.md" in invocation["result"]
 
 
@@ -106,6 +110,7 @@ def test_a_server_that_fails_in_the_middle_keeps_what_was_stored(folder):
 
     assert failed.code == 3
     assert "tools.kb: HTTP 400: too much" in failed.stderr
+    assert "Ingested 1 of 3 documents for kb" in failed.stderr
     assert again.code == 0, again.stderr
     assert "Ingested 2 of 3 documents for kb" in again.stderr
 

@@ -106,7 +106,7 @@ class Links:
     """What the chunks of a store define, and where their sections are."""
 
     definitions: Mapping[tuple[str, str], tuple[str, str]]
-    """(document, term in lower case) → (id of the chunk, definition)."""
+    """(document, words of the term) → (id of the chunk, definition)."""
     sections: Mapping[tuple[str, str], StoredText]
     """(document, label) → the first chunk of the section."""
 
@@ -117,7 +117,7 @@ class Links:
         sections: dict[tuple[str, str], StoredText] = {}
         for chunk in chunks:
             for term, text in (chunk.metadata.get("definitions") or {}).items():
-                definitions.setdefault((chunk.document, term.casefold()), (chunk.id, text))
+                definitions.setdefault((chunk.document, _words(term)), (chunk.id, text))
             for heading in reversed(chunk.metadata.get("headings") or ()):
                 match = _NUMBERED.match(heading)
                 if match is not None:
@@ -130,11 +130,11 @@ class Links:
         return [*self._definitions_for(hit), *self._references_of(hit)]
 
     def _definitions_for(self, hit: Hit) -> list[str]:
-        words = " ".join(re.findall(r"\w+", hit.text.casefold()))
+        words = _words(hit.text)
         found = [
             f"Definition: {text}"
             for (document, term), (chunk_id, text) in self.definitions.items()
-            if document == hit.document and chunk_id != hit.id and _contains(words, term)
+            if document == hit.document and chunk_id != hit.id and term in words
         ]
         return found[:_MOST_NOTES]
 
@@ -151,9 +151,10 @@ class Links:
         return next((one for one in found if one is not None), None)
 
 
-def _contains(words: str, term: str) -> bool:
-    wanted = " ".join(re.findall(r"\w+", term))
-    return bool(wanted) and f" {wanted} " in f" {words} "
+def _words(text: str) -> str:
+    """Return the words of a text in lower case, each between spaces."""
+    words = " ".join(re.findall(r"\w+", text.casefold()))
+    return f" {words} "
 
 
 def _place(metadata: Mapping[str, Any]) -> str:

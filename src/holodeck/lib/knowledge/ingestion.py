@@ -50,7 +50,7 @@ class Ingestion:
     """Seconds for reading one document."""
     progress: Progress
     report: Callable[[str], None]
-    """Called with a summary if anything changed."""
+    """Called with a summary if anything changed, also if the ingestion fails."""
     add_context: Callable[[Sequence[Passage], RequestStats], Awaitable[list[Passage]]] | None = None
     """Adds a context to the chunks of a document; None for none."""
     stats: RequestStats = field(default_factory=RequestStats)
@@ -68,12 +68,15 @@ class Ingestion:
         for name in vanished:
             await self.store.delete(name)
         changed = [one for one in documents if known.get(one.id) != wanted[one.id]]
-        chunks = 0
-        async for batch in self._batches(changed):
-            chunks += sum(len(passages) for _, passages in batch)
-            await self._store_batch(batch, wanted)
-        if changed or vanished:
-            self._report(len(documents), len(changed), len(vanished), chunks, started)
+        done = chunks = 0
+        try:
+            async for batch in self._batches(changed):
+                await self._store_batch(batch, wanted)
+                done += len(batch)
+                chunks += sum(len(passages) for _, passages in batch)
+        finally:  # what an ingestion cost that failed must be known, too
+            if changed or vanished:
+                self._report(len(documents), done, len(vanished), chunks, started)
 
     def _fingerprint(self, document: Document) -> str:
         settings = {**self.settings, "embedder": self.embedder.name, "format": FORMAT}
@@ -139,9 +142,9 @@ class Ingestion:
             await self.store.replace(document.id, rows)
             await self.store.set_manifest(document.id, wanted[document.id])
 
-    def _report(self, total: int, changed: int, vanished: int, chunks: int, started: float) -> None:
+    def _report(self, total: int, done: int, vanished: int, chunks: int, started: float) -> None:
         meter = self.stats.meter
-        parts = [f"Ingested {changed} of {plural(total, 'document')} for {self.tool}"]
+        parts = [f"Ingested {done} of {plural(total, 'document')} for {self.tool}"]
         parts += [f"{vanished} removed"] if vanished else []
         parts += [plural(chunks, "chunk", form=",")]
         if meter.requests:

@@ -163,8 +163,13 @@ _MINILM = KnownModel(
 CATALOG: Catalog = {model.name: model for model in (_SMOLLM2, _QWEN, _MINILM)}
 
 
+SHORT_NAMES = {"minilm": EMBEDDING_MODEL}
+"""Further names of known models."""
+
+
 def known_model(name: str, catalog: Catalog = CATALOG) -> KnownModel:
     """Return the model of that name. Raises ConfigError with the nearest name."""
+    name = SHORT_NAMES.get(name, name)
     if name in catalog:
         return catalog[name]
     longer = [known for known in catalog if known.startswith(name.lower())]

@@ -10,6 +10,7 @@ import pytest
 
 from holodeck.errors import BackendSessionError, EvaluationError, ModelStoreError
 from holodeck.lib.judging.judge import Judges, embedding_model
+from holodeck.lib.local_models.catalog import known_model
 from holodeck.lib.local_models.runtime import (
     MAX_CHARACTERS,
     PIECE,
@@ -20,6 +21,10 @@ from holodeck.lib.local_models.runtime import (
 from holodeck.lib.local_models.weights import convert_to_gguf
 from holodeck.models.config import ExecutionConfig
 from support.similarity import HEADS, WIDTH, SharedWords, tiny_safetensors, vocabulary
+
+
+def test_the_embedding_model_has_a_short_name():
+    assert known_model("minilm").name == "all-minilm-l6-v2"
 
 
 def write_tiny(path):
