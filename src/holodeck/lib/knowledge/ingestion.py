@@ -151,9 +151,7 @@ class Ingestion:
             tokens = f"{meter.usage.total_tokens:,}" if meter.by_model else "unknown number of"
             parts += [plural(meter.requests, "request", form=","), f"{tokens} tokens"]
         parts += [f"{time.perf_counter() - started:.1f} s"]
-        summary = ", ".join(parts)
-        logger.info("%s", summary)
-        self.report(summary)
+        self.report(", ".join(parts))
 
 
 def _read_and_split(
