@@ -15,10 +15,11 @@ from holodeck.installation import DISTRIBUTION
 ROOT = Path(__file__).parents[2]
 CONTENT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT, BUILD = CONTENT["project"], CONTENT["tool"]["hatch"]
-EXTRAS = {"a2a", "deepeval", "azure", "nlp", "local", "files", "all", "dev"}
+STORES = {"postgres", "qdrant", "redis"}
+EXTRAS = {"a2a", "deepeval", "azure", "nlp", "local", "files", "all", "dev", *STORES}
 FEATURES = EXTRAS - {"all", "dev"}
-ALONE = {"litellm"}
-"""Extras that clash with the versions of others."""
+ALONE = {"litellm", "chroma", "faiss"}
+"""Extras that clash with the versions of others, or are large."""
 
 
 def test_every_documented_extra_exists():
