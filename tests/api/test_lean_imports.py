@@ -11,7 +11,7 @@ HEAVY = (
     "semantic_kernel", "openai", "anthropic", "ollama", "nltk", "sacrebleu", "rouge_score",
     "xllamacpp", "deepeval", "azure", "jsonschema", "opentelemetry.sdk", "markitdown", "httpx",
     "grpc", "prometheus_client",
-    "httpx2", "numpy", "pandas",
+    "httpx2", "numpy", "pandas", "chromadb", "faiss", "psycopg", "qdrant_client", "redis",
 )  # fmt: skip
 """Libraries that only those who use them may pay for."""
 
@@ -24,6 +24,7 @@ SELDOM = (
     "holodeck.lib.records.run_store", "holodeck.lib.test_runner.events",
     "holodeck.lib.files", "holodeck.lib.remote_files", "holodeck.models.attachments",
     "holodeck.lib.test_runner.criteria", "holodeck.lib.test_runner.conversation",
+    "holodeck.lib.knowledge",
     "holodeck.lib.test_runner.repeats", "holodeck.lib.test_runner.conversation",
     "holodeck.lib.test_runner.events", "holodeck.lib.test_runner.events",
     "holodeck.lib.test_runner.trace_checks", "holodeck.lib.test_runner.traced_turns",
@@ -37,6 +38,7 @@ UNWRITTEN = (
     "CriterionSettings", "EarlierMessage", "FileInput", "PriceTable", "TurnResult", "Repeats",
     "TraceChecks", "SpanCheck", "Trace", "RecordedSpan",
     "ObservabilityConfig",
+    "VectorStoreSettings",
 )  # fmt: skip
 """Models of which an ordinary run has no value."""
 
@@ -92,6 +94,7 @@ print(len(names))
         "holodeck",
         "holodeck.config.loader",
         "holodeck.lib.evaluators.nlp_metrics",
+        "holodeck.lib.knowledge.stores.collection",
         "holodeck.lib.test_runner.agent_factory",
         "holodeck.lib.test_runner.executor",
         "holodeck.suite.adapters.langchain",

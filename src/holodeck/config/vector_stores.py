@@ -21,7 +21,8 @@ def with_vector_stores(
 ) -> dict[str, Any]:
     """Return the values of an agent.yaml with the stores of config.yaml in place of their names.
 
-    Unknown names are added to `problems`, unless it has a config.yaml that may have them.
+    Names of stores that are unknown or not supported are added to `problems`; unknown ones only if
+    no error of a config.yaml is there already, as that file may have them.
     """
     tools = agent.get("tools")
     if not isinstance(tools, list):
@@ -31,10 +32,15 @@ def with_vector_stores(
     resolved = []
     for index, tool in enumerate(tools):
         name = _store_name(tool)
-        if name in known:
-            tool = {**tool, "database": known[name]}  # noqa: PLW2901 - the same with its store
+        store = None if name is None else known.get(name)
+        path = ("tools", index, "database")
+        if store is not None and store.is_supported:
+            tool = {**tool, "database": store}  # noqa: PLW2901 - the same with its store
+        elif store is not None:
+            problem = f"of the vector store {quote(str(name))}: {store.not_supported_message}"
+            problems.append(_problem(problem, path, locations))
         elif name is not None and is_complete:
-            problems.append(_unknown_store(name, known, ("tools", index, "database"), locations))
+            problems.append(_problem(_unknown_store(name, known), path, locations))
         resolved.append(tool)
     return {**agent, "tools": resolved}
 
@@ -47,15 +53,15 @@ def _store_name(tool: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _unknown_store(
-    name: str, known: Mapping[str, VectorStoreSettings], path: KeyPath, locations: Locations
-) -> ConfigError:
-    origin = locations.origin(path)
-    message = f"{format_key_path(origin.path)}: unknown vector store {quote(name)}"
+def _unknown_store(name: str, known: Mapping[str, VectorStoreSettings]) -> str:
+    message = f"unknown vector store {quote(name)}"
     if known:
-        message += did_you_mean(name, known, f"; config.yaml has {', '.join(known)}")
-    elif name in {*VectorStoreProvider, *ALIASES}:
-        message += f"; a product is written as a mapping: 'database: {{provider: {name}}}'"
-    else:
-        message += "; name it under 'vectorstores' in a config.yaml beside the agent.yaml"
-    return ConfigError(origin.location, message)
+        return message + did_you_mean(name, known, f"; config.yaml has {', '.join(known)}")
+    if name in {*VectorStoreProvider, *ALIASES}:
+        return f"{message}; a product is written as a mapping: 'database: {{provider: {name}}}'"
+    return f"{message}; name it under 'vectorstores' in a config.yaml beside the agent.yaml"
+
+
+def _problem(message: str, path: KeyPath, locations: Locations) -> ConfigError:
+    origin = locations.origin(path)
+    return ConfigError(origin.location, f"{format_key_path(origin.path)}: {message}")

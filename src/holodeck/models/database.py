@@ -49,6 +49,7 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
 }
 """The keys of each provider that is supported, besides `provider` and `timeout`."""
 
+_NOT_SUPPORTED = frozenset(VectorStoreProvider) - KEYS.keys()
 _ADDRESSES = ("connection_string", "url", "path")
 """Keys that say where a store is; a store has one of them."""
 _NEEDS_ADDRESS = (
@@ -97,12 +98,24 @@ class DatabaseConfig(Model):
         return {**data, "provider": ALIASES[data["provider"]]}
 
     @model_validator(mode="after")
-    def _keys_fit_the_provider(self) -> "DatabaseConfig":
-        allowed = KEYS.get(self.provider)
-        if allowed is None:
-            found, supported = self.provider.value, ", ".join(KEYS)
-            problem = f"'provider': {found!r} is not supported yet; use one of {supported}"
-            raise InvalidKeys([problem])
+    def _check(self) -> "DatabaseConfig":
+        if self.is_supported:
+            self._check_keys(KEYS[self.provider])
+            return self
+        raise InvalidKeys([self.not_supported_message])
+
+    @property
+    def is_supported(self) -> bool:
+        """Whether this version has an adapter of the product."""
+        return self.provider in KEYS
+
+    @property
+    def not_supported_message(self) -> str:
+        """What an error says about a product without an adapter."""
+        found, supported = self.provider.value, ", ".join(KEYS)
+        return f"'provider': {found!r} is not supported yet; use one of {supported}"
+
+    def _check_keys(self, allowed: tuple[str, ...]) -> None:
         given = [name for name in self.model_fields_set if getattr(self, name) is not None]
         others = sorted(set(given).difference(allowed, ("provider", "timeout")))
         if others:
@@ -111,7 +124,6 @@ class DatabaseConfig(Model):
                 [f"{name!r} is no key of {self.provider.value}; known: {known}" for name in others]
             )
         self._has_one_address(given)
-        return self
 
     def _has_one_address(self, given: list[str]) -> None:
         addresses = [name for name in _ADDRESSES if name in given]
@@ -134,7 +146,19 @@ class VectorStoreSettings(DatabaseConfig):
     @model_validator(mode="before")
     @classmethod
     def _merge_options(cls, data: Any) -> Any:
-        options = data.get("options") if isinstance(data, dict) else None
+        """Return the keys with those in `options`; of a store that cannot be used, the product."""
+        if not isinstance(data, dict):
+            return data
+        if data.get("provider") in _NOT_SUPPORTED:
+            return {"provider": data["provider"]}
+        options = data.get("options")
         if not isinstance(options, dict):
             return data
         return {**options, **{key: value for key, value in data.items() if key != "options"}}
+
+    @model_validator(mode="after")
+    def _check(self) -> "VectorStoreSettings":
+        # a store that no tool uses must not stop other agents of the project
+        if self.is_supported:
+            self._check_keys(KEYS[self.provider])
+        return self

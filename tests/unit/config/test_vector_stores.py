@@ -1,12 +1,14 @@
 """Vector stores of config.yaml, which tools name in `database`."""
 
 import pytest
+from pydantic import ValidationError
 
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.providers import merge_shared
 from holodeck.config.source import Locations, Source
 from holodeck.config.vector_stores import with_vector_stores
 from holodeck.errors import ConfigError
+from holodeck.models.database import DatabaseConfig
 
 TOOL = "name: a\ntools:\n- {type: vectorstore, name: kb, source: docs, database: DATABASE}\n"
 
@@ -55,6 +57,23 @@ def test_an_unknown_name_is_an_error_with_its_place(folder, config, name):
     assert resolved == (name, [problem + WHAT_TO_DO[config, name]])
 
 
+def test_a_product_that_is_not_supported_is_an_error_only_where_it_is_used(folder):
+    stores = "{pine: {provider: pinecone, api_key: x, index_name: y}, kb: {provider: in-memory}}"
+    config = config_of(folder, f"vectorstores: {stores}\n")
+
+    assert resolve(config, "kb")[1] == []
+    [problem] = resolve(config, "pine")[1]
+    assert problem.startswith(
+        "agent.yaml:3:57: tools[0].database: of the vector store 'pine': 'provider': 'pinecone' is"
+        " not supported yet; use one of sqlite,"
+    )
+
+
+def test_a_product_that_is_not_supported_is_an_error_in_a_tool():
+    with pytest.raises(ValidationError, match="'pinecone' is not supported yet; use one of"):
+        DatabaseConfig.model_validate({"provider": "pinecone"})
+
+
 def test_a_mapping_and_no_database_stay_as_they_are(folder):
     assert resolve(None, "{provider: in-memory}") == ({"provider": "in-memory"}, [])
     assert resolve(None, "null") == (None, [])
@@ -78,7 +97,6 @@ def test_the_store_of_the_project_wins_over_the_users(folder):
     ("settings", "message"),
     [
         ("{provider: qdrnt}", "provider: found 'qdrnt'; did you mean 'qdrant'?"),
-        ("{provider: pinecone}", "'provider': 'pinecone' is not supported yet; use one of sqlite,"),
         ("{provider: in-memory, uri: x}", "uri: unknown key; did you mean 'url'?"),
         ("{provider: sqlite, url: x}", "'url' is no key of sqlite; known: provider, path, timeout"),
         ("{provider: redis}", "the address of redis is missing; write, for example,"),
