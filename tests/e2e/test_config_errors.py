@@ -48,7 +48,7 @@ def run(agent_dir):
         ("{metric: contains, value: x, threshold: 2}", "", ["agent.yaml:8:49", "2", "1"]),
         ("{metric: regex, pattern: '('}", "", ["agent.yaml:8:", "pattern"]),
         ("{metric: bot:missing}", "", ["agent.yaml:8:", "bot"]),
-        (PASSES, "tool_filtering: {enabled: true}\n", ["agent.yaml:9:", "not supported yet"]),
+        (PASSES, "tool_filtering: {top_k: 0}\n", ["agent.yaml:9:", "tool_filtering.top_k", "1"]),
         (PASSES, "execution: {llm_timeout: -1}\n", ["agent.yaml:9:26", "llm_timeout", "-1"]),
         (PASSES, "description: ${NOT_SET_ANYWHERE}\n", ["agent.yaml:9:14", "NOT_SET_ANYWHERE"]),
         (PASSES, "tools: [1, 2\n", ["agent.yaml:10:1"]),
@@ -58,7 +58,7 @@ def run(agent_dir):
         "unknown key", "unknown key deep", "duplicate key", "unknown metric", "missing input",
         "missing name", "other type", "unknown type", "nothing to compare", "out of range",
         "bad pattern",
-        "missing metric", "not yet", "bad setting", "unset variable", "broken YAML", "tool type",
+        "missing metric", "bad filter", "bad setting", "unset variable", "broken YAML", "tool type",
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_place_before_any_call(run, metric, more, said):

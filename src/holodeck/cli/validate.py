@@ -163,6 +163,10 @@ def _as_text(
         names = ", ".join(shorten(one, _MAX_NAME_CHARACTERS) for one in code[:_MAX_NAMES])
         more = ", …" if len(code) > _MAX_NAMES else ""
         lines.append(f"{path}: your code was not imported or run: {names}{more} (--load does)")
+    guarded = [tool.name for tool in agent.tools or [] if tool.side_effects]
+    if guarded:
+        names = ", ".join(guarded)
+        lines.append(f"{path}: tools with side effects: {names} (run by --allow-side-effects)")
     verdict = "ok"
     if errors:
         verdict = plural(errors, "problem")

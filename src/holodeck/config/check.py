@@ -35,6 +35,7 @@ from holodeck.lib.evaluators.build import (
 from holodeck.lib.evaluators.param_spec import EvalParam
 from holodeck.lib.registry import Registry
 from holodeck.lib.safe_paths import is_file
+from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.tools.base import Tool
 from holodeck.models.agent import (
     BUILT_IN_BACKENDS,
@@ -201,6 +202,18 @@ def _check_tools(context: CheckContext) -> None:
     context.tools = tools
 
 
+def _check_tool_filtering(context: CheckContext) -> None:
+    """Check that `always_include` names tools, as far as all tools are known."""
+    filtering = context.agent.tool_filtering
+    if filtering is None or not filtering.enabled or not context.knows_all_tools:
+        return
+    for index, name in enumerate(filtering.always_include):
+        if name not in context.tools:
+            hint = did_you_mean_or_list(name, context.tools)
+            path = ("tool_filtering", "always_include", index)
+            context.error(path, f"unknown tool {name!r}{hint}")
+
+
 def check_function_tool(context: CheckContext, tool: FunctionTool, path: KeyPath) -> Tools:
     """Check that the function exists; return the names of its parameters."""
     names = None if tool.parameters is None else list(tool.parameters)
@@ -360,6 +373,7 @@ AGENT_CHECKS: tuple[Callable[[CheckContext], None], ...] = (
     _check_instructions,
     _check_response_format,
     _check_tools,
+    _check_tool_filtering,
     _check_shared_metrics,
     _check_shared_judge_is_used,
     _check_redaction_patterns,

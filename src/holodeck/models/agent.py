@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar, Protocol
+from typing import Annotated, Protocol
 
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -23,6 +23,7 @@ from holodeck.models.observability import ObservabilityConfig
 from holodeck.models.price import PriceTable
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.tool import ToolUnion
+from holodeck.models.tool_filtering import ToolFilterConfig
 
 KeyPath = tuple[str | int, ...]
 
@@ -66,7 +67,8 @@ class SelectionLocator:
 UNLOCATED = "agent"
 """The location of a value that is not in a file."""
 AGENT_KEYS = (
-    *("name", "backend", "model", "instructions", "tools", "embedding_provider", "response_format"),
+    *("name", "backend", "model", "instructions", "tools", "tool_filtering"),
+    *("embedding_provider", "response_format"),
 )
 """The keys that describe the agent itself, not its tests."""
 
@@ -128,8 +130,6 @@ class Instructions(Model):
 class Agent(Model):
     """An agent, its tests and its settings."""
 
-    not_supported_yet: ClassVar = {"tool_filtering": "tool filtering"}
-
     name: NonBlank
     """Name of the agent in reports."""
     description: NonBlank | None = None
@@ -159,6 +159,8 @@ class Agent(Model):
     """JSON schema of the response, or the path of a JSON file that contains it."""
     tools: Annotated[list[OnDemand[ToolUnion]], Field(max_length=50)] | None = None
     """Tools that the agent can call."""
+    tool_filtering: OnDemand[ToolFilterConfig] | None = None
+    """Which tools the model is offered; all of them if it is off."""
     embedding_provider: OnDemand[LLMProvider] | None = None
     """The embedding model for tools that search documents; by default one of the agent's provider,
     or the embedded all-minilm-l6-v2 if that has none."""
@@ -268,6 +270,11 @@ class Agent(Model):
             if self.tools:
                 raise ValueError(
                     "'tools' are for the built-in agent; remove them, as a 'backend' has its own"
+                )
+            if self.tool_filtering:
+                raise ValueError(
+                    "'tool_filtering' is for the built-in agent; remove it, as a 'backend' has its"
+                    " own tools"
                 )
             return self
         if self.model is None:

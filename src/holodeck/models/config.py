@@ -340,6 +340,16 @@ class ExecutionConfig(Model):
             group=RUN,
         ),
     ] = None
+    allow_side_effects: Annotated[
+        bool | None,
+        Setting(
+            False,
+            "Run tools with side effects.",
+            details="These are the tools with `side_effects: true`.",
+            flags=("--allow-side-effects",),
+            group=RUN,
+        ),
+    ] = None
     force_ingest: Annotated[
         bool | None,
         Setting(

@@ -104,6 +104,8 @@ class ToolInvocation(Model):
     """Name of the MCP server whose tool it is; None for other tools."""
     passages: list[str] | None = None
     """What the call retrieved, one entry per chunk; None if that is only in `result`."""
+    prevented: bool = False
+    """Whether the tool did not run, because it has side effects that are not allowed."""
     model_cost: OnDemand[ModelCost] | None = None
     """What the model cost that the tool called; its tokens are part of the agent's."""
     unknown: list[Literal["args", "error"]] = []

@@ -1,7 +1,7 @@
 """What every entry of `tools` has."""
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import StringConstraints
 
@@ -13,14 +13,17 @@ ToolName = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z_]+$", max_leng
 class ToolConfig(Model):
     """What every entry of `tools` has."""
 
-    not_supported_yet: ClassVar = {"defer_loading": "it belongs to tool filtering"}
-
     type: str
     """Type of the tool."""
     name: ToolName
     """Name of the tool for the model: letters, digits and underscores."""
     description: NonBlank | None = None
     """Description for the model."""
+    defer_loading: bool = True
+    """Whether the tool is offered only to messages that it fits, where `tool_filtering` is on."""
+    side_effects: bool = False
+    """Whether a call changes something that remains; such a tool runs only with
+    `--allow-side-effects`."""
 
     @property
     def retrieves(self) -> bool:

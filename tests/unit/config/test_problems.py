@@ -1,5 +1,7 @@
 """What people are told about a configuration that does not load."""
 
+import re
+
 import pytest
 
 from holodeck.config.loader import ConfigLoader
@@ -14,6 +16,7 @@ def refusal(folder, more):
 
 
 CASE = "test_cases:\n  - input: hi\n    "
+UNSUPPORTED = "evaluations: {metrics: [{metric: bleu, custom_prompt: x}]}"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ def test_a_wrong_value_is_shown_with_what_is_wanted(folder, more, message):
             CASE + "evaluations: [{metric: bleu, custom_prompt: x}]",
             "6:34: test_cases[0].evaluations[0]: 'custom_prompt' is not supported yet",
         ),
-        ("tool_filtering: {enabled: true}", "4:1: 'tool_filtering' is not supported yet"),
+        (UNSUPPORTED, "evaluations.metrics[0]: 'custom_prompt' is not supported yet"),
     ],
 )
 def test_what_does_nothing_yet_is_refused_and_not_ignored(folder, more, message):
@@ -389,10 +392,10 @@ def test_every_refused_key_of_a_mapping_is_told(folder):
 
 
 def test_a_key_that_is_not_supported_yet_hides_no_other_problem(folder):
-    found = refusal(folder, "tool_filtering: {}\nzzz: 1\ntest_cases: [{inputt: hi}]")
+    found = refusal(folder, f"{UNSUPPORTED}\nzzz: 1\ntest_cases: [{{inputt: hi}}]")
 
-    assert [line.split(";")[0] for line in found.splitlines()] == [
-        "agent.yaml:4:1: 'tool_filtering' is not supported yet (tool filtering)",
+    assert [re.split(r";| \(", line)[0] for line in found.splitlines()] == [
+        "agent.yaml:4:40: evaluations.metrics[0]: 'custom_prompt' is not supported yet",
         "agent.yaml:5:1: zzz: unknown key",
         "agent.yaml:6:15: test_cases[0].inputt: unknown key",
     ]
@@ -430,9 +433,9 @@ def test_what_a_model_lacks_may_stand_in_a_shared_configuration_with_errors(fold
 def test_each_problem_counts_once_beside_a_key_that_is_not_supported_yet(folder):
     unknown = "\n".join(f"zzz{number}: 1" for number in range(60))
 
-    found = refusal(folder, f"tool_filtering: {{}}\n{unknown}").splitlines()
+    found = refusal(folder, f"{UNSUPPORTED}\n{unknown}").splitlines()
 
-    assert "'tool_filtering' is not supported yet" in found[0]
+    assert "'custom_prompt' is not supported yet" in found[0]
     assert len(set(found)) == len(found)
     more = int(found[-1].removeprefix("and ").removesuffix(" more"))
     assert len(found) - 1 + more == 61

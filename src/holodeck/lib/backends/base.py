@@ -41,6 +41,8 @@ class ToolResult(_Named, total=False):
     is_error: bool
     is_error_unknown: bool
     """Whether the backend cannot see if the tool failed."""
+    prevented: bool
+    """Whether the tool did not run, because it has side effects that are not allowed."""
     refused: bool
     """Whether the call never reached a tool: unknown name, unreadable or invalid arguments."""
     duration_ms: int

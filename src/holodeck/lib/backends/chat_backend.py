@@ -2,10 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holodeck.errors import BackendError, BackendSessionError, BackendTimeoutError
 from holodeck.lib.backends.base import ExecutionResult, Message, ToolCall, ToolResult
@@ -22,9 +23,12 @@ from holodeck.lib.tools.base import (
     ToolImage,
     run_tool,
 )
-from holodeck.lib.tools.toolbox import Toolbox
+from holodeck.lib.tools.toolbox import FilterFactory, Toolbox
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider
+
+if TYPE_CHECKING:
+    from holodeck.lib.tools.filtering import ToolFilterManager
 
 MAX_TOOL_ROUNDS = 20
 
@@ -41,7 +45,11 @@ class ChatTurn(RequestStats):
     tool_results: list[ToolResult] = field(default_factory=list)
     call_ids: set[str] = field(default_factory=set)
     offered: list[str] | None = None
-    """Names of the tools of the agent, where the agent.yaml does not name them."""
+    """Names of the tools that the model is offered, unless these are those of the agent.yaml."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """The tools that the model is offered, by name."""
+    body_start: str = ""
+    """The JSON of each request before its messages."""
 
     def result(self, response: str = "", error_reason: str | None = None) -> ExecutionResult:
         return ExecutionResult(
@@ -64,6 +72,7 @@ class ChatBackend:
         llm: The model; its provider has the protocol of OpenAI or Azure.
         instructions: Sent unchanged as the system message; none if empty.
         toolbox: The tools that the model may call; none if not given.
+        filters: Makes the manager that selects the tools of each message; all without one.
         schema: JSON schema of the response; any text if not given.
         execution: Time limits and retries; their defaults if not given.
         proxy_for: Returns the proxy for a URL.
@@ -80,6 +89,7 @@ class ChatBackend:
         schema: dict[str, Any] | None = None,
         execution: ExecutionConfig | None = None,
         proxy_for: ProxyFor | None = None,
+        filters: FilterFactory | None = None,
     ) -> None:
         limits = call_limits(execution)
         endpoint = Endpoint.of(llm, proxy_for)
@@ -89,15 +99,31 @@ class ChatBackend:
         self._toolbox = toolbox
         self._has_schema = schema is not None
         self._settings = {"model": llm.name, **sampling(llm, schema)}
+        self._filters = filters
+        self._filter: ToolFilterManager | None = None
         self._use(() if toolbox is None else toolbox.tools or ())
 
     def _use(self, tools: Sequence[Tool]) -> None:
-        """Offer these tools to the model in every request."""
+        """Offer these tools to the model, or those of them that are selected for a message."""
         self._tools = {tool.name: tool for tool in tools}
+        self._body_start = self._start_of_body(tools)
+        self._filter = None if self._filters is None else self._filters(tools)
+
+    def _start_of_body(self, tools: Sequence[Tool]) -> str:
         body = self._settings
         if tools:
             body = {**body, "tools": [_tool_definition(tool) for tool in tools]}
-        self._body_start = json.dumps(body)[:-1] + ', "messages": '
+        return json.dumps(body)[:-1] + ', "messages": '
+
+    async def _offer_tools(self, message: str, turn: ChatTurn) -> None:
+        """Note in the turn which tools the model is offered."""
+        turn.tools, turn.body_start = self._tools, self._body_start
+        if self._toolbox is not None and self._toolbox.has_sources:
+            turn.offered = [*self._tools]
+        if self._filter is not None:
+            turn.offered = await self._filter.filter_tools(message, _calls_in(turn.messages))
+            turn.tools = {name: self._tools[name] for name in turn.offered}
+            turn.body_start = self._start_of_body([*turn.tools.values()])
 
     @property
     def tools(self) -> tuple[Tool, ...] | None:
@@ -112,6 +138,8 @@ class ChatBackend:
         """Open the tools; the first request shows whether the endpoint answers."""
         if self._toolbox is not None and self._toolbox.has_sources:
             self._use(await self._toolbox.open())
+        if self._filter is not None:
+            await self._filter.prepare()
 
     async def invoke_once(
         self, message: str, context: Sequence[Message] | None = None
@@ -134,9 +162,9 @@ class ChatBackend:
 
         Raises BackendError.
         """
-        turn = ChatTurn(offered=self._offered_tools, messages=[*history, _user_message(message)])
+        turn = ChatTurn(messages=[*history, _user_message(message)])
         try:
-            run = partial(self._run_turn, turn)
+            run = partial(self._run_turn, message, turn)
             result = await call_with_limit(run, self._timeout, turn.attempts)
         except BackendError as error:
             timed_out = isinstance(error, BackendTimeoutError)
@@ -147,11 +175,6 @@ class ChatBackend:
             result.structured_output = _parsed(result.response)
         return result, turn.messages
 
-    @property
-    def _offered_tools(self) -> list[str] | None:
-        """Names of the tools, if the agent.yaml does not name all of them."""
-        return [*self._tools] if self._toolbox is not None and self._toolbox.has_sources else None
-
     def _opening(self, context: Sequence[Message] | None) -> list[ChatMessage]:
         """Return the first messages of a conversation: the instructions and the context."""
         earlier: list[ChatMessage] = [dict(one) for one in context or ()]
@@ -159,8 +182,9 @@ class ChatBackend:
             return earlier
         return [{"role": "system", "content": self._instructions}, *earlier]
 
-    async def _run_turn(self, turn: ChatTurn) -> ExecutionResult:
+    async def _run_turn(self, message: str, turn: ChatTurn) -> ExecutionResult:
         """Request completions and run their tool calls, until one has none. Raises RequestError."""
+        await self._offer_tools(message, turn)
         text = ""
         for _ in range(MAX_TOOL_ROUNDS):
             completion = await self._complete(turn)
@@ -171,7 +195,7 @@ class ChatBackend:
         return turn.result(text, f"stopped after {MAX_TOOL_ROUNDS} rounds of tool calls")
 
     async def _complete(self, turn: ChatTurn) -> Completion:
-        body = f"{self._body_start}{json.dumps(turn.messages)}}}"
+        body = f"{turn.body_start}{json.dumps(turn.messages)}}}"
         completion = await self._client.complete(body, turn)
         message: ChatMessage = {"role": "assistant", "content": completion.text}
         if completion.calls:
@@ -222,9 +246,9 @@ class ChatBackend:
     ) -> tuple[ToolResult, str]:
         """Return the result for the report, and the text for the model; add the images to those."""
         name, call_id = call["name"], call["call_id"]
-        tool, error = self._tools.get(name), call.get("error")
+        tool, error = turn.tools.get(name), call.get("error")
         if tool is None:
-            known = ", ".join(self._tools) or "none"
+            known = ", ".join(turn.tools) or "none"
             error = f"{name!r} is not part of the provided tools; there are: {known}"
         result = ToolResult(name=name, call_id=call_id)
         if tool is None or error is not None:
@@ -243,6 +267,8 @@ class ChatBackend:
             result["raised"] = run.raised
         if run.passages is not None:
             result["passages"] = list(run.passages)
+        if run.prevented:
+            result["prevented"] = True
         if run.model_cost is not None:
             result["model_cost"] = run.model_cost
             run.meter(turn.meter)
@@ -297,6 +323,12 @@ def _images_message(images: Sequence[ToolImage]) -> ChatMessage:
     parts: list[dict[str, Any]] = [{"type": "text", "text": IMAGES_OF_TOOLS}]
     parts += [{"type": "image_url", "image_url": {"url": image.data_url}} for image in images]
     return {"role": "user", "content": parts}
+
+
+def _calls_in(messages: Sequence[ChatMessage]) -> Counter[str]:
+    """Return how often each tool was called in a conversation."""
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
+    return Counter(call["function"]["name"] for call in calls)
 
 
 def _tool_definition(tool: Tool) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class BackendSelector:
         agent: Agent,
         tool_instances: dict[str, Any] | None = None,
         mode: str = "test",
-        allow_side_effects: bool = False,  # noqa: ARG004 - see the docstring
+        allow_side_effects: bool = False,
         execution: ExecutionConfig | None = None,
         force_ingest: bool = False,
         base_dir: Path | None = None,
@@ -70,8 +70,7 @@ class BackendSelector:
             agent: The agent and its `backend`.
             tool_instances: Tools made elsewhere; no backend supports them yet.
             mode: "test" or "chat"; no backend of this version distinguishes them.
-            allow_side_effects: Lets a backend's own tools write; no backend of this version
-                has any.
+            allow_side_effects: Whether tools with side effects run; `execution` may allow it, too.
             execution: Time limits and retries; their defaults if not given.
             force_ingest: Passed to the built-in agent.
             base_dir: Folder of the agent's modules; by default the agent's own folder.
@@ -84,6 +83,9 @@ class BackendSelector:
             raise NotSupportedYet("tool_instances", "tools come from the agent.yaml")
         if mode not in MODES:
             raise ConfigError("mode", f"{mode!r} is not one of {', '.join(map(repr, MODES))}")
+        if allow_side_effects:
+            execution = execution or ExecutionConfig()
+            execution = execution.model_copy(update={"allow_side_effects": True})
         try:
             backend = _build(agent, execution, base_dir or agent.own_dir, force_ingest=force_ingest)
         except HoloDeckError:

@@ -25,8 +25,9 @@ from holodeck.lib.llm.limits import build_limiters, call_limits, current_call_li
 from holodeck.lib.llm.provider_errors import describe, refusal_in
 from holodeck.lib.llm.retry import RetryConfig, with_attempts
 from holodeck.lib.observability import names, span
+from holodeck.lib.threads import run_in_thread
 from holodeck.lib.tools.base import Tool
-from holodeck.lib.tools.toolbox import Toolbox, ToolContext
+from holodeck.lib.tools.toolbox import Toolbox, ToolContext, filter_factory
 from holodeck.lib.ui.live import DownloadProgress
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from holodeck.lib.backends.chat_backend import ChatBackend
     from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
     from holodeck.lib.backends.semantic_kernel.local import LocalWeights
+    from holodeck.lib.tools.filtering import Embed, ToolFilterManager
 
 
 logger = logging.getLogger(__name__)
@@ -91,10 +93,7 @@ class AgentThreadRun:
         retry_delay: Longest delay before the first retry, in seconds.
         retry_exponential_base: The factor of each further delay.
         observability_enabled: Whether invocations create a span.
-        tool_filter_manager: Tool filtering does not exist yet; anything but None is refused.
-
-    Raises:
-        ConfigError: A tool filter manager is given.
+        tool_filter_manager: Selects the tools that the model is offered; all of them without one.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - the documented signature
@@ -107,12 +106,10 @@ class AgentThreadRun:
         retry_delay: float = DEFAULT_RETRY_DELAY_SECONDS,
         retry_exponential_base: float = DEFAULT_RETRY_EXPONENTIAL_BASE,
         observability_enabled: bool = False,
-        tool_filter_manager: object | None = None,
+        tool_filter_manager: "ToolFilterManager | None" = None,
     ) -> None:
         from holodeck.lib.backends.semantic_kernel.agent import with_retries
 
-        if tool_filter_manager is not None:
-            raise ConfigError("tool_filter_manager", "tool filtering is not supported yet")
         self.agent = agent
         self.kernel = with_retries(kernel)
         self.kernel_arguments = kernel_arguments
@@ -160,7 +157,8 @@ class AgentThreadRun:
         limit = None
         try:
             async with time_limit(current_call_limit(self.timeout)) as limit:
-                async for piece in invoke_streaming(self._session(), message, call):
+                session = await self._session(message)
+                async for piece in invoke_streaming(session, message, call):
                     yield piece
         except Exception as error:
             raise self._failure(
@@ -175,11 +173,18 @@ class AgentThreadRun:
     async def close(self) -> None:
         """Do nothing: the client belongs to the factory."""
 
-    def _session(self) -> ChatSession:
+    async def _session(self, message: str) -> ChatSession:
         """Return the conversation so far, for the next turn."""
         from holodeck.lib.backends.semantic_kernel.invocation import KernelSession
 
-        return KernelSession(self.agent, self.chat_history, self.kernel, self.kernel_arguments)
+        arguments = self.kernel_arguments
+        if self.tool_filter_manager is not None:
+            from holodeck.lib.backends.semantic_kernel.agent import calls_in, offer_only
+
+            used = calls_in(self.chat_history)
+            self.offered_tools = await self.tool_filter_manager.filter_tools(message, used)
+            arguments = offer_only(self.kernel, arguments, self.offered_tools)
+        return KernelSession(self.agent, self.chat_history, self.kernel, arguments)
 
     def _new_call(self) -> "KernelTurn":
         from holodeck.lib.backends.semantic_kernel.invocation import KernelTurn
@@ -198,7 +203,8 @@ class AgentThreadRun:
         limit = None
         try:
             async with time_limit(current_call_limit(self.timeout)) as limit:
-                return await invoke(self._session(), self.kernel, user_input, call)
+                session = await self._session(user_input)
+                return await invoke(session, self.kernel, user_input, call)
         except Exception as error:
             raise self._failure(
                 error, call, expired=limit is not None and limit.expired()
@@ -305,7 +311,6 @@ class AgentFactory:
             build_agent,
             build_arguments,
             build_kernel,
-            set_tools,
         )
 
         agent = self.agent_config
@@ -319,7 +324,9 @@ class AgentFactory:
         self._are_tools_set = not self._toolbox.has_sources
         weights = self._weights(agent.own_dir)
         self.kernel = build_kernel(agent.model, self._limits, weights, self._limiters)
-        set_tools(self.kernel, self._toolbox.tools or ())
+        self._filters = filter_factory(agent, _embedder(self._execution))
+        self._filter: ToolFilterManager | None = None
+        self._set_tools(self._toolbox.tools or ())
         self.agent = build_agent(self.kernel, agent.name, load_instructions(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
@@ -347,10 +354,16 @@ class AgentFactory:
         """Open the tools that are not functions, unless they are open."""
         if self._are_tools_set:
             return
+        self._set_tools(await self._toolbox.open())
+        self._are_tools_set = True
+
+    def _set_tools(self, tools: Sequence[Tool]) -> None:
+        """Give the kernel its tools, and the manager that selects them if there is one."""
         from holodeck.lib.backends.semantic_kernel.agent import set_tools
 
-        set_tools(self.kernel, await self._toolbox.open())
-        self._are_tools_set = True
+        set_tools(self.kernel, tools)
+        if self._filters is not None and self._toolbox.tools is not None:
+            self._filter = self._filters(tools)
 
     async def create_thread_run(self) -> AgentThreadRun:
         """Return a new conversation with an empty history."""
@@ -375,6 +388,7 @@ class AgentFactory:
             retry_delay=self.retry_delay,
             retry_exponential_base=self.retry_exponential_base,
             observability_enabled=observability_enabled,
+            tool_filter_manager=self._filter,
         )
         run.attempt_timeout = self.attempt_timeout
         run.chat_history = new_history(context)
@@ -387,6 +401,8 @@ class AgentFactory:
         from holodeck.lib.backends.semantic_kernel.chat_service import ResilientChat
 
         await self._open_tools()
+        if self._filter is not None:
+            await self._filter.prepare()
         await self.kernel.get_service(type=ResilientChat).prepare()
 
     async def invoke_once(
@@ -529,4 +545,22 @@ def chat_backend(
         load_response_schema(agent),
         execution,
         proxy_for,
+        filter_factory(agent, _embedder(execution)),
     )
+
+
+def _embedder(execution: ExecutionConfig | None) -> "Embed":
+    """Return what computes embeddings with the embedded model, downloaded at first use."""
+
+    async def embed(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        # Imported here because few agents filter their tools by meaning.
+        from holodeck.lib.judging.judge import embedding_model  # noqa: PLC0415
+
+        is_offline = bool(execution and execution.offline)
+
+        def compute() -> Sequence[Sequence[float]]:
+            return embedding_model(is_offline=is_offline).embed(texts)
+
+        return await run_in_thread(compute, "holodeck-embeddings")
+
+    return embed

@@ -40,6 +40,8 @@ class Trajectory:
     """The agents that spoke, in order, as far as they are known."""
     tools: Sequence[str] = ()
     """The tools that the agent is known to have; it may have others."""
+    withheld: Sequence[str] = ()
+    """The agent's tools that the model was not offered."""
 
     def require_all_calls(self) -> None:
         """Raise EvaluationError unless all tool calls are known."""

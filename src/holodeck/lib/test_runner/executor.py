@@ -91,7 +91,7 @@ class TestExecutor:
         backend: How to reach the agent, instead of what the configuration names: whatever
             `backend:` accepts in YAML, or the agent itself as a function, an object, a class or an
             AgentBackend.
-        allow_side_effects: Passed on to the selection of a backend.
+        allow_side_effects: Whether tools with side effects run; the settings may allow it, too.
 
     Attributes:
         agent_config: The agent.

@@ -15,7 +15,7 @@ from holodeck.lib.test_runner.checks import CaseChecks, Check
 from holodeck.lib.test_runner.eval_kwargs_builder import build_retrieval_context_from_tools
 from holodeck.lib.test_runner.messages import conversation_messages, to_judge_messages, to_turns
 from holodeck.lib.test_runner.scoring import compute_metrics
-from holodeck.lib.test_runner.tool_checks import check_tools
+from holodeck.lib.test_runner.tool_checks import check_side_effects, check_tools
 from holodeck.lib.test_runner.turns_to_done import check_turns_to_done
 from holodeck.lib.tools.base import Tool
 from holodeck.lib.tools.toolbox import Toolbox, ToolContext
@@ -63,7 +63,9 @@ async def grade(state: CaseState, checks: CaseChecks, observations: "Observation
             state.evidence,
             agents=state.agents,
             tools=observations.tool_names(state.tools),
+            withheld=observations.withheld_tools(state.tools),
         )
+        state.tool_checks += check_side_effects(state.tool_invocations)
     if not is_complete:
         return
     state.tool_checks += _check_trace(case, state.turns)
@@ -96,6 +98,7 @@ async def grade_turn(
         turn.evidence,
         agents=turn.agents or (),
         tools=observations.tool_names(turn.tools or ()),
+        withheld=observations.withheld_tools(turn.tools or ()),
     )
     tool_checks += _check_trace(expectations, [turn])
     observation = observations.of_turn(turn, expectations, conversation, state.case.name)
@@ -312,6 +315,14 @@ class ObservationBuilder:
     def tool_names(self, observed: Sequence[str]) -> Sequence[str]:
         """Return the tools that the agent is known to have: those its backend names, or ours."""
         return observed or self._configured_tools
+
+    def withheld_tools(self, offered: Sequence[str]) -> Sequence[str]:
+        """Return the tools that the agent has but that the model was not offered."""
+        filtering = self._agent.tool_filtering
+        if not self._knows_tools or filtering is None or not filtering.enabled:
+            return ()
+        tools = self.offered if self.offered is not None else self._functions
+        return [tool.name for tool in tools or () if tool.name not in offered]
 
     def _build(
         self,

@@ -12,6 +12,10 @@ from holodeck.models.evidence import Evidence, unknown_reason
 from holodeck.models.expectations import Expectations, ExpectedTool, ToolOrder
 from holodeck.models.test_result import ToolCheck, ToolInvocation
 
+NOT_RUN = (
+    "it was called, but not run, because it has side effects; allow them with"
+    " --allow-side-effects, or test without the call"
+)
 Decision = tuple[bool, str | None]
 """Whether an expectation was met, and why not, or what to know although it was."""
 _ORDERS: dict[ToolOrder, tuple[str, str, str]] = {
@@ -57,6 +61,7 @@ def check_tools(
     *,
     agents: Sequence[str] = (),
     tools: Sequence[str] = (),
+    withheld: Sequence[str] = (),
 ) -> list[ToolCheck]:
     """Return a row for each expectation of a case or turn about tool calls and agents.
 
@@ -69,9 +74,19 @@ def check_tools(
         evidence: Says whether these are all.
         agents: The agents that are known to have spoken, in order.
         tools: The tools that the agent is known to have.
+        withheld: The agent's tools that the model was not offered.
     """
-    trajectory = Trajectory(calls, evidence, agents, tools)
+    trajectory = Trajectory(calls, evidence, agents, tools, withheld)
     return list(_check_rows(expectations, trajectory))
+
+
+def check_side_effects(calls: Sequence[ToolInvocation]) -> list[ToolCheck]:
+    """Return a row for each tool that did not run, so that its case is not decided.
+
+    What the agent would have done with the tool's result is unknown.
+    """
+    names = dict.fromkeys(call.name for call in calls if call.prevented)
+    return [ToolCheck(expectation=f"run {name}", passed=False, error=NOT_RUN) for name in names]
 
 
 def _check_rows(case: Expectations, trajectory: Trajectory) -> Iterator[ToolCheck]:
@@ -180,6 +195,12 @@ def _note_on_name(expected: ExpectedTool, called: str) -> str | None:
 
 def _not_called(name: str, trajectory: Trajectory) -> str:
     """Return what was called instead, and which of the known tools may be meant."""
+    withheld = [tool for tool in trajectory.withheld if matches_tool_name(name, tool)]
+    if withheld:
+        return (
+            f"no call of {name!r}: tool_filtering never offered {withheld[0]!r} to the model;"
+            " add it to 'always_include', or raise 'top_k'"
+        )
     hint = did_you_mean_tool(name, trajectory.names)
     return f"no call of {name!r}; called: {_names(trajectory.calls)}{hint}"
 

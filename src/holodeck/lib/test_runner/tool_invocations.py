@@ -43,6 +43,7 @@ def _invocation(call: ToolCall, result: ToolResult | None) -> ToolInvocation:
         server=None if result is None else result.get("server"),
         passages=None if result is None else result.get("passages"),
         model_cost=None if result is None else result.get("model_cost"),
+        prevented=result is not None and result.get("prevented", False),
         unknown=list(_unknown_facts(call, result)),
     )
 

@@ -45,6 +45,10 @@ class Tool:
     """Seconds that one call may take; None for no limit."""
     source: str = "function"
     """The `type` of its entry in the agent.yaml."""
+    entry: str = ""
+    """The name of its entry in the agent.yaml."""
+    is_deferred: bool = True
+    """Whether it is offered only to messages that it fits, where tools are filtered."""
     server: str | None = None
     """Name of the MCP server whose tool it is; None for other tools."""
 
@@ -107,6 +111,8 @@ class ToolOutcome:
     """What the model cost that the tool called; None if it called none."""
     server: str | None = None
     """The `server` of the tool."""
+    prevented: bool = False
+    """Whether the tool did not run because side effects are not allowed."""
 
     def meter(self, meter: UsageMeter) -> None:
         """Add the tokens of the model that the tool called."""
@@ -123,12 +129,17 @@ class ToolArgumentError(Exception):
     """The arguments that the model wrote do not fit the tool."""
 
 
+class SideEffectsError(Exception):
+    """The tool has side effects, which are not allowed, so that it did not run."""
+
+
 @dataclass(frozen=True)
 class _Failure:
     kind: str
     message: str
     refused: bool = False
     raised: RaisedError | None = None
+    prevented: bool = False
 
 
 async def run_tool(
@@ -164,6 +175,7 @@ async def run_tool(
                 returned.refused,
                 returned.raised,
                 server=tool.server,
+                prevented=returned.prevented,
             )
         reply = returned if isinstance(returned, ToolReply) else None
         if reply is not None and reply.is_error:
@@ -197,8 +209,10 @@ async def _call(tool: Tool, arguments: dict[str, Any], limit: float | None) -> A
         if scope.expired():
             return _Failure("TimeoutError", f"no result within {limit:g} s")
         return _failure(error)
-    except ToolArgumentError as error:
-        return _Failure("ArgumentError", str(error), refused=True)
+    except (ToolArgumentError, SideEffectsError) as error:
+        is_prevented = isinstance(error, SideEffectsError)
+        kind = "SideEffectsError" if is_prevented else "ArgumentError"
+        return _Failure(kind, str(error), refused=not is_prevented, prevented=is_prevented)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a user's tool raises
         return _failure(error)
 

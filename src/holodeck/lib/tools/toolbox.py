@@ -3,19 +3,22 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from holodeck.errors import ConfigError
 from holodeck.lib.exceptions import describe
 from holodeck.lib.registry import Registry
-from holodeck.lib.tools.base import Tool
+from holodeck.lib.tools.base import SideEffectsError, Tool
 from holodeck.lib.tools.function import load_function_tool
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.prompt_tool import PromptTool
 from holodeck.models.tool import FunctionTool, ToolConfig
+
+if TYPE_CHECKING:
+    from holodeck.lib.tools.filtering import Embed, ToolFilterManager
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +70,21 @@ class ToolContext:
         return self.agent.own_dir
 
 
+FilterFactory = Callable[[Sequence[Tool]], "ToolFilterManager"]
+"""Makes the manager that selects tools, once they are known. Raises ConfigError."""
+
+
+def filter_factory(agent: Agent, embed: "Embed") -> FilterFactory | None:
+    """Return what makes the manager of an agent's tools; None if they are not filtered."""
+    config = agent.tool_filtering
+    if config is None or not config.enabled:
+        return None
+    # Imported here because most agents offer all their tools.
+    from holodeck.lib.tools.filtering import ToolFilterManager  # noqa: PLC0415
+
+    return lambda tools: ToolFilterManager(config, tools, embed)
+
+
 SOURCES: Registry[Callable[[Any, ToolContext], ToolSource]] = Registry(
     "tool",
     {
@@ -90,6 +108,7 @@ class Toolbox:
     """
 
     def __init__(self, context: ToolContext) -> None:
+        self._context = context
         self._configs = context.agent.tools or []
         self._parts = [_build(config, context) for config in self._configs]
         self._opened: tuple[Tool, ...] | None = None
@@ -127,7 +146,11 @@ class Toolbox:
             await self._close()
 
     async def _open(self) -> tuple[Tool, ...]:
-        opening = [asyncio.ensure_future(_tools_of(part)) for part in self._parts]
+        entries = zip(self._configs, self._parts, strict=True)
+        opening = [
+            asyncio.ensure_future(_tools_of(part, config, self._context))
+            for config, part in entries
+        ]
         try:
             found = await asyncio.gather(*opening)
         finally:
@@ -147,14 +170,37 @@ class Toolbox:
                 logger.warning("closing a tool failed: %s", describe(failure))
 
 
+NOT_ALLOWED = (
+    "{name!r} was not run, because it has side effects; they are allowed by --allow-side-effects"
+)
+
+
+def _finish(tool: Tool, config: ToolConfig, context: ToolContext) -> Tool:
+    """Return the tool with what its entry says of every tool; one with side effects is guarded."""
+    tool = replace(tool, entry=config.name, is_deferred=config.defer_loading)
+    execution = context.execution
+    is_allowed = execution is not None and execution.allow_side_effects is True
+    if not config.side_effects or is_allowed:
+        return tool
+
+    async def decline(_: dict[str, Any]) -> NoReturn:
+        raise SideEffectsError(NOT_ALLOWED.format(name=tool.name))
+
+    return replace(tool, call=decline)
+
+
 def _build(config: ToolConfig, context: ToolContext) -> Tool | ToolSource:
     if isinstance(config, FunctionTool):
-        return load_function_tool(config, context.base_dir)
+        return _finish(load_function_tool(config, context.base_dir), config, context)
     return SOURCES.load(config.type)(config, context)
 
 
-async def _tools_of(part: Tool | ToolSource) -> Sequence[Tool]:
-    return [part] if isinstance(part, Tool) else await part.open()
+async def _tools_of(
+    part: Tool | ToolSource, config: ToolConfig, context: ToolContext
+) -> Sequence[Tool]:
+    if isinstance(part, Tool):
+        return [part]
+    return [_finish(tool, config, context) for tool in await part.open()]
 
 
 def _of_different_names(

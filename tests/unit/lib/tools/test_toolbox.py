@@ -13,7 +13,14 @@ def toolbox(tmp_path, *names, error=None, functions=()):
     (tmp_path / "t.py").write_text("def f() -> int:\n    return 1\n")
     notes = []
     tools = [
-        SimpleNamespace(type="support.tool_sources:NotedSource", name=name, notes=notes, error=None)
+        SimpleNamespace(
+            type="support.tool_sources:NotedSource",
+            name=name,
+            notes=notes,
+            error=None,
+            defer_loading=True,
+            side_effects=False,
+        )
         for name in names
     ]
     if error is not None:

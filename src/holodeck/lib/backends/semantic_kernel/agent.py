@@ -1,6 +1,7 @@
 """Builds a Semantic Kernel agent: its kernel, the provider's chat service and the tools."""
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -136,6 +137,30 @@ def build_arguments(
         service_id=service.service_id, **request_settings(llm, schema)
     )
     return KernelArguments(settings=settings)
+
+
+def offer_only(
+    kernel: Kernel, arguments: KernelArguments | None, tools: Sequence[str]
+) -> KernelArguments:
+    """Return a copy of the request settings with which the model is offered these tools only."""
+    names = [one.fully_qualified_name for one in kernel.get_full_list_of_function_metadata()]
+    # Semantic Kernel takes an empty list of included functions for all of them.
+    withheld = [name for name in names if name not in tools]
+    choice = FunctionChoiceBehavior.Auto(
+        maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS, filters={"excluded_functions": withheld}
+    )
+    given = arguments or KernelArguments()
+    settings = {
+        name: one.model_copy(update={"function_choice_behavior": choice})
+        for name, one in (given.execution_settings or {}).items()
+    }
+    return KernelArguments(settings=settings, **given)
+
+
+def calls_in(history: "ChatHistory") -> Counter[str]:
+    """Return how often each tool was called in a conversation."""
+    items = [item for message in history.messages for item in message.items]
+    return Counter(one.name or "" for one in items if isinstance(one, FunctionCallContent))
 
 
 def with_retries(kernel: Kernel) -> Kernel:

@@ -154,6 +154,8 @@ def _tool_result(turn: KernelTurn, noted: Mapping[str, Any]) -> ToolResult:
         result["raised"] = run.raised
     if run.passages is not None:
         result["passages"] = list(run.passages)
+    if run.prevented:
+        result["prevented"] = True
     if run.model_cost is not None:
         result["model_cost"] = run.model_cost
     return result
