@@ -10,6 +10,7 @@ from holodeck.errors import ConfigError
 from holodeck.lib.json_schemas import check_keywords, schemas_in
 from holodeck.models.agent import Agent
 from holodeck.models.prompt_tool import PromptTool
+from holodeck.models.prompt_version import PromptVersion
 
 
 def load_instructions(agent: Agent) -> str:
@@ -46,6 +47,18 @@ def read_tool_prompt(agent: Agent, tool: PromptTool) -> Prompt:
     index = next(at for at, one in enumerate(agent.tools or []) if one.name == tool.name)
     location = f"{agent.location('tools', index, 'file')}: tools[{index}].file"
     return read_prompt(tool.name, tool.file or "", agent.own_dir, location)
+
+
+def prompt_versions(agent: Agent) -> list[PromptVersion]:
+    """Return the versions of the instructions and of the prompt tools, in this order.
+
+    An agent with a backend of its own has none. Raises what reading them raises.
+    """
+    if agent.has_own_model:
+        return []
+    tools = [tool for tool in agent.tools or [] if isinstance(tool, PromptTool)]
+    prompts = [read_instructions(agent), *(read_tool_prompt(agent, tool) for tool in tools)]
+    return [prompt.version for prompt in prompts if prompt is not None]
 
 
 KEYWORDS = (

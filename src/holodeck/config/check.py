@@ -5,11 +5,12 @@ one, write the function and add it to `AGENT_CHECKS`, or to `CASE_CHECKS` in `ch
 """
 
 import logging
+import re
 from collections.abc import Callable, Collection, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from holodeck.config.agent_files import load_instructions, load_response_schema
+from holodeck.config.agent_files import load_response_schema, read_instructions
 from holodeck.config.check_cases import can_fail_case, check_case, check_pattern, check_tool_names
 from holodeck.config.check_metrics import check_metrics, check_placeholders, warn_of_no_threshold
 from holodeck.config.findings import CheckContext, Finding, Tools, raise_on_errors
@@ -19,6 +20,7 @@ from holodeck.config.model_calls import (
     models_of_litellm,
     require_prices,
 )
+from holodeck.config.prompt_files import Prompt
 from holodeck.config.python_files import (
     find_definition,
     parameter_names,
@@ -178,9 +180,32 @@ def _check_keys_without_effect(context: CheckContext) -> None:
 
 def _check_instructions(context: CheckContext) -> None:
     try:
-        load_instructions(context.agent)
+        prompt = read_instructions(context.agent)
     except ConfigError as error:
         context.config_error(("instructions", "file"), error)
+        return
+    if prompt is None or context.agent.instructions is None:
+        return
+    warn_of_front_matter(context, prompt, ("instructions", "file"))
+    if context.agent.instructions.template is not None:
+        for name in dict.fromkeys(_TEMPLATE_VARIABLE.findall(prompt.text)):
+            message = f"{{{{${name}}}}} has no value, and becomes empty text"
+            context.warning(("instructions", "template"), message)
+
+
+_TEMPLATE_VARIABLE = re.compile(r"\{\{\s*\$(\w+)")
+
+
+def warn_of_front_matter(context: CheckContext, prompt: Prompt, path: KeyPath) -> None:
+    """Report a block at the beginning of a file that may be text, and would not be sent."""
+    version = prompt.version
+    if version.extra and not version.has_known_keys:
+        keys = ", ".join(version.extra)
+        context.warning(
+            path,
+            f"the block with {keys} between '---' is front matter, and is not sent; if it is text,"
+            " begin the file with an empty line",
+        )
 
 
 def _check_response_format(context: CheckContext) -> None:

@@ -1,7 +1,7 @@
 """Checks of prompts: those of tools, and the instructions."""
 
 from holodeck.config.agent_files import read_tool_prompt
-from holodeck.config.check import check_model
+from holodeck.config.check import check_model, warn_of_front_matter
 from holodeck.config.findings import CheckContext, Tools
 from holodeck.config.source import KeyPath
 from holodeck.errors import ConfigError
@@ -15,6 +15,7 @@ def check_prompt_tool(context: CheckContext, tool: PromptTool, path: KeyPath) ->
     try:
         prompt = read_tool_prompt(context.agent, tool)
         PromptTemplate.of(prompt.text, tool.parameters, "")
+        warn_of_front_matter(context, prompt, (*path, key))
     except ConfigError as error:
         context.config_error((*path, key), error)
     if tool.model is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Literal, Protocol
 
 from pydantic import Field, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
@@ -118,7 +118,10 @@ class Instructions(Model):
     file: NonBlank | None = None
     """Path relative to `agent.yaml`."""
     inline: NonBlank | None = None
-    """The text, sent unchanged."""
+    """The text."""
+    template: Literal["semantic-kernel"] | None = None
+    """`semantic-kernel` renders the text as a template of Semantic Kernel, without variables; by
+    default it is sent unchanged."""
 
     @model_validator(mode="after")
     def _has_exactly_one_key(self) -> "Instructions":
@@ -288,6 +291,11 @@ class Agent(Model):
                 f"the built-in agent cannot call {self.model.provider.value!r} through LiteLLM,"
                 " which only judges and simulated users can; write an 'endpoint' that has OpenAI's"
                 " protocol, or 'provider: litellm_proxy'"
+            )
+        if self.backend == CHAT and self.instructions.template is not None:
+            raise ValueError(
+                "'instructions.template' is rendered by Semantic Kernel; leave 'backend' or"
+                " 'template' out"
             )
         if self.backend == CHAT and self.model.protocol not in {"openai", "azure"}:
             raise ValueError(

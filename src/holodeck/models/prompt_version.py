@@ -23,8 +23,14 @@ class PromptVersion(Model):
     extra: dict[str, Json] = {}
     """Further keys of the front matter."""
 
+    @property
+    def has_known_keys(self) -> bool:
+        """Whether the front matter has a key with a meaning of its own."""
+        is_numbered = not self.version.startswith("auto-")
+        return is_numbered or bool(self.author or self.description or self.tags)
+
     def __str__(self) -> str:
-        """`1.2 by Ada (support, refunds)`."""
+        """`instructions 1.2 by Ada (support, refunds)`."""
         by = f" by {self.author}" if self.author else ""
         tags = f" ({', '.join(self.tags)})" if self.tags else ""
-        return f"{self.version}{by}{tags}"
+        return f"{self.name} {self.version}{by}{tags}"

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import ReportSummary, StopKind, TestResult
 
@@ -58,6 +59,8 @@ class RunStarted(Model):
     cases: list[PlannedCase] = []
     selection: Selection | None = None
     """The selected cases; None if all were to run."""
+    prompts: list[PromptVersion] = []
+    """The versions of the instructions and of the prompt tools."""
     settings: dict[str, Json] = {}
     config: dict[str, Json] = {}
     """The agent's configuration without secrets."""

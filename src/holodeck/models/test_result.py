@@ -21,6 +21,7 @@ from holodeck.models.outcome import (
 )
 from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
+from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
 from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
@@ -490,6 +491,8 @@ class TestReport(Model):
     """Which cases were selected; None for all."""
     notes: list[str] = []
     """What readers must know to judge the results."""
+    prompts: list[OnDemand[PromptVersion]] = []
+    """The versions of the instructions and of the prompt tools."""
 
     @property
     def ran(self) -> int:

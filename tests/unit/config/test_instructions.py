@@ -1,15 +1,17 @@
 """What the agent is told, and the schema of its answers."""
 
+import hashlib
 import json
 
 import pytest
 
 from holodeck import errors
-from holodeck.config.agent_files import load_instructions, load_response_schema
+from holodeck.config.agent_files import load_instructions, load_response_schema, prompt_versions
 from holodeck.config.loader import ConfigLoader
 from holodeck.errors import ConfigError
 from holodeck.models.agent import Agent
 
+HI = hashlib.sha256(b"Hi.\n").hexdigest()
 HEAD = "name: x\nmodel: {provider: local}\n"
 
 
@@ -177,3 +179,41 @@ def test_a_schema_file_that_is_none_is_refused(folder, content, message):
 
     with pytest.raises(ConfigError, match=message):
         schema_of("answer.json", folder.path)
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (
+            "---\nversion: 1.10\nauthor: Ada\ntags: [a, 2]\nteam: {name: x}\n---\nHi.\n",
+            "instructions 1.10 by Ada (a, 2)",
+        ),
+        ("---\nversion: 2.0 # a comment\n---\nHi.\n", "instructions 2.0"),
+        ("---\nauthor: Ada\n---\nHi.\n", f"instructions auto-{HI[:8]} by Ada"),
+        ("Hi.\n", f"instructions auto-{HI[:8]}"),
+    ],
+)
+def test_a_prompt_has_the_version_of_its_front_matter_or_its_text(folder, content, shown):
+    folder.write("system.md", content)
+    folder.write("agent.yaml", f"{HEAD}instructions: {{file: system.md}}\n")
+
+    [version] = prompt_versions(ConfigLoader().load_agent_yaml("agent.yaml"))
+
+    assert str(version) == shown
+    assert (version.source, version.file_path, version.body_hash) == ("file", "system.md", HI)
+    assert version.extra == ({"team": {"name": "x"}} if "team" in content else {})
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("version: [1]", "system.md:2:10: invalid front matter: 'version' must be text"),
+        ("tags: {a: 1}", "system.md:2:7: invalid front matter: 'tags' must be a list of words"),
+        ("author: true", "system.md:2:9: invalid front matter: 'author' must be text"),
+    ],
+)
+def test_a_wrong_value_in_front_matter_is_an_error_with_its_line(folder, line, problem):
+    with pytest.raises(ConfigError) as caught:
+        told(folder, f"---\n{line}\n---\nHi.\n")
+
+    assert problem in str(caught.value)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
+from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
 from holodeck.lib.records.fingerprint import Fingerprint
@@ -105,6 +106,7 @@ class Recorder:
             versions={"holodeck": version, "python": platform.python_version()},
             commit=checked_out_commit(self._agent.base_dir),
             hashes=self._fingerprint.parts,
+            prompts=prompt_versions(self._agent),
             settings=settings.model_dump(mode="json"),
             config=self._fingerprint.config,
             cases=list(self._fingerprint.cases),

@@ -75,6 +75,7 @@ def generate_html_report(report: TestReport) -> str:
         ("Generated", report.timestamp),
         ("HoloDeck version", report.holodeck_version),
         *([("Environment", ", ".join(environment))] if environment else []),
+        *([("Prompts", ", ".join(map(str, report.prompts)))] if report.prompts else []),
         *([("Selected", str(report.selection))] if report.selection is not None else []),
     ]
     figures = [

@@ -311,6 +311,7 @@ class AgentFactory:
             build_agent,
             build_arguments,
             build_kernel,
+            build_templated_agent,
         )
 
         agent = self.agent_config
@@ -327,7 +328,9 @@ class AgentFactory:
         self._filters = filter_factory(agent, _embedder(self._execution))
         self._filter: ToolFilterManager | None = None
         self._set_tools(self._toolbox.tools or ())
-        self.agent = build_agent(self.kernel, agent.name, load_instructions(agent))
+        is_template = agent.instructions is not None and agent.instructions.template is not None
+        build = build_templated_agent if is_template else build_agent
+        self.agent = build(self.kernel, agent.name, load_instructions(agent))
         self.kernel_arguments: KernelArguments | None = build_arguments(
             self.kernel, agent.model, schema
         )

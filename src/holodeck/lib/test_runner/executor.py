@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import holodeck
+from holodeck.config.agent_files import prompt_versions
 from holodeck.config.loader import ConfigLoader
 from holodeck.config.model_calls import require_prices
 from holodeck.config.settings import with_case_settings
@@ -43,6 +44,7 @@ from holodeck.models.agent import IN_PYTHON, Agent
 from holodeck.models.backend import PythonBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import ProviderEnum
+from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestReport, TestResult
@@ -177,6 +179,7 @@ class TestExecutor:
         self._events = None if self.config.events is None else self._build_events()
         self.evaluators = self._evaluator_set.evaluators
         self._traces = self._build_traces()
+        self._prompts: list[PromptVersion] = []
         self.carried_over: Mapping[int, TestResult] = {}
         self._run_state = RunState(agent, self._report_result)
         self._started = time.perf_counter()
@@ -288,6 +291,7 @@ class TestExecutor:
                 await self._traces.start()
             backend = await self._ready_backend()
             self._note_opened_tools(backend)
+            self._prompts = [] if self._is_injected else prompt_versions(self.agent_config)
             require_history_support(self.agent_config, backend)
             for index, case in self._run_state.remaining:
                 self._backend_for(backend, index, case)  # raises if the backend takes no context
@@ -450,6 +454,7 @@ class TestExecutor:
             planned_tests=len(self.cases),
             selection=self.selection,
             notes=self._evaluator_set.judge_provider.notes,
+            prompts=self._prompts,
         )
 
     async def shutdown(self) -> None:

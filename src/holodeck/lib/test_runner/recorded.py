@@ -37,6 +37,7 @@ def report_of(run: Run) -> TestReport:
         stopped_by=run.ended.stopped_by if run.ended else None,
         planned_tests=run.planned,
         selection=started.selection if started else None,
+        prompts=started.prompts if started else [],
     )
 
 

@@ -61,6 +61,9 @@ def _head(report: TestReport) -> Iterator[str]:
     if report.environment:
         facts = ", ".join(f"{name}: {value}" for name, value in report.environment.items())
         yield f"- **Environment:** {inline(facts, 1_000)}"
+    if report.prompts:
+        prompts = ", ".join(map(str, report.prompts))
+        yield f"- **Prompts:** {inline(prompts, 1_000)}"
     yield ""
 
 

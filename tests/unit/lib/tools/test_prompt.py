@@ -1,11 +1,14 @@
 """Prompt tools against a real server on loopback."""
 
+import json
+
 import pytest
 
 import holodeck
 from holodeck.config.check import check
 from holodeck.errors import ConfigError
 from holodeck.lib.backends.selector import BackendSelector
+from holodeck.lib.reports.html import generate_html_report
 from holodeck.lib.tools.prompt import PromptTemplate
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
@@ -173,3 +176,48 @@ def test_validate_finds_what_is_wrong_with_a_prompt(tmp_path, fake_openai):
 def test_an_entry_that_is_no_prompt_tool_is_refused(fake_openai, change, problem):
     with pytest.raises(ValueError, match=problem):
         agent_with(fake_openai, {**SUMMARIZE, **change})
+
+
+def test_reports_and_the_record_show_the_versions_of_the_prompts(tmp_path, fake_openai):
+    (tmp_path / "system.md").write_text("---\nversion: 3\nauthor: Ada\n---\nHelp.")
+    fake_openai.otherwise("Yes.")
+    agent = agent_with(
+        fake_openai,
+        instructions={"file": "system.md"},
+        test_cases=[{"input": "hi", "evaluations": [{"metric": "contains", "value": "Yes"}]}],
+    ).with_base_dir(tmp_path)
+
+    report = holodeck.run(agent)
+
+    shown = [str(one) for one in report.prompts]
+    assert shown[0] == "instructions 3 by Ada"
+    assert shown[1].startswith("summarize auto-")
+    assert f"- **Prompts:** {', '.join(shown)}" in report.to_markdown()
+    assert ", ".join(shown) in generate_html_report(report)
+    assert json.loads(report.to_json())["prompts"][0]["file_path"] == "system.md"
+    assert fake_openai.requests[0].messages[0]["content"] == "Help."
+
+
+async def test_semantic_kernel_renders_instructions_as_its_template_on_request(fake_openai):
+    text = "Be brief{{$style}}."
+    instructions = {"inline": text, "template": "semantic-kernel"}
+    agent = agent_with(fake_openai, instructions=instructions, backend=None, tools=None)
+    unchanged = agent_with(fake_openai, instructions={"inline": text}, backend=None, tools=None)
+
+    await answer(unchanged)
+    await answer(agent)
+
+    sent = [request.messages[0]["content"] for request in fake_openai.requests]
+    assert sent == [text, "Be brief."]
+    assert "{{$style}} has no value" in str(check(agent)[0])
+    with pytest.raises(ValueError, match="rendered by Semantic Kernel"):
+        agent_with(fake_openai, instructions=instructions)
+
+
+def test_front_matter_without_a_known_key_may_be_text(tmp_path, fake_openai):
+    (tmp_path / "system.md").write_text("---\nNote: be polite.\n---\nHelp.")
+    agent = agent_with(fake_openai, instructions={"file": "system.md"}).with_base_dir(tmp_path)
+
+    warnings = [str(one) for one in check(agent)]
+
+    assert any("the block with Note between '---' is front matter" in one for one in warnings)

@@ -117,15 +117,25 @@ def build_kernel(
 
 
 def build_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
-    """Return the agent; characters that Semantic Kernel forbids in its name become `_`."""
-    return VerbatimAgent.create(
-        instructions,
-        kernel=kernel,
-        name=re.sub(r"[^0-9A-Za-z_-]+", "_", name),
-        function_choice_behavior=FunctionChoiceBehavior.Auto(
-            maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS
-        ),
-    )
+    """Return the agent, whose instructions are sent unchanged.
+
+    Characters that Semantic Kernel forbids in its name become `_`.
+    """
+    return VerbatimAgent.create(instructions, **_fields_of_agent(kernel, name))
+
+
+def build_templated_agent(kernel: Kernel, name: str, instructions: str) -> ChatCompletionAgent:
+    """Return the agent, whose instructions Semantic Kernel renders as its template."""
+    return ChatCompletionAgent(instructions=instructions, **_fields_of_agent(kernel, name))
+
+
+def _fields_of_agent(kernel: Kernel, name: str) -> dict[str, Any]:
+    choice = FunctionChoiceBehavior.Auto(maximum_auto_invoke_attempts=MAX_TOOL_ROUNDS)
+    return {
+        "kernel": kernel,
+        "name": re.sub(r"[^0-9A-Za-z_-]+", "_", name),
+        "function_choice_behavior": choice,
+    }
 
 
 def build_arguments(
