@@ -12,9 +12,16 @@ from holodeck.models.observability import ExportersConfig
 
 
 def check_exporters(context: CheckContext, exporters: ExportersConfig) -> None:
-    """Find wrong endpoints and libraries that are not installed."""
+    """Find wrong endpoints, which are errors, and libraries that are not installed.
+
+    Without a library, the run takes place all the same, as its results do not need it.
+    """
     for key, error in _problems(exporters):
-        context.config_error(("observability", "exporters", *key), error)
+        path = ("observability", "exporters", *key)
+        if isinstance(error, MissingExtra):
+            context.warning(path, f"nothing is sent: {error.field} {error.message}")
+        else:
+            context.config_error(path, error)
 
 
 def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], ConfigError]]:
@@ -30,14 +37,14 @@ def _problems(exporters: ExportersConfig) -> Iterator[tuple[tuple[str, ...], Con
     if prometheus is not None and prometheus.enabled:
         for module in ("opentelemetry.exporter.prometheus", "prometheus_client"):
             if not _is_installed(module):
-                yield ("prometheus",), MissingExtra("prometheus", "")
+                yield ("prometheus",), MissingExtra("prometheus", "Prometheus")
                 break
     if (
         azure is not None
         and azure.enabled
         and not _is_installed("azure.monitor.opentelemetry.exporter")
     ):
-        yield ("azure_monitor",), MissingExtra("azure-monitor", "")
+        yield ("azure_monitor",), MissingExtra("azure-monitor", "Azure Monitor")
 
 
 def _is_installed(module: str) -> bool:

@@ -18,7 +18,7 @@ ONLY_TELEMETRY = {
 """Without these, the library reports on itself, also after the run, and fetches settings."""
 
 
-def azure_exporter(config: AzureMonitorExporterConfig, signal: str, base_dir: Path) -> Any:
+def azure_exporter(config: AzureMonitorExporterConfig, base_dir: Path, signal: str) -> Any:
     """Return the exporter of `traces`, `metrics` or `logs`. Raises ConfigError."""
     assert config.connection_string is not None  # noqa: S101 - the model requires it
     set_variables(ONLY_TELEMETRY)

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 TIMES = ("start_time", "end_time", "start_time_unix_nano", "time_unix_nano", "timestamp")
 
 
+def console_exporter(
+    config: ConsoleExporterConfig, signal: str
+) -> SpanExporter | MetricExporter | None:
+    """Return the exporter of `traces` or `metrics`; None for logs, whose lines are on stderr."""
+    if signal == "traces":
+        return console_spans(config)
+    return console_metrics(config) if signal == "metrics" else None
+
+
 def console_spans(config: ConsoleExporterConfig) -> SpanExporter:
     """Return the exporter that writes a document for each span."""
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry.trace import NoOpTracer
 
-from holodeck.errors import ConfigError
+from holodeck.errors import ConfigError, MissingExtra
 from holodeck.lib.observability import names
 from holodeck.lib.observability.delivery import Exporter
 from holodeck.models.observability import (
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
     from holodeck.lib.observability.prometheus import PrometheusEndpoint
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -82,30 +86,33 @@ def _with_default(config: ExportersConfig) -> ExportersConfig:
 def _exporters(config: ExportersConfig, signal: str, base_dir: Path) -> list[Exporter]:
     """Return the exporters of a signal that send it somewhere. Raises ConfigError."""
     found = []
-    if config.console is not None and config.console.enabled and signal != "logs":
-        from holodeck.lib.observability.console import (  # noqa: PLC0415 - only if asked for
-            console_metrics,
-            console_spans,
-        )
-
-        console = console_spans if signal == "traces" else console_metrics
-        found.append(Exporter(console(config.console), signal, "the console"))
-    if config.otlp is not None and config.otlp.enabled:
-        from holodeck.lib.observability.otlp import (  # noqa: PLC0415 - only if asked for
-            otlp_exporter,
-            otlp_target,
-        )
-
-        location = f"the OTLP endpoint {otlp_target(config.otlp).endpoint}"
-        found.append(Exporter(otlp_exporter(config.otlp, signal), signal, location))
-    if config.azure_monitor is not None and config.azure_monitor.enabled:
-        from holodeck.lib.observability.azure_monitor import (  # noqa: PLC0415 - see above
-            azure_exporter,
-        )
-
-        azure = azure_exporter(config.azure_monitor, signal, base_dir)
-        found.append(Exporter(azure, signal, "Azure Monitor"))
+    for make, location in _makers(config, base_dir):
+        try:
+            exporter = make(signal)
+        except MissingExtra as error:
+            logger.info("%s", error)  # a finding of the checks before the run says so
+            continue
+        if exporter is not None:
+            found.append(Exporter(exporter, signal, location))
     return found
+
+
+def _makers(config: ExportersConfig, base_dir: Path) -> Iterator[tuple[Callable[[str], Any], str]]:
+    """Yield what makes the exporter of a signal, and where it sends. Raises ConfigError."""
+    # Imported here because each is for those who ask for it.
+    console, otlp, azure = config.console, config.otlp, config.azure_monitor
+    if console is not None and console.enabled:
+        from holodeck.lib.observability.console import console_exporter  # noqa: PLC0415
+
+        yield partial(console_exporter, console), "the console"
+    if otlp is not None and otlp.enabled:
+        from holodeck.lib.observability.otlp import otlp_exporter, otlp_target  # noqa: PLC0415
+
+        yield partial(otlp_exporter, otlp), f"the OTLP endpoint {otlp_target(otlp).endpoint}"
+    if azure is not None and azure.enabled:
+        from holodeck.lib.observability.azure_monitor import azure_exporter  # noqa: PLC0415
+
+        yield partial(azure_exporter, azure, base_dir), "Azure Monitor"
 
 
 def _start_traces(
@@ -161,8 +168,11 @@ def _start_metrics(
             PrometheusEndpoint,
         )
 
-        endpoint = PrometheusEndpoint(exporters.prometheus, base_dir)
-        readers.append(endpoint.reader)
+        try:
+            endpoint = PrometheusEndpoint(exporters.prometheus, base_dir)
+            readers.append(endpoint.reader)
+        except MissingExtra as error:
+            logger.info("%s", error)  # as above
     if not readers:
         return
     provider = MeterProvider(readers, resource, shutdown_on_exit=False)

@@ -4,6 +4,8 @@ import gzip
 import json
 import logging
 import socket
+import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -23,6 +25,7 @@ from holodeck.lib.observability.otlp import otlp_target
 from holodeck.models.observability import ObservabilityConfig, OTLPExporterConfig
 from support.collector import collector, grpc_collector, plain
 
+KEY = "00000000-0000-0000-0000-000000000001"
 CHAT = {
     names.OPERATION: names.CHAT,
     names.PROVIDER: "openai",
@@ -232,6 +235,43 @@ def test_a_port_in_use_is_a_configuration_error():
             begin({"exporters": {"prometheus": {"enabled": True, "port": port}}})
 
 
+WITHOUT_EXTRAS = """
+import sys
+from importlib.abc import MetaPathFinder
+from holodeck.cli.main import run
+
+class Absent(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name in {"prometheus_client", "azure", "opentelemetry.exporter.otlp.proto.grpc"}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+sys.exit(run(["test", "agent.yaml"]))
+"""
+
+
+def test_without_the_libraries_of_exporters_a_run_says_so_and_takes_place(tmp_path):
+    (tmp_path / "bot.py").write_text("def answer(message):\n    return message\n")
+    (tmp_path / "agent.yaml").write_text(
+        "name: a\n"
+        "backend: 'bot:answer'\n"
+        "evaluations: {metrics: [{metric: contains, value: hi}]}\n"
+        "test_cases: [{input: hi}]\n"
+        "observability:\n"
+        "  enabled: true\n"
+        "  exporters:\n"
+        "    otlp: {endpoint: 'http://localhost:4317', protocol: grpc, insecure: true}\n"
+        "    prometheus: {enabled: true}\n"
+        f"    azure_monitor: {{enabled: true, connection_string: 'InstrumentationKey={KEY}'}}\n"
+    )
+    command = [sys.executable, "-c", WITHOUT_EXTRAS]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stderr
+    for extra in ("otlp-grpc", "prometheus", "azure-monitor"):
+        assert ran.stderr.count(f"install {extra}") == 1
+
+
 LOGS = ("holodeck.lib.fetch", "semantic_kernel.kernel", "my_app")
 
 
@@ -397,9 +437,6 @@ def ingestion():
     server.shutdown()
     thread.join()
     server.server_close()
-
-
-KEY = "00000000-0000-0000-0000-000000000001"
 
 
 def test_azure_monitor_gets_spans_metrics_and_log_records(ingestion, tmp_path):
