@@ -15,8 +15,10 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import McpBackendConfig, ProcessBackendConfig
 from holodeck.models.evaluation import MetricSettings
 from holodeck.models.history import TranscriptFile
+from holodeck.models.knowledge import KnowledgeTool
 from holodeck.models.record import PlannedCase
 from holodeck.models.test_case import TestCaseModel
+from holodeck.models.tool_config import ToolConfig
 
 _DIGITS = 16
 _IRRELEVANT_KEYS = {"retries", "retry_on", "fail_fast", "cache_key"}
@@ -74,6 +76,7 @@ def _parts(agent: Agent, config: Mapping[str, Any]) -> dict[str, Any]:
         "tools": [
             config.get("tools"),
             [_hash_file(file, folder) for one in agent.tools or [] for file in one.own_files],
+            *_hash_documents(agent.tools or [], folder),
         ],
         "response_format": [
             response_format,
@@ -111,6 +114,26 @@ def _hash_agent(agent: Agent) -> list[str]:
         start = Path(backend.cwd or "")
         return [_hash_file(start / one, folder) for one in backend.command]
     return _hash_code([agent.target], folder)
+
+
+def _hash_documents(tools: Sequence[ToolConfig], folder: Path) -> list[str]:
+    """Hash the files that tools search; what a URL returns is not known before the run."""
+    searching = [one for one in tools if one.type in {"vectorstore", "hierarchical_document"}]
+    if not searching:
+        return []
+    # Imported here because few agents search documents.
+    from holodeck.lib.knowledge.collect import suffixes_of  # noqa: PLC0415
+    from holodeck.lib.knowledge.documents import find_files, is_remote  # noqa: PLC0415
+
+    found = []
+    for one in searching:
+        assert isinstance(one, KnowledgeTool)  # noqa: S101 - by its type
+        if is_remote(one.source):
+            continue
+        with suppress(ConfigError):  # an error of the run itself
+            files = find_files(one.source, folder, suffixes_of(one))
+            found += [f"{file.relative_to(folder)} {_hash_file(file, folder)}" for file in files]
+    return found
 
 
 def _hash_metric_code(metrics: Sequence[MetricSettings], folder: Path) -> list[str]:

@@ -63,3 +63,20 @@ def first_case(**changes):
 )  # fmt: skip
 def test_a_change_touches_the_cases_that_depend_on_it(touched, agent, files, names):
     assert touched(agent, files) == names
+
+
+def test_a_changed_document_that_a_tool_searches_touches_every_case(touched, tmp_path):
+    (tmp_path / "docs").mkdir()
+    tool = {"type": "vectorstore", "name": "search", "source": "docs"}
+    agent = {"tools": [*AGENT["tools"], tool]}
+    before = touched(agent, {"docs/a.md": "one"})
+
+    def hashes():
+        made = fingerprint_of(Agent.model_validate(AGENT | agent).with_base_dir(tmp_path))
+        return made.hashes
+
+    first = hashes()
+    (tmp_path / "docs/a.md").write_text("two")
+
+    assert before == ALL
+    assert not set(first) & set(hashes())
