@@ -74,7 +74,7 @@ def output_options(command: F) -> F:
         cls=GroupedOption,
         group="Output",
         metavar="FORMAT",
-        help="Format of --output: markdown, json, html, junit …",
+        help="Format of --output, such as markdown or junit.",
     )(command)
     return output_option("Write a report (.md, .json, .html); repeatable.")(command)
 

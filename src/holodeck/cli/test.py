@@ -67,7 +67,7 @@ _OPTIONS = (
     _compare(
         "--fail-on",
         type=click.Choice(["regression"]),
-        help="Exit with 1 only if a case that passed there fails.",
+        help="Exit with 1 only if a passing case broke.",
     ),
     _compare(
         "--confirm",

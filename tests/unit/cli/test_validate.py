@@ -126,7 +126,11 @@ CHECKS = "test_cases: [{input: hi, evaluations: [{metric: contains, value: x}]}]
     [
         (
             "google_adk",
-            "unknown backend 'google_adk'; known: a2a, chat, http, mcp, process, semantic_kernel",
+            "'google_adk' is not a name of a backend; for an agent of Google ADK, write",
+        ),
+        (
+            "nonsense",
+            "unknown backend 'nonsense'; known: a2a, chat, http, mcp, process, semantic_kernel",
         ),
         ("chta", "unknown backend 'chta'; did you mean 'chat'?"),
         ("http", "'http' needs more; write '{type: http, url: …}'"),
