@@ -62,7 +62,12 @@ class RunSettings(TypedDict, total=False):
     retry_delay: float
     max_answer_mb: float
     file_timeout: float
+    download_timeout: float
+    cache_enabled: bool
+    allowed_hosts: list[str]
     parallel_test_cases: int | Literal["auto"]
+    allow_side_effects: bool
+    force_ingest: bool
     repeat: int
     min_pass: int
     min_pass_rate: float

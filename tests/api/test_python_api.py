@@ -357,4 +357,6 @@ def plain(annotation):
         return plain(get_args(annotation)[0])
     if get_origin(annotation) in {Union, UnionType}:
         return {one for part in get_args(annotation) for one in plain(part)}
+    if get_origin(annotation) is list:
+        return {f"list[{one}]" for part in get_args(annotation) for one in plain(part)}
     return set() if annotation is NoneType else {str(annotation)}

@@ -43,11 +43,11 @@ FORBIDDEN = _project(
           where: {gen_ai.tool.name: delete_order}
           count: 0
 """,
+    _check("trace", "checks"),
     _check(*_CHECKS, "span"),
     _check(*_CHECKS, "where", "gen_ai.tool.name"),
     _check(*_CHECKS, "count"),
     _check(*_CHECKS),
-    _check("trace", "checks"),
     meets=lambda given: given == 1 or is_another_tool(given),
 )
 
@@ -58,10 +58,10 @@ TOO_LARGE = _project(
         - span: chat
           sum: {of: gen_ai.usage.output_tokens, max: 500}
 """,
+    _check("trace", "checks"),
     _check(*_CHECKS, "sum", "max"),
     _check(*_CHECKS, "sum"),
     _check(*_CHECKS),
-    _check("trace", "checks"),
     meets=lambda given: isinstance(given, int | float) and given >= 700,
 )
 
@@ -71,10 +71,10 @@ TOO_FEW = _project(
       checks:
         - {span: execute_tool, count: {min: 3}}
 """,
+    _check("trace", "checks"),
     _check(*_CHECKS, "count", "min"),
     _check(*_CHECKS, "count"),
     _check(*_CHECKS),
-    _check("trace", "checks"),
     meets=lambda given: given in (1, 2),
 )
 

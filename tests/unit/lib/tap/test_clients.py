@@ -261,7 +261,8 @@ async def test_ollama_is_read(tapped, stream):
 async def test_embeddings_cost_tokens_but_say_nothing_about_tool_calls(tapped):
     vector = {"object": "embedding", "index": 0, "embedding": [0.5]}
     usage = {"prompt_tokens": 8, "total_tokens": 8}
-    tapped.server.reply(json={"object": "list", "data": [vector], "model": "e", "usage": usage})
+    body = {"object": "list", "data": [vector], "model": "e", "usage": usage}
+    tapped.server.when(lambda request: request.wants_embeddings, json=body)
     client = openai.AsyncOpenAI(base_url=tapped.variables["OPENAI_BASE_URL"], api_key="key")
 
     with tapped.channel.turn() as turn:
