@@ -14,7 +14,7 @@ import argparse
 import random
 from collections.abc import Callable, Sequence
 
-from holodeck.lib.test_runner.gate import DEFAULT_CONFIRM, Suspect, decide
+from holodeck.lib.test_runner.gate import DEFAULT_CONFIRM, Suspect, decide, has_passed
 from holodeck.lib.test_runner.pairs import mcnemar_p_value
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult
@@ -62,11 +62,11 @@ def rate_fell(run: Run) -> bool:
 
 def regression(run: Run) -> bool:
     for case, (before, now) in enumerate(zip(run.before, run.now, strict=True)):
-        if now or 2 * sum(before) <= len(before):
+        if now or not has_passed(before[0], sum(before), len(before)):
             continue
-        suspect = Suspect(case, str(case), sum(before), len(before))
+        suspect = Suspect(case, str(case), was_flaky=not all(before))
         further = [RESULTS[run.again(case)] for _ in range(DEFAULT_CONFIRM)]
-        if decide(suspect, further).state == "regression":
+        if decide(suspect, further, DEFAULT_CONFIRM).state == "regression":
             return True
     return False
 

@@ -20,6 +20,19 @@ def answer(message):
     return "bye" if asked[message] in wrong.get(message, []) else "hello"
 """
 
+NO_ANSWER = """
+def answer(message):
+    if message == "two":
+        raise RuntimeError("no")
+    return true_answer(message)
+"""
+LAST_ANSWER = """
+def answer(message):
+    if message == "three":
+        pathlib.Path(__file__).unlink()
+    return true_answer(message)
+"""
+
 
 @pytest.fixture
 def folder(write_bot, bot_dir):
@@ -72,15 +85,51 @@ def test_a_case_that_failed_in_its_history_must_fail_each_time(folder):
     assert "two: flaky, failed in 2 of 3 further runs" in ran.stdout
 
 
-def test_what_failed_before_and_what_is_new_do_not_decide_and_are_named(folder, write_bot):
-    blessed(folder, {"one": [1, 2], "new": [1]})
-    write_bot(test_cases=[case(name) for name in ("one", "two", "three", "new")])
+def test_what_failed_before_does_not_decide_and_is_named(folder):
+    ran = gated(blessed(folder, {"one": [1, 2]}))
+
+    assert ran.code == 0
+    assert "a case failed in the baseline, too: one" in ran.stdout
+
+
+def test_a_renamed_case_that_fails_is_not_excused(folder, write_bot):
+    blessed(folder, {"renamed": [1]})
+    write_bot(test_cases=[case(name) for name in ("one", "renamed", "three")])
 
     ran = gated(folder)
 
-    assert ran.code == 0
-    assert "a new case fails, which is no regression: new" in ran.stdout
-    assert "a case fails that failed in the baseline, too" in ran.stdout
+    assert ran.code == 1
+    assert "a new case fails: renamed" in ran.stdout
+    assert "a case that passed is no longer there: two" in ran.stdout
+
+
+def test_a_case_that_passed_when_it_was_blessed_is_not_excused_by_older_failures(folder):
+    ran = gated(blessed(folder, {"two": [1, 2, 4, 5, 6, 7]}, runs=3))
+
+    assert ran.code == 1
+    assert "two: regression, failed in 3 of 3 further runs" in ran.stdout
+
+
+def test_a_case_that_had_no_verdict_when_it_was_blessed_is_not_excused(folder):
+    folder.write("bot.py", f"{BOT}\ntrue_answer = answer\n{NO_ANSWER}")
+    blessed(folder, {"two": [1]})
+    folder.write("bot.py", BOT)
+
+    ran = gated(folder)
+
+    assert ran.code == 1
+    assert "a new case fails: two" in ran.stdout
+
+
+def test_further_runs_that_cannot_begin_confirm_nothing_and_excuse_nothing(folder):
+    blessed(folder, {"two": [2]})
+    folder.write("bot.py", f"{BOT}\ntrue_answer = answer\n{LAST_ANSWER}")
+
+    ran = gated(folder, "-j", "1")
+
+    assert ran.code == 1
+    assert "two: not confirmed" in ran.stdout
+    assert "not all further runs took place: " in ran.stdout
 
 
 def test_an_agent_that_cannot_be_run_is_not_green(folder):
@@ -104,7 +153,7 @@ def test_the_comparison_is_in_the_report_and_without_fail_on_each_failure_counts
 
     assert ran.code == 1
     notes = json.loads((folder.path / "out.json").read_text())["notes"]
-    assert "  two: flaky, failed in 0 of 1 further run" in notes
+    assert "two: flaky, failed in 0 of 1 further run" in notes
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,21 @@
 """`holodeck test --baseline`: which failures are regressions, and do they fail again?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import click
 
 from holodeck.cli.context import CliContext
 from holodeck.cli.test_run import open_display, run_displayed
-from holodeck.errors import ExitCode
+from holodeck.errors import ExitCode, HoloDeckError
 
 if TYPE_CHECKING:
-    from holodeck.lib.test_runner.gate import Decision, Suspect
+    from holodeck.lib.test_runner.gate import Suspect
     from holodeck.lib.test_runner.run_comparison import ComparedRun
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
-    from holodeck.models.test_result import TestReport, TestResult
+    from holodeck.models.test_result import TestReport
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,18 @@ class GateOptions:
 
 
 @dataclass(frozen=True)
+class Judgment:
+    """What the comparison with the baseline says of a run."""
+
+    lines: Sequence[str]
+    """For the end of the run, and for its reports."""
+    is_clear: bool
+    """Whether only cases fail that failed before, or that are flaky."""
+    interrupted: ExitCode | None = None
+    """The exit code of a signal that came while cases ran again."""
+
+
+@dataclass(frozen=True)
 class RegressionGate:
     """The gate of one run."""
 
@@ -43,56 +55,99 @@ class RegressionGate:
     settings: "ExecutionConfig"
     context: CliContext
 
-    def judge(self, report: "TestReport") -> "tuple[list[str], bool]":
-        """Return what to print, and whether there are no regressions; reruns the suspects.
+    def judge(self, report: "TestReport") -> Judgment:
+        """Return what the baseline says of a run; cases that passed there and fail run again.
 
         A run that is not whole has no regressions to speak of: its exit code says why.
         """
-        from holodeck.lib.test_runner.gate import describe_gate, suspects_of
+        from holodeck.lib.test_runner.gate import decide, describe_gate, failures_of
 
-        if report.interrupted or report.stopped is not None:
-            return [f"Not compared with {self.base.source}, because not all cases ran"], False
-        suspects = suspects_of(self.base, report)
-        decisions = self._confirm(suspects)
-        lines = list(describe_gate(self.base, report, decisions))
-        return lines, all(one.state == "flaky" for one in decisions)
+        is_whole = len(report.results) == len(self.agent.test_cases or [])
+        if report.interrupted or report.stopped is not None or not is_whole:
+            line = f"Not compared with {self.base.source}, because not all cases ran"
+            return Judgment([line], is_clear=False)
+        failures = failures_of(self.base, report)
+        further = self._run_again(failures.suspects)
+        decisions = [
+            decide(one, [report.results[at] for report in further.reports], self.options.confirm)
+            for at, one in enumerate(failures.suspects)
+        ]
+        lines = [*describe_gate(self.base, report, failures, decisions), *further.notes()]
+        is_clear = not failures.new and all(one.state == "flaky" for one in decisions)
+        return Judgment(lines, is_clear, further.interrupted)
 
-    def exit_code(self, code: ExitCode, report: "TestReport", *, is_clear: bool) -> ExitCode:
-        """Return the exit code of the run: without regressions, failures alone do not count."""
+    def exit_code(self, code: ExitCode, report: "TestReport", judgment: Judgment) -> ExitCode:
+        """Return the exit code of the run: cases that failed before, or are flaky, do not count."""
         from holodeck.models.outcome import Outcome
 
+        if judgment.interrupted is not None:
+            return judgment.interrupted
         is_unchecked = any(one.outcome is Outcome.UNCHECKED for one in report.results)
         if code is not ExitCode.TEST_FAILED or not self.options.decides or is_unchecked:
             return code
-        return ExitCode.PASSED if is_clear else code
+        return ExitCode.PASSED if judgment.is_clear else code
 
-    def _confirm(self, suspects: "Sequence[Suspect]") -> "list[Decision]":
-        """Run the suspects again, all of them together, and decide about each."""
-        from holodeck.lib.test_runner.gate import decide
+    def _run_again(self, suspects: "Sequence[Suspect]") -> "_FurtherRuns":
+        """Run the suspects again, all of them together, until a run is not whole."""
         from holodeck.lib.text import plural
 
-        runs: list[list[TestResult]] = [[] for _ in suspects]
+        further = _FurtherRuns()
         times = self.options.confirm if suspects else 0
         for number in range(1, times + 1):
             cases = plural(len(suspects), "case")
             click.echo(f"Confirming {cases}: run {number} of {times}", err=True)
-            report = self._run_again([one.index for one in suspects])
-            for at, result in enumerate(report.results):
-                runs[at].append(result)
-            if report.interrupted or report.stopped is not None:
+            try:
+                report, is_terminated = self._run_once([one.index for one in suspects])
+            except HoloDeckError as error:
+                further.problem = str(error)
                 break
-        return [decide(one, found) for one, found in zip(suspects, runs, strict=True)]
+            if report.interrupted:
+                code = ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
+                further.interrupted = code
+                break
+            if report.stopped is not None:
+                further.problem = report.stopped
+                break
+            further.reports.append(report)
+        return further
 
-    def _run_again(self, indexes: "Sequence[int]") -> "TestReport":
+    def _run_once(self, indexes: "Sequence[int]") -> "tuple[TestReport, bool]":
+        """Return the report of these cases, and whether SIGTERM ended the run."""
         from holodeck.lib.test_runner.executor import TestExecutor
         from holodeck.lib.test_runner.progress import ProgressIndicator
 
         agent = self.agent.with_cases(indexes)
-        executor = TestExecutor(
-            self.path, agent_config=agent, resolved_execution_config=self.settings
-        )
+        # each of them must run, whatever the others do
+        cases = [one.model_copy(update={"fail_fast": None}) for one in agent.test_cases or []]
+        agent = agent.model_copy(update={"test_cases": cases})
+        settings = self.settings.model_copy(update={"fail_fast": False, "maxfail": None})
+        executor = TestExecutor(self.path, agent_config=agent, resolved_execution_config=settings)
         executor.is_checked = True
         progress = ProgressIndicator(len(indexes), quiet=True)
         with open_display(agent, self.context, progress, enabled=False) as live:
-            report, _ = run_displayed(executor, live, progress, self.context)
-        return report
+            return run_displayed(executor, live, progress, self.context)
+
+
+@dataclass
+class _FurtherRuns:
+    """The runs that confirm regressions."""
+
+    reports: "list[TestReport]" = field(default_factory=list)
+    """Of whole runs."""
+    problem: str = ""
+    """Why the others did not take place."""
+    interrupted: ExitCode | None = None
+
+    def notes(self) -> list[str]:
+        """Return why runs are missing, and the tokens that no total of the run contains."""
+        notes = [f"  not all further runs took place: {self.problem}"] if self.problem else []
+        summaries = [one.summary for one in self.reports]
+        usages = [
+            usage
+            for one in summaries
+            for usage in (one.token_usage, one.judge_usage, one.simulator_usage)
+        ]
+        tokens = sum(one.total_tokens for one in usages)
+        if tokens:
+            notes.append(f"  the further runs used {tokens:,} tokens, which no total contains")
+        return notes

@@ -206,12 +206,12 @@ class TestRun:
             self.recorder = self._start_record()
             executor.run_id = self.recorder.id
         try:
-            report = self._execute(executor, progress)
+            report, code = self._apply_gate(self._execute(executor, progress))
         except Exception as error:
             code = error.exit_code if isinstance(error, HoloDeckError) else ExitCode.EXECUTION
             self._finish(executor.report(interrupted=True), code, progress)
             raise
-        return self._finish(*self._apply_gate(report), progress)
+        return self._finish(report, code, progress)
 
     def _start_record(self) -> "Recorder":
         from holodeck.lib.records.fingerprint import fingerprint_of
@@ -286,10 +286,11 @@ class TestRun:
         code = self._exit_code(report)
         if self.gate is None:
             return report, code
-        lines, is_clear = self.gate.judge(report)
-        self.comparison = "\n".join(lines)
-        report = report.model_copy(update={"notes": [*report.notes, *lines]})
-        return report, self.gate.exit_code(code, report, is_clear=is_clear)
+        judgment = self.gate.judge(report)
+        self.comparison = "\n".join(judgment.lines)
+        notes = [*report.notes, *(line.strip() for line in judgment.lines)]
+        report = report.model_copy(update={"notes": notes})
+        return report, self.gate.exit_code(code, report, judgment)
 
     def _finish(self, report: "TestReport", code: ExitCode, progress: "ProgressIndicator") -> int:
         """Print the summary, close the record and write every report that can be written."""

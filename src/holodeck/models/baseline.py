@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
+from pydantic import model_validator
+
 from holodeck.models.base import Count, Model
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import TestResult
@@ -70,6 +72,15 @@ class Baseline(Model):
     hashes: dict[str, str] = {}
     """Part of the configuration → its hash."""
     cases: list[BaselineCase]
+
+    @model_validator(mode="after")
+    def _keys_are_unique(self) -> "Baseline":
+        keys = [tuple(one.key) for one in self.cases]
+        if len(set(keys)) < len(keys):
+            raise ValueError(
+                "two cases have the same key; make the file anew with `holodeck bless`"
+            )
+        return self
 
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
         yield from (("run", self.run), ("agent_name", self.agent_name), ("cases", len(self.cases)))

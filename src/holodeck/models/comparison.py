@@ -193,6 +193,8 @@ class ComparisonReport(Model):
     only_in_first: list[str] = []
     """Cases that only the first of two compared runs has."""
     only_in_second: list[str] = []
+    new_failures: list[str] = []
+    """Those of `only_in_second` that fail."""
     changes: list[str] = []
     """What else differs between two compared runs, such as the model."""
 

@@ -33,6 +33,10 @@ class Outcome(StrEnum):
         return self in {Outcome.PASSED, Outcome.FLAKY}
 
 
+DECIDED = frozenset({Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED})
+"""The outcomes that are a verdict about the agent."""
+
+
 def combine_outcomes(outcomes: Collection[Outcome]) -> Outcome:
     """Return the outcome of a whole from those of its parts: the worst one.
 

@@ -71,3 +71,21 @@ def test_a_server_that_cannot_be_started_is_one_warning_and_the_cases_run(tmp_pa
     assert "the MCP server 'broken' failed" in warning
     assert "no-such-program" in warning
     assert warning.endswith("its tools are missing")
+
+
+def test_a_forbidden_tool_that_no_server_offers_is_an_error_also_if_none_could_be_started(
+    tmp_path, fake_openai
+):
+    model = {"provider": "openai", "name": "m", "endpoint": fake_openai.url}
+    checks = [{"metric": "contains", "value": "done"}]
+    case = {"input": "hi", "forbidden_tools": ["delete_ordr"], "evaluations": checks}
+    agent = AGENT | {"backend": "chat", "model": model, "test_cases": [case]}
+    fake_openai.reply("done")
+    (tmp_path / "agent.yaml").write_text(yaml.safe_dump(agent))
+    broken = {"name": "broken", "command": "no-such-program"}
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump({"mcp_servers": [broken]}))
+
+    ran = run_cli("test", "agent.yaml", cwd=tmp_path)
+
+    assert ran.code == 2
+    assert "delete_ordr" in ran.stderr

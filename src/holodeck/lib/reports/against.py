@@ -85,7 +85,7 @@ def comparison_exit_code(report: ComparisonReport, fail_on: FailOn | None = None
             return exit_code
     if any(one.stopped_by == "budget" for one in reports):
         return ExitCode.BUDGET
-    if fail_on == "regression" and report.regressions:
+    if fail_on == "regression" and (report.regressions or report.new_failures):
         return ExitCode.TEST_FAILED
     return ExitCode.PASSED if report.is_complete else ExitCode.NOTHING_SELECTED
 
@@ -277,6 +277,8 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     lines = ["", "=" * _RULE_COLUMNS, f"A: {_label(report.first)}", f"B: {_label(report.second)}"]
     lines += [f"{note}" for note in _notes(report)]
     lines += [f"Changed: {change}" for change in report.changes]
+    if report.new_failures:
+        lines += [f"New and failing: {one_line(', '.join(report.new_failures), _MAX_LINE)}"]
     for side, names in _unpaired(report):
         lines += [f"Only in {side}: {one_line(', '.join(names), _MAX_LINE)}"]
     lines += ["", *(f"  {title}: {count}" for title, count in _count_rows(report))]
@@ -340,6 +342,8 @@ def _document(report: ComparisonReport) -> Iterator[str]:
     for note in _notes(report):
         yield from (f"**{inline(note, 1_000)}**", "")
     changes = [f"- Changed: {inline(change)}" for change in report.changes]
+    if report.new_failures:
+        changes += [f"- New and failing: {inline(', '.join(report.new_failures), 1_000)}"]
     changes += [
         f"- Only in {side}: {inline(', '.join(names), 1_000)}" for side, names in _unpaired(report)
     ]

@@ -321,7 +321,7 @@ class TestExecutor:
         if self._is_injected or self.agent_config.has_own_model or offered is None:
             return
         self._observations.offered = offered
-        if any(tool.source != "function" for tool in offered):
+        if any(tool.type != "function" for tool in self.agent_config.tools or ()):
             # Imported here because `validate` knows all tools of most agents.
             from holodeck.config.check import check_opened_tools  # noqa: PLC0415
 

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from holodeck.lib.test_runner.run_comparison import ComparedRun
+from holodeck.lib.test_runner.run_comparison import ComparedRun, case_name
 from holodeck.lib.text import one_line, plural
-from holodeck.models.baseline import CaseKey, case_keys
-from holodeck.models.outcome import Outcome
+from holodeck.models.baseline import case_keys
+from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.test_result import TestReport, TestResult
 
 DEFAULT_CONFIRM = 3
-_MAX_NAME = 80
+_MAX_NAMES = 300
 
-State = Literal["regression", "flaky", "unconfirmed"]
+State = Literal["regression", "flaky", "not confirmed"]
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,19 @@ class Suspect:
     index: int
     """Of its result in the report."""
     name: str
-    passed: int
-    """How often it passed in the recorded runs that the baseline counts."""
-    ran: int
+    was_flaky: bool = False
+    """Whether it also failed in the runs that the baseline counts."""
+
+
+@dataclass(frozen=True)
+class Failures:
+    """The cases that fail, by what the baseline says of them."""
+
+    suspects: Sequence[Suspect]
+    known: Sequence[str]
+    """Names of those that failed in the baseline, too."""
+    new: Sequence[str]
+    """Names of those that the baseline does not have, or has no verdict on."""
 
 
 @dataclass(frozen=True)
@@ -46,73 +56,79 @@ class Decision:
         """Such as `greets: regression, failed in 3 of 3 further runs`."""
         failed = self.ran - self.passed
         runs = f"failed in {failed} of {plural(self.ran, 'further run')}"
-        return f"{self.suspect.name}: {self.state}, {runs}"
+        return f"{self.suspect.name}: {self.state}" + (f", {runs}" if self.ran else "")
 
 
-def suspects_of(base: ComparedRun, report: TestReport) -> list[Suspect]:
-    """Return the cases that usually passed before and did not pass now, without errors."""
-    before = _verdicts_before(base)
-    found = []
-    for index, (key, result) in enumerate(
-        zip(case_keys(report.results), report.results, strict=True)
-    ):
-        passed, ran = before.get(key, (0, 0))
-        if result.outcome is Outcome.FAILED and 2 * passed > ran:
-            found.append(Suspect(index, _name(result), passed, ran))
-    return found
+def failures_of(base: ComparedRun, report: TestReport) -> Failures:
+    """Return the cases that fail, by what the baseline says of them.
+
+    Only a case that is known to have failed is excused. One that was renamed is new, and one that
+    ended in an error in the baseline has no verdict there.
+    """
+    before = dict(zip(base.keys, base.report.results, strict=True))
+    suspects: list[Suspect] = []
+    known: list[str] = []
+    new: list[str] = []
+    keys = case_keys(report.results)
+    for index, (key, result) in enumerate(zip(keys, report.results, strict=True)):
+        if result.outcome is not Outcome.FAILED:
+            continue
+        name, blessed = case_name(result), before.get(key)
+        passed, ran = (base.history or {}).get(key, (0, 0))
+        if blessed is None or not (ran or blessed.outcome in DECIDED):
+            new.append(name)
+        elif has_passed(blessed.passed, passed, ran):
+            was_flaky = passed < ran or blessed.outcome is Outcome.FLAKY
+            suspects.append(Suspect(index, name, was_flaky))
+        else:
+            known.append(name)
+    return Failures(suspects, known, new)
 
 
-def _verdicts_before(base: ComparedRun) -> dict[CaseKey, tuple[int, int]]:
-    """Return how often each case passed, and in how many runs; one run without a history."""
-    if base.history is not None and any(ran for _, ran in base.history.values()):
-        return dict(base.history)
-    return {
-        key: (int(result.outcome.is_pass), int(result.outcome is not Outcome.SKIPPED))
-        for key, result in zip(base.keys, base.report.results, strict=True)
-    }
+def has_passed(blessed: bool, passed: int, ran: int) -> bool:
+    """Whether a case passed in the baseline: in its run, or in most of the runs that it counts."""
+    return blessed or 2 * passed > ran
 
 
-def decide(suspect: Suspect, runs: Sequence[TestResult]) -> Decision:
-    """Return what the further runs of a suspect say.
+def decide(suspect: Suspect, runs: Sequence[TestResult], planned: int) -> Decision:
+    """Return what the further runs of a suspect say, `planned` of which were to be complete.
 
     It is a regression unless most of them pass. A case that also failed in the runs that the
     baseline counts is a regression only if none of them passes. Errors are not passes.
     """
     passed = sum(one.passed for one in runs)
-    if not runs:
-        return Decision(suspect, 0, 0, "unconfirmed")
-    was_flaky = suspect.passed < suspect.ran
-    is_cleared = passed > 0 if was_flaky else 2 * passed > len(runs)
-    return Decision(suspect, passed, len(runs), "flaky" if is_cleared else "regression")
-
-
-def new_failures(base: ComparedRun, report: TestReport) -> list[str]:
-    """Return the names of cases that fail and that the baseline does not have."""
-    known = set(base.keys)
-    return [
-        _name(result)
-        for key, result in zip(case_keys(report.results), report.results, strict=True)
-        if key not in known and result.outcome is Outcome.FAILED
-    ]
+    is_cleared = passed > 0 if suspect.was_flaky else 2 * passed > planned
+    if is_cleared:
+        return Decision(suspect, passed, len(runs), "flaky")
+    state: State = "regression" if len(runs) == planned > 0 else "not confirmed"
+    return Decision(suspect, passed, len(runs), state)
 
 
 def describe_gate(
-    base: ComparedRun, report: TestReport, decisions: Sequence[Decision]
+    base: ComparedRun, report: TestReport, failures: Failures, decisions: Sequence[Decision]
 ) -> Iterator[str]:
     """Yield what the gate found, for the end of a run."""
     regressions = [one for one in decisions if one.state != "flaky"]
     yield f"Compared with {base.source}: {plural(len(regressions), 'regression')}"
+    if base.report.agent_name != report.agent_name:
+        yield f"  the baseline is of the agent {one_line(base.report.agent_name, 80)}"
     yield from (f"  {one}" for one in decisions)
-    new = new_failures(base, report)
-    if new:
-        cases = "a new case fails" if len(new) == 1 else f"{len(new)} new cases fail"
-        yield f"  {cases}, which is no regression: {one_line(', '.join(new), 300)}"
-    failed = sum(one.outcome is Outcome.FAILED for one in report.results)
-    before = failed - len(decisions) - len(new)
-    if before > 0:
-        cases = "a case fails" if before == 1 else f"{before} cases fail"
-        yield f"  {cases} that failed in the baseline, too"
+    if failures.new:
+        cases = (
+            "a new case fails" if len(failures.new) == 1 else f"{len(failures.new)} new cases fail"
+        )
+        yield f"  {cases}: {_listed(failures.new)}"
+    if failures.known:
+        failed = "a case" if len(failures.known) == 1 else f"{len(failures.known)} cases"
+        yield f"  {failed} failed in the baseline, too: {_listed(failures.known)}"
+    if report.selection is None:
+        present = set(case_keys(report.results))
+        before = zip(base.keys, base.report.results, strict=True)
+        vanished = [case_name(one) for key, one in before if key not in present and one.passed]
+        if vanished:
+            passed = "a case that passed is" if len(vanished) == 1 else "cases that passed are"
+            yield f"  {passed} no longer there: {_listed(vanished)}"
 
 
-def _name(result: TestResult) -> str:
-    return one_line(result.test_name or result.test_id or result.test_input, _MAX_NAME)
+def _listed(names: Sequence[str]) -> str:
+    return one_line(", ".join(names), _MAX_NAMES)

@@ -16,7 +16,7 @@ from holodeck.models.comparison import (
     Significance,
     Total,
 )
-from holodeck.models.outcome import Outcome
+from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 
@@ -27,7 +27,6 @@ _VERDICTS = {
     (False, True): PairVerdict.ONLY_SECOND,
     (False, False): PairVerdict.NEITHER,
 }
-_DECIDED = frozenset({Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED})
 
 Numbers = Sequence[Difference]
 
@@ -98,7 +97,7 @@ def _verdict(first: TestResult | None, second: TestResult | None) -> PairVerdict
         return PairVerdict.NOT_RUN
     if first is None or second is None:
         return PairVerdict.UNDECIDED
-    if not {first.outcome, second.outcome} <= _DECIDED:
+    if not {first.outcome, second.outcome} <= DECIDED:
         return PairVerdict.UNDECIDED
     return _VERDICTS[first.passed, second.passed]
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from holodeck.lib.test_runner.recorded import report_of
 from holodeck.lib.text import one_line
 from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys
 from holodeck.models.comparison import ComparedAgent, ComparisonReport
-from holodeck.models.outcome import Outcome
+from holodeck.models.outcome import DECIDED, Outcome
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -32,7 +33,6 @@ MAIN = "main"
 BASELINE_FILE = "baseline.json"
 MOST_HISTORY = 10
 """Recorded runs whose verdicts a baseline counts."""
-_DECIDED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.FLAKY})
 _MAX_NAME = 80
 _GIT_SECONDS = 30
 
@@ -249,18 +249,25 @@ def _verdicts_before(
     run: Run, store: RunStore, keys: Sequence[CaseKey]
 ) -> dict[CaseKey, tuple[int, int]]:
     """Return how often each case passed in this run and the runs before it that ran the same."""
-    verdicts: dict[CaseKey, list[bool]] = {key: [] for key in keys}
+    # By the time of the result: the record of a resumed run has those of the earlier one, too.
+    verdicts: dict[CaseKey, dict[str, bool]] = {key: {} for key in keys}
     hashes = None if run.started is None else run.started.hashes
-    ids = [one for one in store.ids() if one <= run.id] or [run.id]
-    for one in ids[:MOST_HISTORY]:
-        earlier = run if one == run.id else store.read(one)
+    before = [one for one in store.ids() if one < run.id][: MOST_HISTORY - 1]
+    for earlier in [run, *_readable(before, store)]:
         if earlier.started is None or earlier.started.hashes != hashes:
             continue
         results = report_of(earlier).results
         for key, result in zip(case_keys(results), results, strict=True):
-            if key in verdicts and result.outcome in _DECIDED:
-                verdicts[key].append(result.outcome is Outcome.PASSED)
-    return {key: (sum(passed), len(passed)) for key, passed in verdicts.items()}
+            if key in verdicts and result.outcome in DECIDED:
+                verdicts[key][result.timestamp] = result.outcome is Outcome.PASSED
+    return {key: (sum(passed.values()), len(passed)) for key, passed in verdicts.items()}
+
+
+def _readable(ids: Sequence[str], store: RunStore) -> Iterator[Run]:
+    """Yield the recorded runs; one that cannot be read is not part of a history."""
+    for one in ids:
+        with suppress(ConfigError):
+            yield store.read(one)
 
 
 def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
@@ -284,8 +291,13 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
         update={
             "is_of_runs": True,
             "changes": list(_changes(base, head)),
-            "only_in_first": [_name(one) for key, one in before.items() if key not in after],
-            "only_in_second": [_name(one) for key, one in after.items() if key not in before],
+            "only_in_first": [case_name(one) for key, one in before.items() if key not in after],
+            "only_in_second": [case_name(one) for key, one in after.items() if key not in before],
+            "new_failures": [
+                case_name(one)
+                for key, one in after.items()
+                if key not in before and one.outcome is Outcome.FAILED
+            ],
         }
     )
 
@@ -295,7 +307,8 @@ def _source(side: ComparedRun) -> str:
     return side.source + run + (f", commit {side.commit[:12]}" if side.commit else "")
 
 
-def _name(result: TestResult) -> str:
+def case_name(result: TestResult) -> str:
+    """Return what the case is called in comparisons."""
     name = result.test_name or result.test_id or result.test_input
     return one_line(name, _MAX_NAME) or "a case without a name"
 
