@@ -12,6 +12,7 @@ from holodeck.cli.context import CliContext
 
 if TYPE_CHECKING:
     from holodeck.lib.judging.check_report import JudgeCheckResult, Label
+    from holodeck.lib.judging.gate import Limits
     from holodeck.lib.test_runner.judge_check import CheckedJudge
 
 
@@ -53,10 +54,20 @@ def judge() -> None:
     help="Measure agreement only, with one call per response.",
 )
 @click.option(
+    "--gate",
+    is_flag=True,
+    help="Exit with 1 if the judge may not gate, and with 4 if more labels are needed to know.",
+)
+@click.option(
     "--min-kappa",
-    type=click.FloatRange(-1, 1),
-    help="Exit with 1 if Cohen's kappa is lower. Needs at least 20 labels, 5 of each kind. An"
-    " inconclusive response counts as wrong.",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Cohen's kappa must surely be at least this. Implies --gate.  [default: 0.6]",
+)
+@click.option(
+    "--max-false-passes",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Surely at most this share of bad responses may pass. Implies --gate.  [default: 0.1]",
 )
 @click.option(
     "--json",
@@ -76,7 +87,9 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     criteria: tuple[str, ...],
     repeats: int,
     quick: bool,
+    gate: bool,
     min_kappa: float | None,
+    max_false_passes: float | None,
     json_file: Path | None,
 ) -> None:
     """Compare a judge with people, on the labelled responses in LABELS.
@@ -88,17 +101,21 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     from holodeck.errors import ExitCode
     from holodeck.lib.judging.check_report import (
         DEFAULT_LABELS,
+        describe_gate,
         read_labels,
         render_table,
         require_enough_labels,
     )
+    from holodeck.lib.judging.gate import DEFAULT_MAX_FALSE_PASSES, DEFAULT_MIN_KAPPA, Limits
     from holodeck.lib.test_runner.judge_check import load_agent_judge, load_named_judge
     from holodeck.lib.ui.live import write_text
 
     cli_context = context.ensure_object(CliContext)
     selected = _select(read_labels(labels or DEFAULT_LABELS), criteria)
-    if min_kappa is not None:
-        require_enough_labels(selected, str(labels or "the labels that come with holodeck"))
+    limits = Limits(min_kappa or DEFAULT_MIN_KAPPA, max_false_passes or DEFAULT_MAX_FALSE_PASSES)
+    if gate or min_kappa or max_false_passes:
+        gate = True
+        require_enough_labels(selected, limits, str(labels or "the labels of holodeck"))
     if json_file is not None:
         _check_writable(json_file)
     if model is None and endpoint is not None:
@@ -110,18 +127,16 @@ def check(  # noqa: PLR0913, PLR0917 - one parameter per option
     else:
         subject = load_named_judge(model, endpoint, cli_context.protect)
     found = asyncio.run(_check(subject, selected, None if quick else repeats))
-    write_text(sys.stdout, cli_context.clean(render_table(found)))
+    write_text(sys.stdout, cli_context.clean(render_table(found, limits)))
     if json_file is not None:
-        _write_json(json_file, found, cli_context)
+        _write_json(json_file, found, limits, cli_context)
     if found.errors:
         context.exit(ExitCode.EVALUATION)
-    kappa = found.strict_agreement.kappa
-    if min_kappa is not None and (kappa is None or kappa < min_kappa):
-        value = "undefined" if kappa is None else f"{kappa:.2f}"
-        count = found.inconclusive
-        why = f" ({count} inconclusive responses count as wrong)" if count else ""
-        click.echo(f"Cohen's kappa is {value}, which is less than {min_kappa:g}{why}", err=True)
-        context.exit(ExitCode.TEST_FAILED)
+    decision = found.gate(limits)
+    if gate and decision.verdict != "may gate":
+        click.echo(f"may it gate? {describe_gate(decision)}", err=True)
+        is_known = decision.verdict == "may not gate"
+        context.exit(ExitCode.TEST_FAILED if is_known else ExitCode.EVALUATION)
 
 
 def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
@@ -175,11 +190,13 @@ class _Progress:
         self._last_tenth = tenth
 
 
-def _write_json(path: Path, found: "JudgeCheckResult", context: CliContext) -> None:
+def _write_json(
+    path: Path, found: "JudgeCheckResult", limits: "Limits", context: CliContext
+) -> None:
     from holodeck.errors import ReportError
     from holodeck.lib.judging.check_report import to_json
 
-    text = json.dumps(to_json(found), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(to_json(found, limits), indent=2, ensure_ascii=False) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(context.redactor.redact(text), "utf-8", "backslashreplace")

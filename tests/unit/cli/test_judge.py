@@ -73,39 +73,49 @@ def labels(good, bad, wrong=0):
     return [*right, *refused, *fooled]
 
 
-def test_too_little_agreement_can_be_made_a_failure(check):
-    rows = labels(10, 10, wrong=5)
+GATES = {
+    "a good judge": (labels(30, 30), [], 0, "yes: kappa is at least 0.90 (0.60 needed)"),
+    "bad responses pass": (labels(30, 40, wrong=10), [], 1, "no: at least 14% of bad responses"),
+    "kappa is too low": (
+        labels(30, 30, wrong=9), ["--max-false-passes", "0.6", "--min-kappa", "0.9"],
+        1, "no: kappa is at most 0.84 (0.90 needed)",
+    ),
+    "too few labels for this judge": (
+        labels(30, 32, wrong=1), [], 4, "about 56 more labels would decide",
+    ),
+}  # fmt: skip
 
-    assert check("--min-kappa", "0.4", "--quick", rows=rows).code == 0
-    assert check("--min-kappa", "0.6", "--quick", rows=rows).code == 1
+
+@pytest.mark.parametrize(("rows", "flags", "code", "reason"), GATES.values(), ids=GATES)
+def test_a_judge_may_gate_only_if_the_labels_show_that_it_is_good(check, rows, flags, code, reason):
+    ran = check("--gate", "--quick", *flags, rows=rows)
+
+    assert ran.code == code
+    assert reason in ran.stdout
+    assert (reason in ran.stderr) is (code != 0)
+    assert check("--quick", rows=rows).code == 0
 
 
 TOO_FEW = {
-    "two labels": (labels(1, 1), "2 labels (1 pass, 1 fail)"),
-    "one kind": (labels(25, 0), "25 labels (25 pass, 0 fail)"),
-    "hardly any of a kind": (labels(40, 2), "42 labels (40 pass, 2 fail)"),
-    "the same ones again and again": (20 * labels(1, 1), "2 labels (1 pass, 1 fail)"),
+    "two labels": (labels(1, 1), "add 9 more with label 'pass' and 28 more with label 'fail'"),
+    "one kind": (labels(25, 0), "25 different labels (25 pass, 0 fail) are too few"),
+    "hardly any of a kind": (labels(40, 2), "add 27 more with label 'fail'"),
+    "the same ones again and again": (20 * labels(1, 1), "2 different labels (1 pass, 1 fail)"),
 }
 
 
 @pytest.mark.parametrize(("rows", "told"), TOO_FEW.values(), ids=TOO_FEW)
-def test_a_gate_on_kappa_with_too_few_labels_is_an_error_that_says_what_to_add(
-    check, server, rows, told
-):
-    ran = check("--min-kappa", "0.9", "--quick", rows=rows)
+def test_a_gate_with_too_few_labels_is_an_error_that_says_what_to_add(check, server, rows, told):
+    ran = check("--min-kappa", "0.7", "--quick", rows=rows)
 
     assert ran.code == 2
-    assert "labels.jsonl: --min-kappa needs 20 different labels or more" in ran.stderr
     assert told in ran.stderr
-    assert "add " in ran.stderr
     assert server.requests == []
 
 
-def test_inconclusive_answers_count_against_the_judge_where_kappa_is_a_gate(
-    check, server, tmp_path
-):
+def test_inconclusive_answers_count_against_the_judge_in_the_gate(check, server, tmp_path):
     server.when("Perhaps", yes(0.52))
-    unsure = [WAGES | {"response": f"Perhaps {n} euros.", "label": "pass"} for n in range(8)]
+    unsure = [WAGES | {"response": f"Perhaps {n} euros.", "label": "pass"} for n in range(38)]
     (tmp_path / "shop.py").write_text("def answer(text): return text\n")
     (tmp_path / "agent.yaml").write_text(f"""
 name: shop
@@ -117,13 +127,13 @@ evaluations:
 """)
 
     ran = check(
-        "--metric", "price", "--min-kappa", "0.9", "--quick",
-        rows=[*labels(10, 10), *unsure], model=False,
-    )  # fmt: skip
+        "--metric", "price", "--gate", "--quick", rows=[*labels(30, 30), *unsure], model=False
+    )
 
     assert ran.code == 1
-    assert "inconclusive                8" in ran.stdout
-    assert "is less than 0.9 (8 inconclusive responses count as wrong)" in ran.stderr
+    assert "inconclusive                38" in ran.stdout
+    assert "accuracy                    1.00 (60 of 60" in ran.stdout
+    assert "no: kappa is at most" in ran.stderr
 
 
 def test_a_ground_truth_is_shown_where_there_is_one(check, server):

@@ -11,7 +11,20 @@ from pydantic import ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError
-from holodeck.lib.judging.agreement import Agreement, Proportion, area_under_curve, best_threshold
+from holodeck.lib.judging.agreement import (
+    Agreement,
+    Proportion,
+    area_under_curve,
+    best_threshold,
+    held_out_accuracy,
+)
+from holodeck.lib.judging.gate import (
+    DEFAULT_LIMITS,
+    GateDecision,
+    Limits,
+    decide_gate,
+    labels_needed,
+)
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line, plural
 from holodeck.models.base import Model, NonBlank
@@ -39,6 +52,11 @@ class Label(Model):
     def is_good(self) -> bool:
         return self.label == "pass"
 
+    @property
+    def question(self) -> tuple[str, str, str, str | None]:
+        """What is asked; labels with the same question count once."""
+        return self.input, self.response, self.criterion, self.ground_truth
+
 
 def read_labels(path: Path) -> list[Label]:
     """Read the labels of a file, in its order. Raises ConfigError with file and line."""
@@ -48,12 +66,19 @@ def read_labels(path: Path) -> list[Label]:
         raise errors.FileNotFoundError(str(path), f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
-    lines = text.split("\n")
-    labels = [
-        _parse_label(line, f"{path}:{number}")
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
+    labels: list[Label] = []
+    first_lines: dict[tuple[str, str, str, str | None], tuple[int, Label]] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        labels.append(_parse_label(line, f"{path}:{number}"))
+        first_line, first = first_lines.setdefault(labels[-1].question, (number, labels[-1]))
+        if first.label != labels[-1].label:
+            raise ConfigError(
+                f"{path}:{number}",
+                f"the label is {labels[-1].label!r}, but line {first_line} gives the same response"
+                f" {first.label!r}; remove one of them",
+            )
     if not labels:
         raise ConfigError(str(path), "is empty; write one JSON object per line: " + _EXAMPLE)
     return labels
@@ -87,32 +112,21 @@ def _describe_error(error: ValidationError) -> str:
     return f"{key!r} is {first['input']!r}; write a text that is not empty"
 
 
-MIN_LABELS = 20
-"""How many different labels `--min-kappa` needs; with fewer, luck decides."""
-MIN_OF_EACH = 5
-"""How many good and how many bad responses there must be among them."""
-
-
-def require_enough_labels(labels: Sequence[Label], location: str) -> None:
-    """Raise ConfigError if there are too few labels to decide by a judge's agreement."""
-    different = {(one.input, one.response, one.criterion, one.ground_truth): one for one in labels}
+def require_enough_labels(labels: Sequence[Label], limits: Limits, location: str) -> None:
+    """Raise ConfigError if not even a perfect judge could be shown to be good enough."""
+    different = {one.question: one for one in labels}
     good = sum(one.is_good for one in different.values())
     bad = len(different) - good
-    if len(different) >= MIN_LABELS and min(good, bad) >= MIN_OF_EACH:
-        return
-    missing = [
-        f"{MIN_OF_EACH - count} more with label {kind!r}"
-        for kind, count in (("pass", good), ("fail", bad))
-        if count < MIN_OF_EACH
-    ]
-    if len(different) < MIN_LABELS:
-        missing.append(f"{MIN_LABELS - len(different)} more in all")
-    raise ConfigError(
-        location,
-        f"--min-kappa needs {MIN_LABELS} different labels or more, at least {MIN_OF_EACH} of"
-        f" each kind; found {len(different)} labels ({good} pass, {bad} fail);"
-        f" add {' and '.join(missing)}",
-    )
+    more = zip(("pass", "fail"), labels_needed(good, bad, limits), strict=True)
+    missing = [f"{count} more with label {kind!r}" for kind, count in more if count]
+    if missing:
+        raise ConfigError(
+            location,
+            f"{len(different)} different labels ({good} pass, {bad} fail) are too few: not even a"
+            f" judge that agrees on all of them could be shown to have a kappa of at least"
+            f" {limits.min_kappa:g} and to pass at most {limits.max_false_passes:.0%} of the bad"
+            f" responses; add {' and '.join(missing)}",
+        )
 
 
 def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
@@ -199,14 +213,18 @@ class JudgeCheckResult:
 
     @property
     def strict_agreement(self) -> Agreement:
-        """The agreement if an inconclusive verdict counts as wrong."""
-        judged = [one for one in self.judgements if one.error is None]
+        """The agreement on different labels, with an inconclusive verdict or an error as wrong."""
+        judged = {one.label.question: one for one in reversed(self.judgements)}
         return Agreement.of(
             [
                 (one.label.is_good, not one.label.is_good if one.passed is None else one.passed)
-                for one in judged
+                for one in judged.values()
             ]
         )
+
+    def gate(self, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
+        """Return whether this judge may decide runs."""
+        return decide_gate(self.strict_agreement, limits)
 
     @property
     def scores(self) -> list[tuple[bool, float]]:
@@ -217,9 +235,10 @@ class JudgeCheckResult:
         return sum(one.passed is None and one.error is None for one in self.judgements)
 
 
-def to_json(check: JudgeCheckResult) -> dict[str, Any]:
+def to_json(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     """Return the result as JSON data."""
     found = check.agreement
+    gate = check.gate(limits)
     return {
         "schema_version": 1,
         "judge": check.judge,
@@ -235,6 +254,17 @@ def to_json(check: JudgeCheckResult) -> dict[str, Any]:
         "kappa_if_inconclusive_is_wrong": check.strict_agreement.kappa,
         "area_under_curve": area_under_curve(check.scores),
         "best_threshold": best_threshold(check.scores),
+        "best_threshold_held_out_accuracy": _share(held_out_accuracy(check.scores)),
+        "gate": {
+            "verdict": gate.verdict,
+            "min_kappa": limits.min_kappa,
+            "max_false_passes": limits.max_false_passes,
+            "good_labels": gate.good,
+            "bad_labels": gate.bad,
+            "kappa_one_sided_95": gate.kappa_bounds,
+            "false_passes_one_sided_95": gate.false_pass_bounds,
+            "more_labels": gate.more_labels,
+        },
         "repeats": check.repeats,
         "same_each_time": _share(check.same_each_time),
         "order": _shares(check.order),
@@ -275,7 +305,7 @@ def _share(share: Proportion | None) -> dict[str, Any] | None:
     }
 
 
-def render_table(check: JudgeCheckResult) -> str:
+def render_table(check: JudgeCheckResult, limits: Limits = DEFAULT_LIMITS) -> str:
     """Render one figure per line, then the responses on which judge and people disagree."""
     found = check.agreement
     kappa = "–" if found.kappa is None else f"{found.kappa:.2f} ± {found.kappa_error:.2f}"
@@ -286,14 +316,50 @@ def render_table(check: JudgeCheckResult) -> str:
         ("good answers passed", _format_share(found.true_positive_rate)),
         ("bad answers failed", _format_share(found.true_negative_rate)),
         ("good above bad (AUC)", _number(area_under_curve(check.scores))),
-        ("best threshold", f"{_number(best_threshold(check.scores))} (now {check.threshold:.2f})"),
+        ("best threshold", _threshold(check)),
         ("inconclusive", str(check.inconclusive)),
         ("errors", str(len(check.errors))),
         *_effects(check),
         ("cost", _cost(check.usage)),
+        ("may it gate?", describe_gate(check.gate(limits))),
     ]
     lines = [f"Judge {check.judge}", "", *(f"{name:<{_WIDTH}}{text}" for name, text in rows)]
     return "\n".join([*lines, *_differences(check), *_errors(check)]) + "\n"
+
+
+def describe_gate(gate: GateDecision) -> str:
+    """Return in one line whether the judge may gate, and why."""
+    if gate.kappa_bounds is None or gate.false_pass_bounds is None:
+        return "not known yet: there must be labels of both kinds"
+    limits = gate.limits
+    (kappa, highest), (fewest, most) = gate.kappa_bounds, gate.false_pass_bounds
+    if gate.verdict == "may gate":
+        return (
+            f"yes: kappa is at least {kappa:.2f} ({limits.min_kappa:.2f} needed), and at most"
+            f" {most:.0%} of bad responses pass ({limits.max_false_passes:.0%} allowed)"
+        )
+    if gate.verdict == "may not gate" and fewest > limits.max_false_passes:
+        return (
+            f"no: at least {fewest:.0%} of bad responses pass ({limits.max_false_passes:.0%}"
+            " allowed)"
+        )
+    if gate.verdict == "may not gate":
+        return f"no: kappa is at most {highest:.2f} ({limits.min_kappa:.2f} needed)"
+    more = (
+        ""
+        if gate.more_labels is None
+        else f"; about {plural(gate.more_labels, 'more label')} would decide"
+    )
+    return (
+        f"not known yet: kappa is {kappa:.2f} or more ({limits.min_kappa:.2f} needed), and up to"
+        f" {most:.0%} of bad responses pass ({limits.max_false_passes:.0%} allowed){more}"
+    )
+
+
+def _threshold(check: JudgeCheckResult) -> str:
+    held_out = held_out_accuracy(check.scores)
+    right = "" if held_out is None else f"; accuracy on held-out labels {_format_share(held_out)}"
+    return f"{_number(best_threshold(check.scores))} (now {check.threshold:.2f}){right}"
 
 
 def _effects(check: JudgeCheckResult) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ from holodeck.lib.judging.agreement import (
     Proportion,
     area_under_curve,
     best_threshold,
+    held_out_accuracy,
 )
 from holodeck.lib.judging.check_report import DEFAULT_LABELS, Label, pair_labels, read_labels
 
@@ -125,3 +126,22 @@ def test_the_best_threshold_lies_in_the_widest_gap_that_agrees_most():
 
     assert best_threshold(scores) == pytest.approx(0.55)
     assert best_threshold(scores[:2]) is None
+
+
+def test_the_accuracy_of_a_threshold_is_measured_on_labels_that_did_not_choose_it():
+    clear = [(True, 0.8)] * 10 + [(False, 0.2)] * 10
+    noise = [(at % 2 == 0, at / 20) for at in range(20)]
+    own = max(sum((score >= at / 20) == good for good, score in noise) for at in range(21))
+
+    assert held_out_accuracy(clear) == Proportion(20, 20)
+    assert held_out_accuracy(noise).count < own
+    assert held_out_accuracy([(True, 0.9), (False, 0.1), (False, 0.2)]) is None
+
+
+def test_labels_that_contradict_each_other_are_refused_with_both_lines(tmp_path):
+    path = written(tmp_path, ROW, ROW, ROW | {"label": "fail"})
+
+    with pytest.raises(ConfigError, match="line 1 gives the same response 'pass'") as caught:
+        read_labels(path)
+
+    assert caught.value.field == f"{path}:3"

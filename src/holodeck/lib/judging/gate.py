@@ -1,0 +1,278 @@
+"""Whether a judge agrees with people well enough to decide, as far as its labels can tell.
+
+Two claims must be shown, each with an error of 5 % at the most: Cohen's kappa is high enough, and
+few bad responses pass. Both tests are exact for the numbers of good and bad labels at hand:
+
+- false passes: the one-sided bound of Clopper and Pearson (1934);
+- kappa: an unconditional test in the manner of Barnard (1947). The p-value is the largest
+  probability of a kappa as high as the observed one, over all judges whose true kappa is the limit.
+
+Standard errors and Wald intervals are too optimistic with the few labels that people write.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from holodeck.lib.judging.agreement import Agreement
+
+ALPHA = 0.05
+"""The largest accepted probability that a judge may gate that must not."""
+DEFAULT_MIN_KAPPA = 0.6
+DEFAULT_MAX_FALSE_PASSES = 0.1
+MIN_OF_EACH = 10
+"""How many different good and how many bad labels a decision needs at the least."""
+_GRID = 32
+"""Judges with a kappa of the limit that are tried."""
+_HALVINGS = 20
+_MAX_LABELS = 2000
+"""More labels than this are not suggested."""
+
+Verdict = Literal["may gate", "may not gate", "not known yet"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a judge must reach before its verdicts decide a run."""
+
+    min_kappa: float = DEFAULT_MIN_KAPPA
+    """Cohen's kappa must be at least this; above 0 and below 1."""
+    max_false_passes: float = DEFAULT_MAX_FALSE_PASSES
+    """At most this share of the bad responses may pass; above 0 and below 1."""
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class GateDecision:
+    """Whether a judge may gate, and what the labels say about it."""
+
+    verdict: Verdict
+    limits: Limits
+    good: int
+    """Labels "pass" that were judged."""
+    bad: int
+    kappa_bounds: tuple[float, float] | None
+    """One-sided 95 % bounds of kappa, each for itself; None without labels of both kinds."""
+    false_pass_bounds: tuple[float, float] | None
+    """The same of the share of bad responses that pass."""
+    more_labels: int | None = None
+    """About how many more labels would decide, at the rates seen so far; None if unknown."""
+
+
+def decide_gate(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> GateDecision:
+    """Return whether a judge with these counts may gate.
+
+    Args:
+        counts: The agreement on different labels, with inconclusive verdicts counted as wrong.
+        limits: What the judge must reach.
+    """
+    good, _, bad, _ = _cells(counts)
+    if not good or not bad:
+        return GateDecision("not known yet", limits, good, bad, None, None)
+    verdict = gate_verdict(counts, limits)
+    passed = counts.false_positives
+    return GateDecision(
+        verdict,
+        limits,
+        good,
+        bad,
+        (_kappa_bound(counts, is_lower=True), _kappa_bound(counts, is_lower=False)),
+        (_rate_bound(passed, bad, is_lower=True), _rate_bound(passed, bad, is_lower=False)),
+        _labels_to_decide(counts, limits) if verdict == "not known yet" else None,
+    )
+
+
+def gate_verdict(counts: Agreement, limits: Limits = DEFAULT_LIMITS) -> Verdict:
+    """Return only the verdict of `decide_gate`."""
+    cells, passed = _cells(counts), counts.false_positives
+    good, _, bad, _ = cells
+    if min(good, bad) < MIN_OF_EACH:
+        return "not known yet"
+    if _at_least(passed, bad, limits.max_false_passes) <= ALPHA:
+        return "may not gate"
+    if _kappa_p_value(cells, limits.min_kappa, is_lower=False) <= ALPHA:
+        return "may not gate"
+    has_few_false_passes = _at_most(passed, bad, limits.max_false_passes) <= ALPHA
+    if has_few_false_passes and _kappa_p_value(cells, limits.min_kappa, is_lower=True) <= ALPHA:
+        return "may gate"
+    return "not known yet"
+
+
+def labels_needed(good: int, bad: int, limits: Limits) -> tuple[int, int]:
+    """Return how many good and bad labels must be added so that a perfect judge may gate."""
+    more_good, more_bad = max(0, MIN_OF_EACH - good), max(0, MIN_OF_EACH - bad)
+    while _at_most(0, bad + more_bad, limits.max_false_passes) > ALPHA:
+        more_bad += 1
+    while gate_verdict(Agreement(good + more_good, 0, bad + more_bad, 0), limits) != "may gate":
+        if good + more_good < bad + more_bad:
+            more_good += 1
+        else:
+            more_bad += 1
+    return more_good, more_bad
+
+
+def _labels_to_decide(counts: Agreement, limits: Limits) -> int | None:
+    """Return how many more labels would decide at the same rates; None if too many."""
+    total = counts.total
+    low, high = 1.0, 1.0
+    while gate_verdict(_scaled(counts, high), limits) == "not known yet":
+        low, high = high, high * 1.5
+        if total * high > _MAX_LABELS:
+            return None
+    while total * (high - low) > max(2, 0.02 * total * high):
+        middle = (low + high) / 2
+        if gate_verdict(_scaled(counts, middle), limits) == "not known yet":
+            low = middle
+        else:
+            high = middle
+    return max(1, math.ceil(total * (high - 1)))
+
+
+def _scaled(counts: Agreement, factor: float) -> Agreement:
+    """Return the counts of more labels, with the same rates."""
+    good, hits, bad, refused = (round(count * factor) for count in _cells(counts))
+    return Agreement(hits, bad - refused, refused, good - hits)
+
+
+Cells = tuple[int, int, int, int]
+"""Good labels, passed good ones, bad labels, failed bad ones."""
+
+
+def _cells(counts: Agreement) -> Cells:
+    return (
+        counts.true_positives + counts.false_negatives,
+        counts.true_positives,
+        counts.true_negatives + counts.false_positives,
+        counts.true_negatives,
+    )
+
+
+def _kappa(share_good: float, sensitivity: float, specificity: float) -> float:
+    """Return kappa of a judge with these rates, where `share_good` of the labels are good."""
+    share_bad = 1 - share_good
+    passed = share_good * sensitivity + share_bad * (1 - specificity)
+    expected = share_good * passed + share_bad * (1 - passed)
+    observed = share_good * sensitivity + share_bad * specificity
+    return (observed - expected) / (1 - expected)
+
+
+def _kappa_p_value(cells: Cells, limit: float, *, is_lower: bool) -> float:
+    """Return the largest probability of so extreme a kappa where the true one is `limit`.
+
+    Kappa rises with both rates, so of all judges at most as good as `limit` (`is_lower`; else at
+    least as good), those at the limit are the ones that come nearest.
+    """
+    good, hits, bad, refused = cells
+    share = good / (good + bad)
+    seen = _kappa(share, hits / good, refused / bad)
+    needed = _needed(good, bad, seen)
+    worst = 0.0
+    for sensitivity, specificity in _judges_at(share, limit):
+        of_good, of_bad = _pmf(good, sensitivity), _pmf(bad, specificity)
+        tail = _tails(of_bad)
+        if is_lower:
+            found = sum(p * tail[needed[k][0]] for k, p in enumerate(of_good))
+        else:
+            found = sum(p * (1 - tail[needed[k][1]]) for k, p in enumerate(of_good))
+        worst = max(worst, found)
+    return min(1.0, worst)
+
+
+@lru_cache(maxsize=64)
+def _needed(good: int, bad: int, seen: float) -> Sequence[tuple[int, int]]:
+    """Return per number of hits the fewest refusals with kappa ≥ seen, and > seen."""
+    share = good / (good + bad)
+
+    def fewest(hits: int, limit: float) -> int:
+        def reaches(refused: int) -> bool:
+            return _kappa(share, hits / good, refused / bad) >= limit
+
+        return _first(bad, reaches)
+
+    return [(fewest(hits, seen - 1e-12), fewest(hits, seen + 1e-12)) for hits in range(good + 1)]
+
+
+def _first(last: int, holds: Callable[[int], bool]) -> int:
+    """Return the first number up to `last` for which `holds` is true, else `last` + 1."""
+    low, high = 0, last + 1
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _judges_at(share: float, limit: float) -> list[tuple[float, float]]:
+    """Return judges (sensitivity, specificity) whose kappa is `limit`, evenly spread."""
+    least = _solve(lambda one: _kappa(share, one, 1.0) >= limit)
+    rates = [least + (1 - least) * step / _GRID for step in range(_GRID + 1)]
+    return [(rate, _specificity_at(share, rate, limit)) for rate in rates]
+
+
+def _specificity_at(share: float, sensitivity: float, limit: float) -> float:
+    return _solve(lambda one: _kappa(share, sensitivity, one) >= limit)
+
+
+def _kappa_bound(counts: Agreement, *, is_lower: bool) -> float:
+    """Return the one-sided 95 % bound of kappa: the first limit that the test does not reject."""
+    cells = _cells(counts)
+    if is_lower:
+        return _solve(lambda one: _kappa_p_value(cells, one, is_lower=True) > ALPHA)
+    return _solve(lambda one: _kappa_p_value(cells, one, is_lower=False) <= ALPHA)
+
+
+def _rate_bound(count: int, of: int, *, is_lower: bool) -> float:
+    """Return the one-sided 95 % bound of Clopper and Pearson of a share."""
+    if is_lower:
+        return _solve(lambda one: _at_least(count, of, one) > ALPHA)
+    return _solve(lambda one: _at_most(count, of, one) <= ALPHA)
+
+
+def _at_most(count: int, of: int, rate: float) -> float:
+    """Return the probability of `count` or fewer of `of`."""
+    return sum(_pmf(of, rate)[: count + 1])
+
+
+def _at_least(count: int, of: int, rate: float) -> float:
+    return sum(_pmf(of, rate)[count:])
+
+
+def _pmf(of: int, rate: float) -> list[float]:
+    """Return the binomial probabilities of 0 to `of`."""
+    if rate <= 0 or rate >= 1:
+        certain = 0 if rate <= 0 else of
+        return [float(count == certain) for count in range(of + 1)]
+    log_rate, log_rest, all_ways = math.log(rate), math.log1p(-rate), math.lgamma(of + 1)
+    return [
+        math.exp(
+            all_ways
+            - math.lgamma(count + 1)
+            - math.lgamma(of - count + 1)
+            + count * log_rate
+            + (of - count) * log_rest
+        )
+        for count in range(of + 1)
+    ]
+
+
+def _tails(probabilities: Sequence[float]) -> list[float]:
+    """Return the probability of at least k, for each k up to one more than there are."""
+    found = [0.0]
+    for one in reversed(probabilities):
+        found.append(found[-1] + one)
+    return found[::-1]
+
+
+def _solve(holds: Callable[[float], bool]) -> float:
+    """Return the smallest number from 0 to 1 for which `holds` is true; it stays true above."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

@@ -1,0 +1,82 @@
+"""Whether a judge may gate: the bounds behind it, against exact and independent figures."""
+
+import itertools
+import math
+
+import pytest
+
+from holodeck.lib.judging.agreement import Agreement
+from holodeck.lib.judging.gate import Limits, decide_gate, gate_verdict, labels_needed
+
+
+def probability(count, of, rate):
+    return math.comb(of, count) * rate**count * (1 - rate) ** (of - count)
+
+
+def chance_to_gate(good, bad, sensitivity, specificity, limits):
+    """The exact probability that a judge with these rates may gate."""
+    return sum(
+        probability(hits, good, sensitivity) * probability(refused, bad, specificity)
+        for hits, refused in itertools.product(range(good + 1), range(bad + 1))
+        if probability(hits, good, sensitivity) * probability(refused, bad, specificity) > 1e-9
+        and gate_verdict(Agreement(hits, bad - refused, refused, good - hits), limits) == "may gate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sensitivity", "specificity"),
+    [(0.8, 0.8), (0.62, 0.98), (0.98, 0.62), (0.7, 0.7), (0.99, 0.9)],
+)
+def test_a_judge_that_does_not_deserve_it_may_gate_in_5_percent_of_checks_at_most(
+    sensitivity, specificity
+):
+    limits = Limits(min_kappa=0.6, max_false_passes=0.1 if specificity == 0.9 else 0.5)
+
+    assert chance_to_gate(16, 18, sensitivity, specificity, limits) <= 0.05
+
+
+def test_a_very_good_judge_mostly_may_gate():
+    assert chance_to_gate(16, 32, 0.99, 0.999, Limits()) > 0.9
+
+
+def test_the_bounds_of_false_passes_are_those_of_clopper_and_pearson():
+    found = decide_gate(Agreement(30, 3, 27, 0))
+
+    assert found.false_pass_bounds == (
+        pytest.approx(0.0278, abs=1e-3),
+        pytest.approx(0.2391, abs=1e-3),
+    )
+    assert decide_gate(Agreement(30, 0, 30, 0)).false_pass_bounds[1] == pytest.approx(
+        1 - 0.05 ** (1 / 30), abs=1e-5
+    )
+
+
+def test_the_bounds_of_kappa_enclose_it_and_narrow_with_more_labels():
+    few, many = (decide_gate(Agreement(18 * n, 2 * n, 18 * n, 2 * n)) for n in (1, 5))
+
+    assert few.kappa_bounds[0] < many.kappa_bounds[0] < 0.8 < many.kappa_bounds[1]
+    assert many.kappa_bounds[1] < few.kappa_bounds[1]
+
+
+@pytest.mark.parametrize(("good", "bad"), [(0, 40), (40, 0), (9, 60), (60, 9), (0, 0)])
+def test_nothing_is_known_without_enough_labels_of_both_kinds(good, bad):
+    assert decide_gate(Agreement(good, 0, bad, 0)).verdict == "not known yet"
+    assert decide_gate(Agreement(0, bad, 0, good)).verdict == "not known yet"
+
+
+def test_so_many_more_labels_as_it_says_decide():
+    counts = Agreement(38, 2, 58, 2)
+    found = decide_gate(counts)
+    factor = (counts.total + found.more_labels) / counts.total
+    enough = Agreement(*(round(one * factor) for one in (38, 2, 58, 2)))
+
+    assert found.verdict == "not known yet"
+    assert decide_gate(enough).verdict == "may gate"
+
+
+def test_the_labels_that_a_perfect_judge_needs_are_enough():
+    more_good, more_bad = labels_needed(3, 12, Limits())
+
+    assert (more_good, more_bad) == (7, 17)
+    assert decide_gate(Agreement(10, 0, 29, 0)).verdict == "may gate"
+    assert decide_gate(Agreement(10, 0, 28, 0)).verdict == "not known yet"
