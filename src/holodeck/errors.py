@@ -16,7 +16,7 @@ HoloDeckError
 └── NothingSelected          exit 5   there is nothing to test
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal
 
@@ -33,6 +33,26 @@ class ExitCode(IntEnum):
     BUDGET = 6
     INTERRUPTED = 130
     TERMINATED = 143
+
+
+INTERRUPTED = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
+"""The exit codes of a run that a signal ended."""
+_RANKED = (
+    *INTERRUPTED,
+    ExitCode.CONFIG,
+    ExitCode.EXECUTION,
+    ExitCode.EVALUATION,
+    ExitCode.BUDGET,
+    ExitCode.TEST_FAILED,
+    ExitCode.NOTHING_SELECTED,
+    ExitCode.PASSED,
+)
+
+
+def worst_exit_code(codes: Iterable[int]) -> ExitCode:
+    """Return the worst exit code of several runs; an unknown one counts as 3."""
+    known = [ExitCode(one) if one in _RANKED else ExitCode.EXECUTION for one in codes]
+    return min(known, key=_RANKED.index)
 
 
 class HoloDeckError(Exception):

@@ -28,6 +28,7 @@ from holodeck.lib.test_runner.recorded import report_of
 from holodeck.models.agent import Agent
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.record import CaseFinished, PlannedCase, RunFinished, RunStarted
+from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -263,6 +264,8 @@ RESULTS = st.lists(
 )
 def test_what_is_recorded_is_what_is_read_and_reported(results, stopped, interrupted):
     report = a_report(*results, stopped=stopped, interrupted=interrupted, planned_tests=SIZE)
+    origin = RunOrigin(run="x", exit_code=exit_code(report))
+    report = report.model_copy(update={"origin": origin})
     cases = [PlannedCase(hash=str(n)) for n in range(SIZE)]
     events = [
         RunStarted(

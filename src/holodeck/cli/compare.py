@@ -11,7 +11,6 @@ from holodeck.cli.options import (
     ReportTarget,
     agent_option,
     output_option,
-    read_run,
     report_targets,
     run_store_of,
     write_each,
@@ -104,16 +103,20 @@ def bless(context: click.Context, run: str, output: Path | None, agent: Path) ->
     """Make RUN the baseline that later runs are compared with.
 
     The file contains no inputs and no answers: commit it. RUN is an id, the beginning of one,
-    `last`, or the path of a record.
+    `last`, or the path of a record or of a JSON report, which may be of merged runs.
     """
     from holodeck.config.source import display_path
     from holodeck.lib.reports.formats import generate_json_report, write_report_text
-    from holodeck.lib.test_runner.run_comparison import BASELINE_FILE, baseline_of
+    from holodeck.lib.test_runner.run_comparison import (
+        BASELINE_FILE,
+        baseline_of,
+        side_to_bless,
+    )
     from holodeck.lib.text import plural
 
     cli_context = context.ensure_object(CliContext)
     store = run_store_of(agent)
-    made = baseline_of(read_run(store, run, cli_context), store)
+    made = baseline_of(side_to_bless(run, store), store)
     shown = cli_context.redactor.redact_report(made)
     file = output or (agent if agent.is_dir() else agent.parent).absolute() / BASELINE_FILE
     write_report_text(generate_json_report(shown), file)

@@ -1,7 +1,9 @@
-"""`holodeck report`: the report of a recorded run, in any format, without running anything."""
+"""`holodeck report`: the report of recorded runs, in any format, without running anything."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +16,17 @@ from holodeck.cli.options import (
     run_store_of,
     write_reports,
 )
+from holodeck.errors import ExitCode
+
+if TYPE_CHECKING:
+    from holodeck.lib.records.run_store import RunStore
+    from holodeck.lib.reports.merge import NamedReport
+    from holodeck.models.test_result import TestReport
 
 
 @click.command()
-@click.argument("run", default="last")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--merge", is_flag=True, help="Join the runs: of shards, and of several agents.")
 @click.option(
     "--format",
     "report_format",
@@ -29,27 +38,67 @@ from holodeck.cli.options import (
 @click.pass_context
 def report(
     context: click.Context,
-    run: str,
+    /,
+    runs: tuple[str, ...],
+    merge: bool,
     report_format: str | None,
     outputs: tuple[Path, ...],
     agent: Path,
 ) -> None:
-    """Report on RUN: an id, the beginning of one, `last`, or the path of a record.
+    """Report on RUN: an id, the beginning of one, `last`, or the path of a record or JSON report.
 
-    Nothing is run. The report of an interrupted run contains the results until then.
+    Nothing is run. The report of an interrupted run contains the results until then. With --merge,
+    the exit code is that of `holodeck test` for all runs together; without all shards, it is never
+    0.
     """
     from holodeck.errors import ReportError
     from holodeck.lib.reports.formats import FORMATS
-    from holodeck.lib.test_runner.recorded import report_of
     from holodeck.lib.ui.live import write_text
 
+    if len(runs) > 1 and not merge:
+        raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
     render = FORMATS.load(report_format or "markdown", location="--format")
-    found = report_of(read_run(run_store_of(agent), run, cli_context))
+    store = run_store_of(agent)
+    named = [_read(one, store, cli_context) for one in runs or ("last",)]
+    found, code = _merged(named, cli_context) if merge else (named[0].report, ExitCode.PASSED)
     shown = cli_context.redactor.redact_report(found)
     if not targets:
         write_text(sys.stdout, render(shown))
     failures = write_reports(shown, targets, cli_context)
     if failures:
         raise ReportError("\n".join(failures))
+    context.exit(code)
+
+
+def _read(name: str, store: "RunStore", context: CliContext) -> "NamedReport":
+    """Return the report of a run, or the one in a JSON file. Raises ConfigError."""
+    from holodeck.errors import ConfigError
+    from holodeck.lib.reports.merge import NamedReport
+    from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
+    from holodeck.models.baseline import Baseline
+
+    if not is_report(name):
+        run = read_run(store, name, context)
+        return NamedReport(run.id if name == run.id else f"{name} ({run.id})", report_of(run))
+    found = read_report(Path(name))
+    if isinstance(found, Baseline):
+        raise ConfigError(name, "is a baseline, which has no answers; name a run")
+    return NamedReport(name, found)
+
+
+def _merged(named: "Sequence[NamedReport]", context: CliContext) -> "tuple[TestReport, ExitCode]":
+    """Return the report of all runs, and their exit code; say what is missing."""
+    from holodeck.lib.reports.merge import merge_reports
+    from holodeck.lib.reports.summary import exit_code
+    from holodeck.lib.text import plural
+
+    report = merge_reports(named)
+    tests = plural(report.ran, "test")
+    lines = [*report.notes, f"{report.summary.passed} of {tests} passed"]
+    if report.stopped is not None:
+        lines.append(f"NOT COMPLETE: {report.stopped}")
+    for line in lines:
+        click.echo(context.brief(line), err=True)
+    return report, exit_code(report)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from holodeck.cli.agent_paths import AgentTarget, FoundAgents
+from holodeck.cli.agent_reports import AgentReports
 from holodeck.cli.context import CliContext
 from holodeck.cli.logs import print_error, start_logging
 from holodeck.cli.options import ReportTarget
@@ -18,7 +19,14 @@ from holodeck.cli.selection import apply_selection, case_list, case_rows, plan_c
 from holodeck.cli.test_run import TestRun, find_run, repeat_selection, resume_run
 from holodeck.config.source import display_path
 from holodeck.config.suite_files import current_invalid_suites, why_not_run
-from holodeck.errors import ConfigError, ExitCode, HoloDeckError, NothingSelected
+from holodeck.errors import (
+    INTERRUPTED,
+    ConfigError,
+    ExitCode,
+    HoloDeckError,
+    NothingSelected,
+    worst_exit_code,
+)
 from holodeck.lib.selection.request import SelectionRequest
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.ui.live import write_text
@@ -35,17 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_FILES = 5
-_INTERRUPTED = (ExitCode.INTERRUPTED, ExitCode.TERMINATED)
-_WORST_FIRST = (
-    *_INTERRUPTED,
-    ExitCode.CONFIG,
-    ExitCode.EXECUTION,
-    ExitCode.EVALUATION,
-    ExitCode.BUDGET,
-    ExitCode.TEST_FAILED,
-    ExitCode.NOTHING_SELECTED,
-    ExitCode.PASSED,
-)
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,6 @@ def _echo(line: str, context: CliContext) -> None:
 def _require_one_agent(options: TestOptions, count: int) -> None:
     """Raise UsageError for options that work with one agent only."""
     for flag, is_given in (
-        ("--output", bool(options.targets)),
         ("--resume", options.resume is not None),
         ("--debug", options.debug),
         ("--against", options.against is not None),
@@ -222,23 +218,30 @@ def _request_for(request: SelectionRequest, target: AgentTarget) -> SelectionReq
 
 
 def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
-    """Run one agent after the other; after runs, print the exit code of each."""
+    """Run one agent after the other; after runs, print the exit code of each.
+
+    A report of `--output` joins those of all agents.
+    """
     codes: dict[str, int] = {}
+    reports = AgentReports(context)
+    alone = replace(options, targets=())
     for number, one in enumerate(agents, 1):
         write_text(
             sys.stdout, context.clean(f"\nAgent {number}/{len(agents)}: {one.target.title}\n")
         )
         try:
-            codes[one.target.title] = _run_one(options, one, context)
+            codes[one.target.title] = _run_one(alone, one, context, reports)
         except NothingSelected as error:
             click.echo(context.brief(f"{one.target.title}: {error}"), err=True)
+            reports.add_unselected(one)
         except HoloDeckError as error:  # the others can still run
             print_error(error, context)
             codes[one.target.title] = error.exit_code
-        if codes.get(one.target.title) in _INTERRUPTED:
+            reports.add_failed(one, str(error), error.exit_code)
+        if codes.get(one.target.title) in INTERRUPTED:
             break
     if options.preview_mode is None:
-        is_interrupted = any(code in _INTERRUPTED for code in codes.values())
+        is_interrupted = any(code in INTERRUPTED for code in codes.values())
         otherwise = "not run" if is_interrupted else "no case selected"
         ends = {
             one.target.title: f"exit {codes[one.target.title]}"
@@ -250,7 +253,11 @@ def _run_each(options: TestOptions, agents: Sequence[LoadedAgent], context: CliC
         write_text(sys.stdout, context.clean("\n".join(["", "Agents:", *lines])) + "\n")
     if not codes:
         return ExitCode.NOTHING_SELECTED
-    return min(codes.values(), key=lambda code: _WORST_FIRST.index(ExitCode(code)))
+    if options.targets:
+        for one in agents:
+            reports.add_failed(one, "not run")
+        reports.write(options.targets)
+    return worst_exit_code(codes.values())
 
 
 def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: CliContext) -> int:
@@ -267,10 +274,15 @@ def _list_as_json(options: TestOptions, agents: Sequence[LoadedAgent], context: 
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 
 
-def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
-    """Run, list or plan one agent; return the exit code."""
+def _run_one(
+    options: TestOptions,
+    one: LoadedAgent,
+    context: CliContext,
+    reports: AgentReports | None = None,
+) -> int:
+    """Run, list or plan one agent; return the exit code, and add the report to `reports`."""
     if options.preview_mode is None:
-        return _test(options, one, context)
+        return _test(options, one, context, reports)
     agent, selection = one.select(context)
     if options.preview_mode == "list":
         text = case_list(agent, selection, as_json=options.as_json)
@@ -286,7 +298,12 @@ def _run_one(options: TestOptions, one: LoadedAgent, context: CliContext) -> int
     return ExitCode.PASSED if is_ok else ExitCode.NOTHING_SELECTED
 
 
-def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
+def _test(
+    options: TestOptions,
+    one: LoadedAgent,
+    context: CliContext,
+    reports: AgentReports | None,
+) -> int:
     if one.second is not None:
         return _compare(options, one, one.second, context)
     earlier = None if options.resume is None else find_run(options.resume, one.agent.base_dir)
@@ -315,7 +332,11 @@ def _test(options: TestOptions, one: LoadedAgent, context: CliContext) -> int:
     )
     if options.gate is not None:
         run.gate = _gate(options.gate, one, agent, settings, context)
-    code = run.run()
+    try:
+        code = run.run()
+    finally:
+        if reports is not None and run.report is not None:
+            reports.found[one.target.title] = run.report
     is_empty = not agent.test_cases and code == ExitCode.NOTHING_SELECTED
     return ExitCode.PASSED if is_empty and options.request.allow_empty else code
 
@@ -330,10 +351,10 @@ def _gate(
     """Return the gate, whose baseline is read before anything runs. Raises ConfigError."""
     from holodeck.cli.regression_gate import RegressionGate
     from holodeck.lib.records.run_store import RunStore
-    from holodeck.lib.test_runner.run_comparison import read_side
+    from holodeck.lib.test_runner.run_comparison import of_one_agent, read_side
 
     folder = agent.base_dir
-    base = read_side(options.baseline, RunStore(folder), folder)
+    base = of_one_agent(read_side(options.baseline, RunStore(folder), folder), agent.name)
     return RegressionGate(base, options, one.target.path, agent, settings, context)
 
 

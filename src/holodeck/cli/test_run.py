@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from holodeck.lib.ui.live import LiveLine
     from holodeck.models.agent import Agent
     from holodeck.models.config import ExecutionConfig
+    from holodeck.models.reported_run import RunOrigin
     from holodeck.models.selection import Selection
     from holodeck.models.test_case import TestCaseModel
     from holodeck.models.test_result import TestReport, TestResult
@@ -177,6 +178,9 @@ class TestRun:
     """Compares the run with an earlier one; None for no comparison."""
 
     recorder: "Recorder | None" = field(default=None, init=False)
+    origin: "RunOrigin" = field(init=False)
+    report: "TestReport | None" = field(default=None, init=False)
+    """The results, once there are any; without secrets."""
     comparison: str = field(default="", init=False)
     """What the comparison with an earlier run says."""
     is_terminated: bool = field(default=False, init=False)
@@ -205,6 +209,7 @@ class TestRun:
         if self.settings.record and self.agent.test_cases:
             self.recorder = self._start_record()
             executor.run_id = self.recorder.id
+        self.origin = self._origin()
         try:
             report, code = self._apply_gate(self._execute(executor, progress))
         except Exception as error:
@@ -230,6 +235,12 @@ class TestRun:
             carried_over=self.resumed.results if self.resumed else None,
         )
         return recorder
+
+    def _origin(self) -> "RunOrigin":
+        """Return what identifies the run and its configuration, without its end."""
+        from holodeck.lib.records.recorder import origin_of
+
+        return origin_of(self.agent) if self.recorder is None else self.recorder.origin
 
     def _execute(self, executor: "TestExecutor", progress: "ProgressIndicator") -> "TestReport":
         """Run the cases; record each result, then display it."""
@@ -296,7 +307,10 @@ class TestRun:
         """Print the summary, close the record and write every report that can be written."""
         from holodeck.lib.ui.live import write_text
 
+        origin = self.origin.model_copy(update={"exit_code": code})
+        report = report.model_copy(update={"origin": origin})
         shown = self.context.redactor.redact_report(report)
+        self.report = shown
         comparison = self.context.clean(self.comparison)
         parts = (progress.get_failures(), progress.get_summary(), comparison)
         write_text(sys.stdout, "".join(f"{part}\n" for part in parts if part))

@@ -16,7 +16,8 @@ CaseKey = tuple[str, ...]
 def case_keys(results: Sequence[TestResult]) -> list[CaseKey]:
     """Return what identifies each case in several runs: its id, else its name, else its input.
 
-    Cases that nothing distinguishes are numbered.
+    In a report about several agents, the agent is part of it. Cases that nothing distinguishes are
+    numbered.
     """
     seen: dict[CaseKey, int] = {}
     keys = []
@@ -28,6 +29,11 @@ def case_keys(results: Sequence[TestResult]) -> list[CaseKey]:
 
 
 def _case_key(result: TestResult) -> CaseKey:
+    agent = () if result.agent_name is None else ("agent", result.agent_name)
+    return *agent, *_key_of_agent(result)
+
+
+def _key_of_agent(result: TestResult) -> CaseKey:
     if result.test_id is not None:
         return "id", result.test_id
     if result.test_name is not None:

@@ -33,6 +33,8 @@ class Outcome(StrEnum):
         return self in {Outcome.PASSED, Outcome.FLAKY}
 
 
+StopKind = Literal["fail_fast", "run_timeout", "refused", "budget"]
+"""What stopped a run before every case had run."""
 DECIDED = frozenset({Outcome.PASSED, Outcome.FLAKY, Outcome.FAILED})
 """The outcomes that are a verdict about the agent."""
 

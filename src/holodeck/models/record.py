@@ -3,9 +3,10 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
+from holodeck.models.outcome import StopKind
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
-from holodeck.models.test_result import ReportSummary, StopKind, TestResult
+from holodeck.models.test_result import ReportSummary, TestResult
 
 SCHEMA_VERSION = 1
 
@@ -102,6 +103,8 @@ class RunFinished(Model):
     environment: dict[str, str] = {}
     libraries: dict[str, str] = {}
     """Versions of the libraries that the run used to call the agent."""
+    notes: list[str] = []
+    """What readers must know to judge the results."""
     summary: ReportSummary
 
 

@@ -1,5 +1,7 @@
 """Which of an agent's cases a run selected."""
 
+from pydantic import Field
+
 from holodeck.models.base import Count, Model
 
 
@@ -12,7 +14,7 @@ class Selection(Model):
     deselected: Count
     how: str
     """The options that selected them, as on the command line."""
-    shard: str | None = None
+    shard: str | None = Field(default=None, pattern=r"^[0-9]{1,6}/[0-9]{1,6}$")
     """The part of the selection that this run is, such as `2/4`."""
     plan: str | None = None
     """The same in all shards of one selection; shards that differ in it may leave cases out."""

@@ -18,10 +18,12 @@ from holodeck.models.outcome import (
     ModelCost,
     RaisedError,
     Reason,
+    StopKind,
 )
 from holodeck.models.outcome import Outcome as Outcome  # noqa: PLC0414 - public here
 from holodeck.models.price import Cost
 from holodeck.models.prompt_version import PromptVersion
+from holodeck.models.reported_run import MergedRun, RunOrigin
 from holodeck.models.selection import Selection
 from holodeck.models.spans import Trace
 from holodeck.models.test_case import ExpectedTool, FileInput
@@ -30,8 +32,6 @@ from holodeck.models.token_usage import TokenUsage
 UNCHECKED = "nothing is checked: add evaluations, criteria, expected_tools or forbidden_tools"
 
 
-StopKind = Literal["fail_fast", "run_timeout", "refused", "budget"]
-"""What stopped a run before every case had run."""
 SkipKind = Literal["skip"] | StopKind
 """Why a case was not run: its own `skip`, or what stopped the run."""
 
@@ -242,6 +242,8 @@ class TestResult(Model):
     test_name: str | None = None
     test_id: str | None = None
     suite: str | None = None
+    agent_name: str | None = None
+    """The agent that was tested, in a report about several; None in a report about one."""
     tags: list[str] = []
     location: str | None = None
     """Where the case is written, such as `agent.yaml:41:7`; None if it is not in a file."""
@@ -310,6 +312,11 @@ class TestResult(Model):
         yield ("outcome", self.outcome.value)
         if not self.passed:
             yield ("reasons", self.reasons())
+
+    @property
+    def group(self) -> str:
+        """Where the case belongs: its agent, in a report about several, and its suite."""
+        return " › ".join(filter(None, (self.agent_name, self.suite)))
 
     @property
     def single_runs(self) -> list["TestResult"]:
@@ -493,6 +500,15 @@ class TestReport(Model):
     """What readers must know to judge the results."""
     prompts: list[OnDemand[PromptVersion]] = []
     """The versions of the instructions and of the prompt tools."""
+    origin: OnDemand[RunOrigin] | None = None
+    """Where the results come from; None if that is unknown, and in `merged` reports."""
+    merged: list[OnDemand[MergedRun]] = []
+    """The runs that were joined; empty for one run."""
+
+    def config_path_of(self, result: TestResult) -> str:
+        """Return the agent.yaml of a result."""
+        paths = (one.agent_config_path for one in self.merged if one.label == result.agent_name)
+        return next(paths, self.agent_config_path)
 
     @property
     def ran(self) -> int:

@@ -89,11 +89,10 @@ def test_the_lists_of_several_agents_are_one(fleet):
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["-o", "r.md"], "--output works with one agent, and the paths contain 2"),
         (["--resume"], "--resume works with one agent"),
         (["--dry-run", "--json"], "--dry-run --json works with one agent"),
     ],
-    ids=["output", "resume", "plan"],
+    ids=["resume", "plan"],
 )
 def test_what_is_for_one_agent_is_refused_for_several(fleet, args, said):
     ran = run_cli("test", "agents", *args, cwd=fleet)

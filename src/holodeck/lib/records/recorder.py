@@ -19,7 +19,7 @@ from pydantic import BaseModel
 from holodeck.config.agent_files import prompt_versions
 from holodeck.errors import ReportError
 from holodeck.lib.file_lock import try_lock
-from holodeck.lib.records.fingerprint import Fingerprint
+from holodeck.lib.records.fingerprint import Fingerprint, fingerprint_of
 from holodeck.models.base import Model
 from holodeck.models.record import (
     CaseFinished,
@@ -29,6 +29,7 @@ from holodeck.models.record import (
     RunFinished,
     RunStarted,
 )
+from holodeck.models.reported_run import RunOrigin
 
 if TYPE_CHECKING:
     from holodeck.lib.redact import Redactor
@@ -72,6 +73,8 @@ class Recorder:
             ) from error
         self.compared_with: ComparedWith | None = None
         """The run of the other agent; set it before `begin`."""
+        self.origin = RunOrigin(run=self.id)
+        """What identifies the run and its configuration; complete after `begin`."""
         self._agent = agent
         self._fingerprint = fingerprint
 
@@ -112,8 +115,10 @@ class Recorder:
             cases=list(self._fingerprint.cases),
             selection=selection,
         )
+        head = _without_secrets(head, redactor)
+        self.origin = RunOrigin(run=self.id, commit=head.commit, hashes=head.hashes)
         events: list[Event] = [
-            _without_secrets(head, redactor),
+            head,
             *(
                 self._finished_event(index, result)
                 for index, result in (carried_over or {}).items()
@@ -143,6 +148,7 @@ class Recorder:
             planned_tests=report.planned_tests,
             environment=report.environment,
             libraries={name: one for name, one in loaded.items() if isinstance(one, str)},
+            notes=report.notes,
             summary=report.summary,
         )
         self._file.append(json_line(end))
@@ -150,6 +156,12 @@ class Recorder:
 
     def _finished_event(self, index: int, result: "TestResult") -> CaseFinished:
         return CaseFinished(index=index, hash=self._fingerprint.hashes[index], result=result)
+
+
+def origin_of(agent: "Agent") -> RunOrigin:
+    """Return what identifies a run without a record."""
+    hashes = fingerprint_of(agent).parts
+    return RunOrigin(commit=checked_out_commit(agent.base_dir), hashes=hashes)
 
 
 def _create_folder(parent: Path) -> str:

@@ -203,7 +203,8 @@ def _status(result: TestResult, turn: TurnResult) -> str:
 
 def display_name(result: TestResult) -> str:
     """Return the test's name as inline Markdown."""
-    return inline(result.test_name) if result.test_name else "Unnamed Test"
+    name = inline(result.test_name) if result.test_name else "Unnamed Test"
+    return name if result.agent_name is None else f"{inline(result.agent_name)} › {name}"
 
 
 def anchor(number: int) -> str:

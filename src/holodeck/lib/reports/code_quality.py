@@ -27,12 +27,13 @@ def generate_code_quality_report(report: TestReport) -> str:
 def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
     file, line, _ = split_location(result.location)
     name = case_title(result)
-    identity = "\0".join((report.agent_name, result.suite or "", result.test_id or name))
+    agent = result.agent_name or report.agent_name
+    identity = "\0".join((agent, result.suite or "", result.test_id or name))
     description = f"{name}: {'; '.join(result.reasons())}"
     return {
         "description": one_line(description, _MAX_DESCRIPTION),
         "check_name": f"holodeck/{result.outcome.value}",
         "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest(),
         "severity": _SEVERITY[result.outcome],
-        "location": {"path": file or report.agent_config_path, "lines": {"begin": line or 1}},
+        "location": {"path": file or report.config_path_of(result), "lines": {"begin": line or 1}},
     }

@@ -48,7 +48,7 @@ def _most_telling(report: TestReport) -> list[TestResult]:
 
 def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
     file, line, column = split_location(result.location)
-    path = Path(file or report.agent_config_path).absolute()
+    path = Path(file or report.config_path_of(result)).absolute()
     if path.is_relative_to(workspace):
         path = path.relative_to(workspace)
     properties = {"file": path.as_posix(), "line": line, "col": column}

@@ -121,7 +121,7 @@ def _case_row(result: TestResult) -> CaseRow:
     scores = [row.score for row in result.rows if row.score is not None]
     name = result.test_name or "Unnamed test"
     return CaseRow(
-        name=f"{result.suite} › {name}" if result.suite else name,
+        name=f"{result.group} › {name}" if result.group else name,
         status=result.outcome.value.replace("_", " ").upper(),
         kind=_KINDS.get(result.outcome, "other"),
         score=sum(scores) / len(scores) if scores else None,

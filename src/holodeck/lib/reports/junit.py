@@ -32,11 +32,12 @@ def generate_junit_report(report: TestReport) -> str:
     A run that ended early, or in which no test ran, has an error of its own, so that it cannot be
     taken for one that passed.
     """
-    suites = dict.fromkeys(result.suite for result in report.results)
+    suites: dict[tuple[str, str | None], list[TestResult]] = {}
+    for result in report.results:
+        key = result.agent_name or report.agent_name, result.suite
+        suites.setdefault(key, []).append(result)
     root = ET.Element("testsuites", name=_name(report.agent_name))
-    for suite in suites:
-        results = [one for one in report.results if one.suite == suite]
-        root.append(_suite(report, suite or report.agent_name, results))
+    root.extend(_suite(report, *key, results) for key, results in suites.items())
     incomplete = _why_incomplete(report)
     if incomplete is not None:
         root.append(_run_suite(report, incomplete))
@@ -80,17 +81,20 @@ def _run_suite(report: TestReport, reason: str) -> ET.Element:
     return suite
 
 
-def _suite(report: TestReport, name: str, results: Sequence[TestResult]) -> ET.Element:
+def _suite(
+    report: TestReport, agent: str, name: str | None, results: Sequence[TestResult]
+) -> ET.Element:
     outcomes = [one.outcome for one in results]
-    suite = ET.Element("testsuite", name=_name(name), tests=str(len(results)))
+    title = _name(results[0].group or agent)
+    suite = ET.Element("testsuite", name=title, tests=str(len(results)))
     suite.set("failures", str(outcomes.count(Outcome.FAILED)))
     suite.set("errors", str(sum(one in _ERRORS for one in outcomes)))
     suite.set("skipped", str(outcomes.count(Outcome.SKIPPED)))
     suite.set("time", _seconds(sum(one.execution_time_ms for one in results)))
     suite.set("timestamp", report.timestamp)
     facts = {
-        "agent": report.agent_name,
-        "configuration": report.agent_config_path,
+        "agent": agent,
+        "configuration": report.config_path_of(results[0]),
         "holodeck_version": report.holodeck_version,
         **report.environment,
     }
@@ -101,7 +105,7 @@ def _suite(report: TestReport, name: str, results: Sequence[TestResult]) -> ET.E
         ET.SubElement(properties, "property", name=_name(key), value=_message([value]))
     for number, note in enumerate(report.notes, 1):
         ET.SubElement(properties, "property", name=f"note {number}", value=_message([note]))
-    class_name = ".".join(dict.fromkeys((_name(report.agent_name), _name(name))))
+    class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
     suite.extend(_case(one, class_name) for one in results)
     return suite
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import comb, fsum, sqrt
 from statistics import fmean
 
-from holodeck.errors import ExitCode
+from holodeck.errors import ExitCode, worst_exit_code
 from holodeck.lib.reports.costs import total_cost
 from holodeck.models.outcome import ModelCost
 from holodeck.models.test_result import (
@@ -153,8 +153,13 @@ def exit_code(report: TestReport) -> ExitCode:
     """Return the exit code; the first of 130, 3, 4, 6, 1, 5 and 0 that applies.
 
     Errors (3, 4) and a used-up budget (6) outrank failures, because the number of failures is not
-    known. 5 means that no case ran, a case was unchecked, or the run stopped early.
+    known. 5 means that no case ran, a case was unchecked, or the run stopped early. A merged report
+    has the worst exit code of its runs, and is not whole without all of them.
     """
+    if report.merged:
+        is_whole = report.ran and report.stopped is None
+        own = ExitCode.PASSED if is_whole else ExitCode.NOTHING_SELECTED
+        return worst_exit_code([own, *(one.exit_code for one in report.merged)])
     if report.interrupted:
         return ExitCode.INTERRUPTED
     seen = {result.outcome for result in report.results}

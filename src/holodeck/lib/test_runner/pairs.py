@@ -7,6 +7,7 @@ from statistics import fmean
 
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.test_runner.trajectories import compare_trajectories
+from holodeck.lib.text import one_line
 from holodeck.models.comparison import (
     ComparedAgent,
     ComparisonReport,
@@ -21,6 +22,7 @@ from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import TestResult
 
 _MAX_REASONS = 3
+_MAX_NAME = 80
 _VERDICTS = {
     (True, True): PairVerdict.BOTH,
     (True, False): PairVerdict.ONLY_FIRST,
@@ -43,6 +45,8 @@ def build_pair(
         if isinstance(case, TestResult)
         else (case.name, case.id, case.user_input)
     )
+    if isinstance(case, TestResult) and case.agent_name is not None:
+        name = f"{case.agent_name} › {name or one_line(said, _MAX_NAME)}"
     return Pair(
         index=index,
         name=name,

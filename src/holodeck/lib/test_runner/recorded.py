@@ -4,9 +4,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from holodeck import __version__
+from holodeck.errors import ConfigError
 from holodeck.lib.records.fingerprint import fingerprint_of
 from holodeck.lib.records.run_store import Run
 from holodeck.lib.redact import Redactor
@@ -14,9 +18,44 @@ from holodeck.lib.reports.summary import summarize
 from holodeck.lib.test_runner.messages import histories_of, history_key
 from holodeck.models.agent import Agent
 from holodeck.models.base import Json
+from holodeck.models.baseline import Baseline
 from holodeck.models.record import CaseFinished, CaseSkipped
+from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_case import TestCaseModel
 from holodeck.models.test_result import Outcome, TestReport, TestResult
+
+
+def parse_report(text: str, name: str) -> TestReport | Baseline:
+    """Return the JSON report, or the baseline, in a text. Raises ConfigError."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(name, "is not JSON") from error
+    try:
+        if isinstance(data, dict) and data.get("kind") == "holodeck-baseline":
+            return Baseline.model_validate(data)
+        return TestReport.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        location = ".".join(map(str, first["loc"]))
+        raise ConfigError(
+            name, f"is neither a baseline nor a JSON report of holodeck: {location}: {first['msg']}"
+        ) from error
+
+
+def read_report(path: Path) -> TestReport | Baseline:
+    """Return the JSON report, or the baseline, in a file. Raises ConfigError."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), f"cannot be read: {error}") from error
+    return parse_report(text, str(path))
+
+
+def is_report(name: str) -> bool:
+    """Whether what names a run is the path of a JSON report or a baseline."""
+    path = Path(name)
+    return path.suffix == ".json" and path.is_file()
 
 
 def report_of(run: Run) -> TestReport:
@@ -38,6 +77,13 @@ def report_of(run: Run) -> TestReport:
         planned_tests=run.planned,
         selection=started.selection if started else None,
         prompts=started.prompts if started else [],
+        notes=ended.notes if ended else [],
+        origin=RunOrigin(
+            run=started.id if started else run.id,
+            commit=started.commit if started else None,
+            hashes=started.hashes if started else {},
+            exit_code=ended.exit_code if ended else None,
+        ),
     )
 
 

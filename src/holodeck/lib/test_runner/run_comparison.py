@@ -1,6 +1,5 @@
 """Compare a run with an earlier one: reads both, pairs their cases, and says what else changed."""
 
-import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,11 +19,12 @@ from holodeck.lib.test_runner.pairs import (
     mean_scores,
     mean_tokens,
 )
-from holodeck.lib.test_runner.recorded import report_of
+from holodeck.lib.test_runner.recorded import is_report, read_report, report_of
 from holodeck.lib.text import one_line
 from holodeck.models.baseline import Baseline, BaselineCase, CaseKey, case_keys
 from holodeck.models.comparison import ComparedAgent, ComparisonReport
 from holodeck.models.outcome import DECIDED, Outcome
+from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_result import MetricResult, TestReport, TestResult
 from holodeck.models.token_usage import TokenUsage
 
@@ -58,6 +58,16 @@ class ComparedRun:
         """What identifies each result in other runs."""
         return case_keys(self.report.results) if self.history is None else [*self.history]
 
+    @property
+    def ids(self) -> list[str]:
+        """The recorded runs that it consists of, as far as they have records."""
+        merged = (one.origin.run for one in self.report.merged)
+        return [one for one in merged if one] or ([self.run] if self.run else [])
+
+    @property
+    def is_of_several_agents(self) -> bool:
+        return len({one.label for one in self.report.merged}) > 1
+
 
 def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
     """Return the run that a name means.
@@ -76,10 +86,31 @@ def read_side(name: str, store: RunStore, agent_folder: Path) -> ComparedRun:
         return read_baseline(agent_folder / BASELINE_FILE)
     if name == MAIN:
         return _side_of_baseline(_committed_baseline(agent_folder), f"{BASELINE_FILE} on main")
-    path = Path(name)
-    if path.suffix == ".json" and path.is_file():
-        return _side_of_file(path)
+    if is_report(name):
+        return _side_of_file(Path(name))
     return side_of_run(store.read(name))
+
+
+def of_one_agent(side: ComparedRun, agent_name: str) -> ComparedRun:
+    """Return the side without the cases of other agents. Raises ConfigError."""
+    report = side.report
+    if not side.is_of_several_agents:
+        return side
+    labels = {one.label for one in report.merged if one.agent_name == agent_name}
+    if len(labels) != 1:
+        known = ", ".join(dict.fromkeys(one.label for one in report.merged))
+        raise ConfigError(
+            side.source, f"{agent_name!r} does not name one of its agents, which are {known}"
+        )
+    runs = [one for one in report.merged if one.label in labels]
+    results = [
+        one.model_copy(update={"agent_name": None})
+        for one in report.results
+        if one.agent_name in labels
+    ]
+    summary = summarize(results, report.summary.wall_time_ms)
+    update = {"agent_name": agent_name, "results": results, "summary": summary, "merged": runs}
+    return side_of_report(report.model_copy(update=update), side.source)
 
 
 def side_of_run(run: Run) -> ComparedRun:
@@ -104,31 +135,38 @@ def read_baseline(path: Path) -> ComparedRun:
     return _side_of_file(path)
 
 
+def side_of_report(report: TestReport, name: str) -> ComparedRun:
+    """Return a JSON report, perhaps of several runs, as one side of a comparison."""
+    origins = [one.origin for one in report.merged] or [report.origin or RunOrigin()]
+    ids = [one.run for one in origins]
+    commits = {one.commit for one in origins}
+    return ComparedRun(
+        report,
+        name,
+        run=ids[0] if len(ids) == 1 else None,
+        commit=commits.pop() if len(commits) == 1 else None,
+        hashes=_hashes_of(report),
+        versions={"holodeck": report.holodeck_version},
+    )
+
+
+def _hashes_of(report: TestReport) -> dict[str, str]:
+    """Return the hashes of the configuration; of several agents, each with its name."""
+    if not report.merged:
+        return {} if report.origin is None else report.origin.hashes
+    several = len({one.label for one in report.merged}) > 1
+    return {
+        f"{run.label}: {part}" if several else part: digest
+        for run in report.merged
+        for part, digest in run.origin.hashes.items()
+    }
+
+
 def _side_of_file(path: Path) -> ComparedRun:
-    try:
-        text = path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), f"cannot be read: {error}") from error
-    return _side_of_text(text, str(path))
-
-
-def _side_of_text(text: str, name: str) -> ComparedRun:
-    try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(name, "is not JSON") from error
-    try:
-        if isinstance(data, dict) and data.get("kind") == "holodeck-baseline":
-            return _side_of_baseline(Baseline.model_validate(data), name)
-        report = TestReport.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        location = ".".join(map(str, first["loc"]))
-        raise ConfigError(
-            name, f"is neither a baseline nor a JSON report of holodeck: {location}: {first['msg']}"
-        ) from error
-    versions = {"holodeck": report.holodeck_version}
-    return ComparedRun(report, name, versions=versions)
+    found = read_report(path)
+    if isinstance(found, Baseline):
+        return _side_of_baseline(found, str(path))
+    return side_of_report(found, str(path))
 
 
 def _committed_baseline(agent_folder: Path) -> Baseline:
@@ -195,24 +233,35 @@ def _result_of(case: BaselineCase, timestamp: str) -> TestResult:
     )
 
 
-def baseline_of(run: Run, store: RunStore) -> Baseline:
-    """Return the baseline that a recorded run makes.
-
-    Raises ConfigError for a run that is not whole: cases without a verdict would never be compared.
-    """
-    side, started = side_of_run(run), run.started
-    if started is None:
+def side_to_bless(name: str, store: RunStore) -> ComparedRun:
+    """Return the run that is to become the baseline. Raises ConfigError if it cannot."""
+    if is_report(name):
+        return _side_of_file(Path(name))
+    run = store.read(name)
+    if run.started is None:
         raise ConfigError(run.id, "the first line of its record is damaged")
     if is_of_second_agent(run):
         raise ConfigError(run.id, "is that of a second agent; bless a run of the first one")
-    report = side.report
+    return side_of_run(run)
+
+
+def baseline_of(side: ComparedRun, store: RunStore) -> Baseline:
+    """Return the baseline that a run makes.
+
+    Raises ConfigError for a run that is not whole: cases without a verdict would never be compared.
+    """
+    report, name = side.report, side.run or side.source
+    if side.history is not None:
+        raise ConfigError(name, "is a baseline already; name a run")
+    if side.is_of_several_agents:
+        raise ConfigError(name, "is about several agents; bless the runs of each of them")
     if report.interrupted or report.stopped is not None or not report.ran:
         why = report.stopped or ("it was interrupted" if report.interrupted else "no test ran")
-        raise ConfigError(run.id, f"cannot be the baseline: {why}; finish it with --resume")
+        raise ConfigError(name, f"cannot be the baseline: {why}; finish it with --resume")
     keys = case_keys(report.results)
-    history = _verdicts_before(run, store, keys)
+    history = _verdicts_before(side, store, keys)
     return Baseline(
-        run=run.id,
+        run=", ".join(side.ids) or side.source,
         agent_name=report.agent_name,
         timestamp=report.timestamp,
         commit=side.commit,
@@ -246,17 +295,19 @@ def _baseline_case(result: TestResult, key: CaseKey, history: tuple[int, int]) -
 
 
 def _verdicts_before(
-    run: Run, store: RunStore, keys: Sequence[CaseKey]
+    side: ComparedRun, store: RunStore, keys: Sequence[CaseKey]
 ) -> dict[CaseKey, tuple[int, int]]:
     """Return how often each case passed in this run and the runs before it that ran the same."""
     # By the time of the result: the record of a resumed run has those of the earlier one, too.
     verdicts: dict[CaseKey, dict[str, bool]] = {key: {} for key in keys}
-    hashes = None if run.started is None else run.started.hashes
-    before = [one for one in store.ids() if one < run.id][: MOST_HISTORY - 1]
-    for earlier in [run, *_readable(before, store)]:
-        if earlier.started is None or earlier.started.hashes != hashes:
-            continue
-        results = report_of(earlier).results
+    first = min(side.ids, default="")
+    before = [one for one in store.ids() if one < first][: MOST_HISTORY - 1]
+    earlier = (
+        report_of(one).results
+        for one in _readable(before, store)
+        if one.started is not None and one.started.hashes == side.hashes
+    )
+    for results in (side.report.results, *earlier):
         for key, result in zip(case_keys(results), results, strict=True):
             if key in verdicts and result.outcome in DECIDED:
                 verdicts[key][result.timestamp] = result.outcome is Outcome.PASSED
@@ -275,6 +326,9 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
 
     Cases that only one of them has are listed, and belong to no pair.
     """
+    if base.is_of_several_agents != head.is_of_several_agents:
+        base = of_one_agent(base, head.report.agent_name)
+        head = of_one_agent(head, base.report.agent_name)
     before, after = (
         dict(zip(side.keys, side.report.results, strict=True)) for side in (base, head)
     )
@@ -310,7 +364,8 @@ def _source(side: ComparedRun) -> str:
 def case_name(result: TestResult) -> str:
     """Return what the case is called in comparisons."""
     name = result.test_name or result.test_id or result.test_input
-    return one_line(name, _MAX_NAME) or "a case without a name"
+    shown = one_line(name, _MAX_NAME) or "a case without a name"
+    return shown if result.agent_name is None else f"{result.agent_name} › {shown}"
 
 
 def _currency(base: ComparedRun, head: ComparedRun) -> str | None:

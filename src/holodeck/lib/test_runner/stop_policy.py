@@ -14,8 +14,9 @@ from holodeck.models.agent import Agent
 from holodeck.models.backend import HttpBackendConfig
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import PROVIDERS
+from holodeck.models.outcome import StopKind
 from holodeck.models.test_case import TestCaseModel
-from holodeck.models.test_result import Outcome, SkipKind, StopKind, TestResult
+from holodeck.models.test_result import Outcome, SkipKind, TestResult
 
 MAX_REFUSALS = 3
 """The run stops after this many calls in a row that a provider refuses permanently."""

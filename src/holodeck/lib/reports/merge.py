@@ -1,0 +1,358 @@
+"""Join the reports of several runs: of the shards of one, and of several agents."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from holodeck.errors import INTERRUPTED, ConfigError, ExitCode, worst_exit_code
+from holodeck.lib.reports.junit import split_location
+from holodeck.lib.reports.summary import exit_code, summarize
+from holodeck.lib.text import one_line, plural
+from holodeck.models.baseline import case_keys
+from holodeck.models.reported_run import MergedRun, RunOrigin
+from holodeck.models.selection import Selection
+from holodeck.models.test_result import TestReport, TestResult
+
+_MAX_NAME = 80
+_MAX_LISTED = 5
+_DIGITS = re.compile(r"(\d+)")
+_SHARD_OPTION = re.compile(r"(?:^| )--shard \S+")
+
+AgentKey = tuple[str, str]
+"""The name of an agent, and the normalized path of its file."""
+
+
+@dataclass(frozen=True)
+class NamedReport:
+    """A report, and what the user calls it."""
+
+    name: str
+    """An id, or the path of a file."""
+    report: TestReport
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The runs of one agent in one report, and their results."""
+
+    source: str
+    runs: Sequence[MergedRun]
+    results: Sequence[TestResult]
+
+
+def merge_reports(sources: Sequence[NamedReport]) -> TestReport:
+    """Return one report about all runs, each of which may be about some cases of an agent.
+
+    A report without all shards, or with a run that ended early, says so in `stopped` or
+    `interrupted`, and never passes. Reports that were merged before can be merged again.
+
+    Raises:
+        ConfigError: Runs of one agent had different configurations, or the same cases.
+    """
+    agents: dict[AgentKey, list[_Part]] = {}
+    for source in sources:
+        for key, part in _split(source):
+            agents.setdefault(key, []).append(part)
+    problems = [line for parts in agents.values() for line in _conflicts(parts)]
+    if problems:
+        raise ConfigError("--merge", "\n  ".join(["these runs are not parts of one:", *problems]))
+    labels = _labels(agents)
+    merged: list[MergedRun] = []
+    results: list[TestResult] = []
+    for key, parts in agents.items():
+        runs = sorted((run for part in parts for run in part.runs), key=_shard_number)
+        merged += [run.model_copy(update={"label": labels[key]}) for run in runs]
+        agent_name = labels[key] if len(agents) > 1 else None
+        results += [
+            one.model_copy(update={"agent_name": agent_name})
+            for one in _in_order_of_file([one for part in parts for one in part.results])
+        ]
+    return _report(merged, results)
+
+
+def _report(runs: Sequence[MergedRun], results: list[TestResult]) -> TestReport:
+    stops = [f"{one.title}: {one.stopped}" for one in runs if one.stopped is not None]
+    missing = list(_missing_shards(runs))
+    kinds = {one.stopped_by for one in runs if one.stopped is not None}
+    planned = [one.planned_tests for one in runs]
+    return TestReport(
+        agent_name=", ".join(dict.fromkeys(one.label for one in runs)),
+        agent_config_path=", ".join(dict.fromkeys(one.agent_config_path for one in runs)),
+        results=results,
+        summary=summarize(results, _busy_ms(runs)),
+        timestamp=max(one.timestamp for one in runs),
+        holodeck_version=_joined(one.holodeck_version for one in runs),
+        environment=_environment(runs),
+        interrupted=any(one.interrupted for one in runs),
+        stopped="; ".join([*missing, *stops]) or None,
+        stopped_by=kinds.pop() if len(kinds) == 1 and not missing else None,
+        planned_tests=None
+        if missing or None in planned
+        else sum(one for one in planned if one is not None),
+        selection=_selection(runs),
+        notes=list(dict.fromkeys(_notes(runs))),
+        prompts=list({str(one): one for run in runs for one in run.prompts}.values()),
+        merged=list(runs),
+    )
+
+
+def _split(source: NamedReport) -> Iterator[tuple[AgentKey, _Part]]:
+    """Yield the runs and results of each agent in a report."""
+    report = source.report
+    if not report.merged:
+        run = _run_of(report)
+        yield _agent_key(run), _Part(source.name, [run], report.results)
+        return
+    labels = list(dict.fromkeys(one.label for one in report.merged))
+    for label in labels:
+        runs = [one for one in report.merged if one.label == label]
+        results = [one for one in report.results if (one.agent_name or label) == label]
+        yield _agent_key(runs[0]), _Part(source.name, runs, results)
+
+
+def _run_of(report: TestReport) -> MergedRun:
+    origin = report.origin or RunOrigin()
+    return MergedRun(
+        label=report.agent_name,
+        agent_name=report.agent_name,
+        agent_config_path=report.agent_config_path,
+        holodeck_version=report.holodeck_version,
+        timestamp=report.timestamp,
+        wall_time_ms=report.summary.wall_time_ms,
+        origin=origin,
+        exit_code=_exit_code(report, origin.exit_code),
+        tests=len(report.results),
+        environment=report.environment,
+        selection=report.selection,
+        interrupted=report.interrupted,
+        stopped=report.stopped,
+        stopped_by=report.stopped_by,
+        planned_tests=report.planned_tests,
+        notes=report.notes,
+        prompts=report.prompts,
+    )
+
+
+def _exit_code(report: TestReport, recorded: int | None) -> ExitCode:
+    """Return the exit code of a run.
+
+    Only two facts are not in its results: that the failures are no regressions, and which signal
+    ended it. A shard without a case, or an agent of which none is selected, does not count.
+    """
+    if _is_empty_selection(report):
+        return ExitCode.PASSED
+    computed = exit_code(report)
+    if recorded is None:
+        return computed
+    if computed is ExitCode.TEST_FAILED and recorded == ExitCode.PASSED:
+        return ExitCode.PASSED
+    return ExitCode(recorded) if recorded in INTERRUPTED else worst_exit_code([computed, recorded])
+
+
+def _is_empty_selection(report: TestReport) -> bool:
+    is_whole = not report.interrupted and report.stopped is None
+    return report.selection is not None and is_whole and report.planned_tests == 0
+
+
+def _agent_key(run: MergedRun) -> AgentKey:
+    return run.agent_name, os.path.normpath(run.agent_config_path)
+
+
+def _labels(keys: Iterable[AgentKey]) -> dict[AgentKey, str]:
+    """Return what the report calls each agent: its name, if two have the same with their file."""
+    names = Counter(name for name, _ in keys)
+    return {(name, path): name if names[name] == 1 else f"{name} ({path})" for name, path in keys}
+
+
+def _conflicts(parts: Sequence[_Part]) -> Iterator[str]:
+    """Yield why runs of one agent do not belong together, one line each."""
+    runs = [(part.source, run) for part in parts for run in part.runs]
+    first_source, first = runs[0]
+    for source, run in runs[1:]:
+        differences = list(_differences(first, run))
+        if differences:
+            what = "; ".join(differences)
+            yield f"{run.label}: {_titled(first_source, first)} and {_titled(source, run)}: {what}"
+    seen: dict[str, str] = {}
+    for source, run in runs:
+        if run.shard is not None and run.shard in seen:
+            yield f"{run.label}: shard {run.shard} is there twice: {seen[run.shard]} and {source}"
+        elif run.shard is not None:
+            seen[run.shard] = source
+    if any(run.shard is None for _, run in runs):  # shards of one plan have no common case
+        yield from _common_cases(parts)
+
+
+def _differences(one: MergedRun, other: MergedRun) -> Iterator[str]:
+    if one.holodeck_version != other.holodeck_version:
+        yield f"holodeck {one.holodeck_version} and {other.holodeck_version}"
+    commits = [run.origin.commit for run in (one, other)]
+    if commits[0] != commits[1]:
+        yield "commit " + " and ".join(commit[:12] if commit else "unknown" for commit in commits)
+    before, after = one.origin.hashes, other.origin.hashes
+    if not before or not after:
+        yield "the configuration of one is unknown; use reports that `holodeck test` wrote"
+    else:
+        changed = [part for part in {**before, **after} if before.get(part) != after.get(part)]
+        if changed:
+            yield f"different {', '.join(part.replace('_', ' ') for part in changed)}"
+    plans = [run.selection.plan for run in (one, other) if run.selection and run.selection.shard]
+    if len(set(plans)) > 1:
+        yield (
+            f"shards of different plans ({' and '.join(map(str, plans))}); give all shards the "
+            "same cases and the same recorded runs, or none"
+        )
+
+
+def _titled(source: str, run: MergedRun) -> str:
+    return source if run.shard is None else f"shard {run.shard} ({source})"
+
+
+def _common_cases(parts: Sequence[_Part]) -> Iterator[str]:
+    seen: dict[tuple[object, ...], str] = {}
+    common: dict[tuple[str, str], list[str]] = {}
+    for part in parts:
+        keys = [
+            (*key, one.location, one.test_input)
+            for key, one in zip(case_keys(part.results), part.results, strict=True)
+        ]
+        for key, one in zip(keys, part.results, strict=True):
+            if key in seen:
+                name = one_line(one.test_name or one.test_id or one.test_input, _MAX_NAME)
+                common.setdefault((seen[key], part.source), []).append(name)
+        seen.update(dict.fromkeys(keys, part.source))
+    for sources, names in common.items():
+        more = f" and {len(names) - _MAX_LISTED} more" if names[_MAX_LISTED:] else ""
+        cases = plural(len(names), "case")
+        yield f"{' and '.join(sources)} share {cases}: {', '.join(names[:_MAX_LISTED])}{more}"
+
+
+def _missing_shards(runs: Sequence[MergedRun]) -> Iterator[str]:
+    for label, own in _by_label(runs):
+        present = [run.shard for run in own if run.shard is not None]
+        if not present:
+            continue
+        count = int(present[0].partition("/")[2])
+        missing = [f"{at}/{count}" for at in range(1, count + 1) if f"{at}/{count}" not in present]
+        if len(missing) == 1:
+            yield f"{label}: shard {missing[0]} is missing"
+        elif missing:
+            more = f" and {len(missing) - _MAX_LISTED} more" if missing[_MAX_LISTED:] else ""
+            yield f"{label}: shards {', '.join(missing[:_MAX_LISTED])}{more} are missing"
+
+
+def _by_label(runs: Sequence[MergedRun]) -> list[tuple[str, list[MergedRun]]]:
+    labels = dict.fromkeys(one.label for one in runs)
+    return [(label, [one for one in runs if one.label == label]) for label in labels]
+
+
+def _shard_number(run: MergedRun) -> int:
+    return 0 if run.shard is None else int(run.shard.partition("/")[0])
+
+
+def _in_order_of_file(results: Sequence[TestResult]) -> list[TestResult]:
+    """Return results as the files list their cases; those without location stay where they are."""
+    places = [split_location(one.location) for one in results]
+    files = {file: at for at, file in enumerate(dict.fromkeys(file for file, _, _ in places))}
+
+    def place(at: int) -> tuple[object, ...]:
+        file, line, column = places[at]
+        if line is None:
+            return files[file], 0, 0, [], at
+        # cases with parameters share a line
+        return files[file], line, column or 0, _natural(results[at].test_name or ""), at
+
+    return [results[at] for at in sorted(range(len(results)), key=place)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a key that sorts `case 10` after `case 9`."""
+    parts = _DIGITS.split(name)
+    return [(int(one), "") if one.isdecimal() else (-1, one) for one in parts]
+
+
+def _busy_ms(runs: Sequence[MergedRun]) -> int:
+    """Return how long at least one of the runs was running; shards mostly run at the same time."""
+    total, last = timedelta(), None
+    spans = []
+    for one in runs:
+        end = _time(one)
+        spans.append((end - timedelta(milliseconds=one.wall_time_ms), end))
+    for start, end in sorted(spans):
+        begin = start if last is None or start > last else last
+        total += max(end - begin, timedelta())
+        last = end if last is None else max(last, end)
+    return round(total.total_seconds() * 1000)
+
+
+def _time(run: MergedRun) -> datetime:
+    try:
+        found = datetime.fromisoformat(run.timestamp)
+    except ValueError as error:
+        raise ConfigError(
+            "--merge", f"{run.title}: the timestamp {run.timestamp[:80]!r} is not a time"
+        ) from error
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _environment(runs: Sequence[MergedRun]) -> dict[str, str]:
+    names = dict.fromkeys(name for one in runs for name in one.environment)
+    return {name: _joined(one.environment.get(name, "") for one in runs) for name in names}
+
+
+def _joined(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(filter(None, values)))
+
+
+def _selection(runs: Sequence[MergedRun]) -> Selection | None:
+    """Return what the runs selected together; None if these are all cases."""
+    total = selected = 0
+    how: list[str] = []
+    for _, own in _by_label(runs):
+        chosen = [one.selection for one in own if one.selection is not None]
+        if len(chosen) < len(own):  # a run of all cases
+            count = sum(one.planned_tests or one.tests for one in own)
+            total, selected = total + count, selected + count
+            continue
+        total += max(one.total for one in chosen)
+        selected += sum(one.selected for one in chosen)
+        how += [_SHARD_OPTION.sub("", one.how).strip() for one in chosen]
+    if selected >= total:
+        return None
+    left = total - selected
+    options = _joined(how) or "the merged shards"
+    return Selection(total=total, selected=selected, deselected=left, how=options)
+
+
+def _notes(runs: Sequence[MergedRun]) -> Iterator[str]:
+    for one in runs:
+        if one.interrupted:
+            yield f"Interrupted: {one.title}"
+    agents = len({one.label for one in runs})
+    of_agents = f" of {agents} agents" if agents > 1 else ""
+    yield f"Merged from {plural(len(runs), 'run')}{of_agents}: {_listed(runs)}"
+    for name, values in _differing(runs):
+        yield f"The agents ran with different {name}: {values}"
+    for one in runs:
+        for note in one.notes:
+            yield note if all(note in other.notes for other in runs) else f"{one.title}: {note}"
+
+
+def _listed(runs: Sequence[MergedRun]) -> str:
+    return "; ".join(
+        f"{one.title} ({plural(one.tests, 'test')}, exit {one.exit_code})" for one in runs
+    )
+
+
+def _differing(runs: Sequence[MergedRun]) -> Iterator[tuple[str, str]]:
+    facts: dict[str, Callable[[MergedRun], str]] = {
+        "commits": lambda one: (one.origin.commit or "unknown")[:12],
+        "versions of holodeck": lambda one: one.holodeck_version,
+    }
+    for name, fact in facts.items():
+        if len(set(map(fact, runs))) > 1:
+            found = dict.fromkeys(f"{one.label} {fact(one)}" for one in runs)
+            yield name, ", ".join(found)

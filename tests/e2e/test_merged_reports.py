@@ -1,0 +1,286 @@
+"""`holodeck report --merge`: the report of shards and of several agents is that of one run."""
+
+import json
+from pathlib import Path
+
+import junitparser
+import pytest
+from lxml import etree
+
+from holodeck.lib.reports.merge import NamedReport, merge_reports
+from holodeck.lib.test_runner.recorded import read_report
+from support import cli
+
+SCHEMA = etree.XMLSchema(etree.parse(Path(cli.__file__).with_name("junit.xsd")))
+
+
+def case(number, wanted=None):
+    return {
+        "name": f"case {number}",
+        "input": f"say {number}",
+        "evaluations": [{"metric": "contains", "value": wanted or str(number)}],
+    }
+
+
+@pytest.fixture
+def folder(write_bot, bot_dir):
+    """An agent of seven cases, the fourth of which fails."""
+    write_bot(test_cases=[case(at, "nothing" if at == 4 else None) for at in range(1, 8)])
+    return bot_dir
+
+
+@pytest.fixture
+def shards(folder):
+    """The JSON reports of its three shards."""
+    for number in (1, 2, 3):
+        folder.run("test", "--shard", f"{number}/3", "-o", f"{number}.json")
+    return folder
+
+
+def merge(folder, *runs, output="all.json"):
+    ran = folder.run("report", *runs, "--merge", "-o", output)
+    path = folder.path / output
+    return ran, json.loads(path.read_text()) if path.suffix == ".json" and path.exists() else None
+
+
+def test_shards_become_the_report_of_one_run(shards):
+    whole = shards.run("test", "-o", "whole.json", "--no-record")
+    expected = json.loads((shards.path / "whole.json").read_text())
+
+    ran, found = merge(shards, "3.json", "1.json", "2.json")
+
+    assert ran.code == whole.code == 1
+    assert "3.json" not in ran.stderr.replace("Report saved", "")
+    assert [one["test_name"] for one in found["results"]] == [f"case {at}" for at in range(1, 8)]
+    assert (found["agent_name"], found["selection"]) == (expected["agent_name"], None)
+    assert found["planned_tests"] == expected["planned_tests"] == 7
+    for name in ("total_tests", "passed", "failed", "average_scores", "token_usage", "cost"):
+        assert found["summary"][name] == expected["summary"][name]
+    parts = [json.loads((shards.path / f"{at}.json").read_text())["summary"] for at in (1, 2, 3)]
+    durations = [one["total_duration_ms"] for one in parts]
+    assert found["summary"]["total_duration_ms"] == sum(durations)
+    assert [one["selection"]["shard"] for one in found["merged"]] == ["1/3", "2/3", "3/3"]
+
+
+def test_ids_records_and_reports_name_runs(shards):
+    ids = sorted(path.name for path in (shards.path / ".holodeck" / "runs").glob("2*"))
+
+    ran, _ = merge(shards, ids[0], f".holodeck/runs/{ids[1]}/run.jsonl", "3.json", output="x.xml")
+
+    assert ran.code == 1
+    text = (shards.path / "x.xml").read_bytes()
+    SCHEMA.assertValid(etree.fromstring(text))
+    assert junitparser.JUnitXml.fromstring(text).tests == 7
+
+
+def test_a_record_and_the_report_of_the_run_say_the_same(shards):
+    [run_id] = [json.loads((shards.path / "1.json").read_text())["origin"]["run"]]
+
+    shards.run("report", run_id, "-o", "again.json")
+
+    assert (shards.path / "again.json").read_bytes() == (shards.path / "1.json").read_bytes()
+
+
+def test_a_missing_shard_is_never_green(shards):
+    ran, found = merge(shards, "2.json", "3.json")
+    markdown = shards.run("report", "all.json")
+    junit, _ = merge(shards, "all.json", output="part.xml")
+
+    assert (ran.code, junit.code) == (5, 5)
+    assert "NOT COMPLETE: greeter: shard 1/3 is missing" in ran.stderr
+    assert found["planned_tests"] is None
+    assert "**Stopped: greeter: shard 1/3 is missing**" in markdown.stdout
+    report = junitparser.JUnitXml.fromfile(str(shards.path / "part.xml"))
+    assert (report.failures, report.errors) == (0, 1)
+
+
+def test_reports_that_were_merged_are_merged_again(shards):
+    merge(shards, "2.json", "3.json")
+    ran, found = merge(shards, "all.json", "1.json", output="rest.json")
+
+    assert ran.code == 1
+    assert (found["stopped"], found["summary"]["total_tests"]) == (None, 7)
+
+
+def test_an_interrupted_shard_is_never_green(shards):
+    report = json.loads((shards.path / "2.json").read_text())
+    report["interrupted"], report["origin"]["exit_code"] = True, 130
+    (shards.path / "2.json").write_text(json.dumps(report))
+
+    ran, found = merge(shards, "1.json", "2.json", "3.json")
+
+    assert ran.code == 130
+    assert "Interrupted: greeter, shard 2/3" in ran.stderr
+    assert found["interrupted"]
+
+
+def change(folder, name, **fields):
+    report = json.loads((folder.path / name).read_text())
+    origin = report["origin"] | fields.pop("origin", {})
+    (folder.path / name).write_text(json.dumps(report | fields | {"origin": origin}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"holodeck_version": "0.1.0"}, "holodeck 0.2.0 and 0.1.0"),
+        ({"origin": {"commit": "0123456789abcdef"}}, "commit unknown and 0123456789ab"),
+        ({"origin": {"hashes": {"model": "other"}}}, "different model, instructions"),
+        ({"origin": {"hashes": {}}}, "the configuration of one is unknown"),
+    ],
+    ids=["version", "commit", "configuration", "unknown"],
+)
+def test_shards_of_different_runs_are_refused(shards, fields, said):
+    change(shards, "2.json", **fields)
+
+    ran, found = merge(shards, "1.json", "2.json", "3.json")
+
+    assert (ran.code, found) == (2, None)
+    assert f"greeter: shard 1/3 (1.json) and shard 2/3 (2.json): {said}" in ran.stderr
+
+
+def test_the_same_cases_twice_are_refused(folder):
+    folder.run("test", "--shard", "1/2", "-o", "1.json")
+    folder.run("test", "--shard", "1/3", "-o", "of-3.json")
+    folder.run("test", "-k", "'case 1' or 'case 2'", "-o", "two.json")
+
+    twice = merge(folder, "1.json", "1.json")[0]
+    plans = merge(folder, "1.json", "of-3.json")[0]
+    shared = merge(folder, "two.json", "1.json")[0]
+
+    assert (twice.code, plans.code, shared.code) == (2, 2, 2)
+    assert "shard 1/2 is there twice: 1.json and 1.json" in twice.stderr
+    assert "shards of different plans" in plans.stderr
+    assert "two.json and 1.json share 1 case: case 1" in shared.stderr
+
+
+def test_what_is_no_report_is_refused(folder):
+    (folder.path / "other.json").write_text('{"tests": 3}')
+    folder.run("test")
+    folder.run("bless")
+
+    assert "is neither a baseline nor a JSON report" in merge(folder, "other.json")[0].stderr
+    assert "is a baseline, which has no answers" in merge(folder, "baseline.json")[0].stderr
+    assert "add --merge to join them" in folder.run("report", "last", "last").stderr
+
+
+@pytest.fixture
+def fleet(folder, write_bot):
+    """Two agents of the same name, the second of which has one case."""
+    other = folder.path / "other"
+    other.mkdir()
+    (other / "bot.py").write_text((folder.path / "bot.py").read_text())
+    text = (folder.path / "agent.yaml").read_text()
+    write_bot(test_cases=[case(1)])
+    (folder.path / "agent.yaml").rename(other / "agent.yaml")
+    (folder.path / "agent.yaml").write_text(text)
+    return folder
+
+
+AGENTS = ("agent.yaml", "other/agent.yaml")
+
+
+def test_a_report_of_several_agents_names_the_agent_of_each_case(fleet):
+    ran = fleet.run("test", *AGENTS, "-o", "all.xml", "-o", "all.md", "-o", "all.json")
+    quality = fleet.run("report", "all.json", "--format", "codequality")
+
+    assert ran.code == quality.code + 1 == 1
+    text = (fleet.path / "all.xml").read_bytes()
+    SCHEMA.assertValid(etree.fromstring(text))
+    suites = {suite.name: suite.tests for suite in junitparser.JUnitXml.fromstring(text)}
+    assert suites == {"greeter (agent.yaml)": 7, "greeter (other/agent.yaml)": 1}
+    assert "greeter (other/agent.yaml) › case 1" in (fleet.path / "all.md").read_text()
+    [row] = json.loads(quality.stdout)
+    assert row["location"]["path"] == "agent.yaml"
+
+
+def test_shards_of_several_agents_are_whole_even_if_one_has_fewer_cases(fleet):
+    for number in (1, 2):
+        ran = fleet.run("test", *AGENTS, "--shard", f"{number}/2", "-o", f"{number}.json")
+        assert ran.code in {0, 1}
+
+    ran, found = merge(fleet, "1.json", "2.json")
+
+    assert (ran.code, found["stopped"]) == (1, None)
+    assert found["summary"]["total_tests"] == 8
+
+
+def test_an_agent_that_could_not_be_run_is_missing_in_the_report(fleet):
+    (fleet.path / "agent.yaml").write_text(
+        (fleet.path / "agent.yaml").read_text().replace("nothing", "say")
+    )
+    (fleet.path / "other" / ".holodeck").write_text("a file, so that nothing can be recorded")
+
+    ran = fleet.run("test", *AGENTS, "-o", "all.json")
+    again, found = merge(fleet, "all.json", output="again.json")
+
+    assert (ran.code, again.code) == (3, 3)
+    assert found["stopped"].startswith("greeter (other/agent.yaml): the run cannot be recorded")
+
+
+def test_merged_runs_are_compared_blessed_and_a_baseline(shards):
+    merge(shards, "1.json", "2.json", "3.json")
+
+    blessed = shards.run("bless", "all.json")
+    compared = shards.run("compare", "baseline", "all.json", "--fail-on", "regression")
+    gated = shards.run("test", "--baseline", "all.json", "--fail-on", "regression")
+    merge(shards, "1.json", "2.json", output="part.json")
+    partial = shards.run("compare", "all.json", "part.json", "--fail-on", "regression")
+
+    assert blessed.stdout.endswith("6 of 7 cases passed\n")
+    assert compared.code == gated.code == 0, gated.stdout
+    assert "a case failed in the baseline, too: case 4" in gated.stdout
+    assert partial.code == 5
+    assert shards.run("bless", "part.json").code == 2
+
+
+def test_a_baseline_of_several_agents_is_that_of_each(fleet):
+    fleet.run("test", *AGENTS, "-o", "base.json")
+    text = (fleet.path / "other" / "agent.yaml").read_text()
+    (fleet.path / "other" / "agent.yaml").write_text(text.replace("name: greeter", "name: other"))
+    fleet.run("test", *AGENTS, "-o", "named.json")
+
+    ambiguous = fleet.run("test", "agent.yaml", "--baseline", "base.json")
+    gated = fleet.run("test", "agent.yaml", "--baseline", "named.json", "--fail-on", "regression")
+    compared = fleet.run("compare", "named.json", "named.json")
+
+    assert ambiguous.code == 2
+    assert "'greeter' does not name one of its agents" in ambiguous.stderr
+    assert gated.code == 0
+    assert "Passed on both: 7" in compared.stdout
+
+
+def test_failures_that_a_baseline_excuses_do_not_fail_the_merged_run(folder):
+    folder.run("test")
+    folder.run("bless")
+    gate = ("--baseline", "--fail-on", "regression")
+    codes = [
+        folder.run("test", "--shard", f"{at}/2", *gate, "-o", f"{at}.json").code for at in (1, 2)
+    ]
+
+    ran, found = merge(folder, "1.json", "2.json")
+
+    assert (codes, ran.code) == ([0, 0], 0)
+    assert found["summary"]["failed"] == 1
+
+
+def test_runs_at_the_same_time_count_once(shards):
+    reports = [read_report(shards.path / f"{at}.json") for at in (1, 2, 3)]
+    ends = ("2026-01-01T10:00:10+00:00", "2026-01-01T10:00:12+00:00", "2026-01-01T11:00:00+00:00")
+    timed = [
+        NamedReport(
+            end,
+            one.model_copy(
+                update={
+                    "timestamp": end,
+                    "summary": one.summary.model_copy(update={"wall_time_ms": 10_000}),
+                }
+            ),
+        )
+        for one, end in zip(reports, ends, strict=True)
+    ]
+
+    merged = merge_reports(timed)
+
+    assert merged.summary.wall_time_ms == 22_000
+    assert merged.timestamp == ends[2]
