@@ -52,24 +52,39 @@ async def test_an_image_is_sent_to_the_model(agent_dir, fake_openai, image, back
     }
 
 
-@pytest.mark.parametrize(
-    ("keys", "model"),
-    [({"ocr": True}, {}), ({}, {"provider": "anthropic"})],
-    ids=["asked for", "a client that loses images"],
-)
-async def test_other_models_get_the_text_in_an_image(
-    agent_dir, fake_openai, image, monkeypatch, keys, model
+@pytest.mark.parametrize("provider", ["azure_openai", "anthropic", "ollama"])
+async def test_an_image_is_sent_in_the_protocol_of_the_provider(
+    agent_dir, fake_openai, image, provider
 ):
+    result = await run(agent_dir, image, provider=provider, endpoint=fake_openai.root)
+
+    assert result.passed, result.errors
+    request = fake_openai.requests[-1]
+    message = request.body["messages"][-1]
+    parts = {
+        "openai": lambda: message["content"][1]["image_url"]["url"].partition("base64,")[2],
+        "anthropic": lambda: message["content"][1]["source"]["data"],
+        "ollama": lambda: message["images"][0],
+    }
+    assert parts[request.dialect]() == base64.b64encode(PNG).decode()
+    assert request.prompt.endswith("What is it?")
+
+
+@pytest.mark.parametrize(
+    ("keys", "backend"),
+    [({"ocr": True}, None), ({}, "own:reply")],
+    ids=["asked for", "an agent that takes none"],
+)
+async def test_otherwise_the_text_in_an_image_is_sent(agent_dir, image, monkeypatch, keys, backend):
+    agent_dir.write("own.py", "def reply(message):\n    return f'OK: {message}'\n")
     program = agent_dir.write("bin/tesseract", "#!/bin/sh\necho Order 4711\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
 
-    result = await run(agent_dir, {**image, **keys}, **model)
+    result = await run(agent_dir, {**image, **keys}, backend=backend)
 
     assert result.passed, result.errors
-    assert fake_openai.requests[-1].prompt == (
-        "File: chart.png\nA chart\nOrder 4711\n\nWhat is it?"
-    )
+    assert result.agent_response == ("OK: File: chart.png\nA chart\nOrder 4711\n\nWhat is it?")
 
 
 async def test_an_image_that_models_do_not_take_is_an_error(agent_dir, fake_openai):

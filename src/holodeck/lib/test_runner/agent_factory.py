@@ -349,9 +349,9 @@ class AgentFactory:
 
     @property
     def accepts_images(self) -> bool:
-        """Whether images reach the model: those of Semantic Kernel's other clients get lost."""
+        """Whether images reach the model: those that run here take text only."""
         model = self.agent_config.model
-        return model is not None and PROVIDERS[model.provider].protocol in {"openai", "azure"}
+        return model is not None and PROVIDERS[model.provider].protocol != "local"
 
     async def _open_tools(self) -> None:
         """Open the tools that are not functions, unless they are open."""

@@ -1,6 +1,7 @@
 """Tools of MCP servers: real servers of the SDK, and one that fails in every way."""
 
 import asyncio
+import base64
 import os
 import signal
 import sys
@@ -71,15 +72,42 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("backend", ["chat", "semantic_kernel"])
-async def test_a_model_gets_the_tools_of_a_server_beside_functions(backend, tmp_path, fake_openai):
+def sent_image(request):
+    """The text and the image in base64 of the last message, in the protocol of the request."""
+    last = request.body["messages"][-1]
+    if request.dialect == "ollama":
+        return last["content"], last["images"][0]
+    text, image = last["content"]
+    if request.dialect == "anthropic":
+        assert image["source"]["media_type"] == "image/png"
+        return text["text"], image["source"]["data"]
+    return text["text"], image["image_url"]["url"].removeprefix("data:image/png;base64,")
+
+
+@pytest.mark.parametrize(
+    ("backend", "provider"),
+    [
+        ("chat", "openai"),
+        ("semantic_kernel", "openai"),
+        ("semantic_kernel", "anthropic"),
+        ("semantic_kernel", "ollama"),
+    ],
+)
+async def test_a_model_gets_the_tools_of_a_server_beside_functions(
+    backend, provider, tmp_path, fake_openai
+):
     (tmp_path / "own.py").write_text("def greet(name: str) -> str:\n    return f'hello {name}'\n")
     fake_openai.reply(Reply(tool_calls=[*CALLS, ("greet", {"name": "Ann"})])).reply("done")
     agent = Agent.model_validate(
         {
             "name": "shop",
             "backend": backend,
-            "model": {"provider": "openai", "name": "fake", "endpoint": fake_openai.url},
+            "model": {
+                "provider": provider,
+                "name": "fake",
+                "endpoint": fake_openai.url if provider == "openai" else fake_openai.root,
+                "api_key": "not-a-real-key",
+            },
             "instructions": {"inline": "Help."},
             "tools": [
                 entry(servers.COMMAND, is_retrieval=True),
@@ -95,11 +123,12 @@ async def test_a_model_gets_the_tools_of_a_server_beside_functions(backend, tmp_
         await built.teardown()
 
     first, second = fake_openai.requests
-    offered = {one["function"]["name"]: one["function"] for one in first.body["tools"]}
+    functions = [one.get("function", one) for one in first.body["tools"]]
+    offered = {one["name"]: one for one in functions}
     assert [*offered][:3] == ["lookup_order", "ship-to", "files_search"]
     assert result.tools == [*offered]
     assert offered["lookup_order"]["description"] == "Look an order up."
-    schema = offered["ship-to"]["parameters"]
+    schema = offered["ship-to"]["input_schema" if provider == "anthropic" else "parameters"]
     assert schema["properties"]["address"] == {"$ref": "#/$defs/Address"}
     assert schema["$defs"]["Address"]["required"] == ["city"]
     assert [call["name"] for call in result.tool_calls] == [*(name for name, _ in CALLS), "greet"]
@@ -112,11 +141,11 @@ async def test_a_model_gets_the_tools_of_a_server_beside_functions(backend, tmp_
     assert (hits["passages"], invalid["passages"]) == (["hit 1", "hit 2"], [])
     assert (hello["result"], "passages" in hello) == ("hello Ann", False)
     assert picture["result"] == "[image/png, 16 bytes]"
-    text, image = second.messages[-1]["content"]
-    assert text["text"] == "The images that the tools returned:"
-    assert image["image_url"]["url"].startswith("data:image/png;base64,iVBOR")
-    messages = [one for one in second.messages if one["role"] == "tool"]
-    assert "shipped to Paris, slow" in {one["content"] for one in messages}
+    assert sent_image(second) == (
+        "The images that the tools returned:",
+        base64.b64encode(servers.PNG).decode(),
+    )
+    assert "shipped to Paris, slow" in second.tool_results
 
 
 @pytest.mark.parametrize("transport", ["http", "sse", "websocket"])

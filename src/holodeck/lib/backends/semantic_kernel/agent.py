@@ -110,8 +110,8 @@ def build_kernel(
     """Return a kernel with the model's service and no tools."""
     kernel = ToolKernel()
     factory = partial(build_service, llm, limits, weights)
-    takes_images = llm.protocol in {"openai", "azure"}  # SK's other clients lose images
-    chat = ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=takes_images)
+    images = llm.protocol != "local"
+    chat = ResilientChat.wrap(factory, limiters, endpoint_key(llm), takes_images=images)
     kernel.add_service(chat)
     return kernel
 
@@ -273,38 +273,39 @@ def build_service(
 def _openai_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     import_openai_connectors()
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAioHttpClient
-    from semantic_kernel.connectors.ai.open_ai import AzureChatCompletion, OpenAIChatCompletion
+    from semantic_kernel.connectors.ai.open_ai import OpenAIChatCompletion
 
     options = _client_arguments(llm, limits, DefaultAioHttpClient)
     if llm.protocol == "openai":
         client = AsyncOpenAI(base_url=base_url(llm), **options)
-        return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
-    azure_client = AsyncAzureOpenAI(
-        azure_endpoint=llm.endpoint or "",
-        azure_deployment=llm.name,
-        api_version=llm.api_version or AZURE_VERSION,
-        **options,
-    )
-    return AzureChatCompletion(deployment_name=llm.name, async_client=azure_client)
+    else:
+        client = AsyncAzureOpenAI(
+            azure_endpoint=llm.endpoint or "",
+            azure_deployment=llm.name,
+            api_version=llm.api_version or AZURE_VERSION,
+            **options,
+        )
+    # Semantic Kernel's own service for Azure refuses servers without TLS, and reads variables.
+    return OpenAIChatCompletion(ai_model_id=llm.name, async_client=client)
 
 
 def _anthropic_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
     from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
-    from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
+
+    from holodeck.lib.backends.semantic_kernel.anthropic_chat import AnthropicChat
 
     options = _client_arguments(llm, limits, DefaultAsyncHttpxClient)
     client = AsyncAnthropic(base_url=llm.endpoint, **options)
-    return AnthropicChatCompletion(
-        ai_model_id=llm.name, api_key=options["api_key"], async_client=client
-    )
+    return AnthropicChat(ai_model_id=llm.name, api_key=options["api_key"], async_client=client)
 
 
 def _ollama_service(llm: LLMProvider, limits: CallLimits) -> ChatCompletionClientBase:
-    from ollama import AsyncClient
     from semantic_kernel.connectors.ai.ollama import OllamaChatCompletion
 
+    from holodeck.lib.backends.semantic_kernel.ollama_client import OllamaClient
+
     options = client_options(limits.answer_bytes)
-    client = AsyncClient(host=llm.endpoint, timeout=limits.attempt_timeout, **options)
+    client = OllamaClient(host=llm.endpoint, timeout=limits.attempt_timeout, **options)
     return OllamaChatCompletion(ai_model_id=llm.name, client=client)
 
 

@@ -1,0 +1,44 @@
+"""Semantic Kernel's client of Anthropic's API, with the images that it leaves out."""
+
+from typing import TYPE_CHECKING, Any
+
+from semantic_kernel.connectors.ai.anthropic import AnthropicChatCompletion
+from semantic_kernel.contents import ImageContent
+from semantic_kernel.contents.utils.author_role import AuthorRole
+
+if TYPE_CHECKING:
+    from semantic_kernel.contents import ChatHistory, ChatMessageContent
+
+
+class AnthropicChat(AnthropicChatCompletion):
+    """Sends the images of the user's messages, of which Semantic Kernel sends the text only."""
+
+    def _prepare_chat_history_for_request(
+        self,
+        chat_history: "ChatHistory",
+        role_key: str = "role",
+        content_key: str = "content",
+        stream: bool = False,
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        messages, system = super()._prepare_chat_history_for_request(
+            chat_history, role_key, content_key, stream
+        )
+        # Results of tools are messages of the user, too, but hold no plain text.
+        of_users = (one for one in messages if isinstance(one[content_key], str))
+        sources = (one for one in chat_history.messages if one.role is AuthorRole.USER)
+        for message, source in zip(of_users, sources, strict=True):
+            if images := _image_blocks(source):
+                message[content_key] = [{"type": "text", "text": message[content_key]}, *images]
+        return messages, system
+
+
+def _image_blocks(message: "ChatMessageContent") -> list[dict[str, Any]]:
+    """Return the images of a message as Anthropic's API takes them."""
+    return [
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": item.mime_type, "data": item.data_string},
+        }
+        for item in message.items
+        if isinstance(item, ImageContent)
+    ]
