@@ -50,8 +50,7 @@ def test_a_hostile_answer_stays_text_in_the_html_report(hostile):
     assert not set(UNSEEN) & set(html)
     page = HtmlPage(html)
     page.require_harmless()
-    page.require_accessible()
-    assert "<script>alert(1)</script> <img src=x onerror=alert(1)>" in page.text
+    assert [one["agent_response"] for one in page.cases] == [HOSTILE, HOSTILE]
 
 
 def outside_of_fences(markdown):

@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from fakes import Reply, ToolCall, case
 from support.checks import assert_plain, results_in
+from support.html_page import HtmlPage
 
 SHOP = """
 from opentelemetry import trace
@@ -132,8 +133,8 @@ def assert_only_refunds_fails(ran, results):
 def test_spans_of_python_code_in_this_process_decide(run_shop, agent_dir):
     assert_only_refunds_fails(*run_shop("shop:answer"))
 
-    for report in ("r.md", "r.html"):
-        text = (agent_dir.path / report).read_text()
+    page = HtmlPage((agent_dir.path / "r.html").read_text())
+    for text in ((agent_dir.path / "r.md").read_text(), json.dumps(page.cases)):
         assert "execute_tool refund" in text
         assert "1 span instead of none" in text
 

@@ -69,7 +69,9 @@ def test_any_answer_makes_a_valid_report_in_every_format(text, arguments):
         elif name == "junit":
             assert ET.fromstring(data) is not None
         elif name == "html":
-            HtmlPage(data).require_harmless()
+            page = HtmlPage(data)
+            page.require_harmless()
+            assert page.cases[0]["test_input"] == text
         else:
             assert MarkdownIt("commonmark", {"html": True}).enable("table").parse(data)
 

@@ -1,12 +1,14 @@
 """The result of a suite as one HTML page."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from holodeck.lib.reports.formats import write_report_text
-from holodeck.lib.reports.html import CasePart, CaseRow, Page, render_page
-from holodeck.lib.reports.markdown import json_text
-from holodeck.lib.text import percent
+from holodeck.lib.reports.html import page_of
+from holodeck.lib.reports.page_file import render_page
+from holodeck.lib.reports.summary import summarize
+from holodeck.lib.tools.base import to_json_value
+from holodeck.models.test_result import MetricResult, TestReport, TestResult, ToolInvocation
+from holodeck.models.token_usage import TokenUsage
 from holodeck.suite.results import RunResult, ScenarioRunResult, ScoreResult
 
 
@@ -15,58 +17,60 @@ class HTMLReporter:
 
     def report(self, result: RunResult, output_path: str | Path | None = None) -> str:
         """Return the HTML, and write it to a file if there is a path. Raises ReportError."""
-        html = render_page(_page(result))
+        html = render_page(page_of(_report(result), "Suite Report", "scenario"))
         if output_path is not None:
             write_report_text(html, Path(output_path))
         return html
 
 
-def _page(result: RunResult) -> Page:
-    notes = []
-    if result.not_reached:
-        notes.append(f"fail_fast left out: {', '.join(result.not_reached)}")
-    return Page(
-        title=f"Suite Report: {result.suite_name}",
-        facts=[("Run", result.run_id), ("Time", result.timestamp.isoformat())],
-        figures=[
-            ("Pass rate", percent(100 * result.pass_rate, 0)),
-            ("Average score", f"{result.aggregate_score:.2f}"),
-            ("Scenarios", str(len(result.scenario_results))),
-            ("Duration", f"{result.total_duration_ms:.0f} ms"),
+def _report(result: RunResult) -> TestReport:
+    """Return the result of a suite as a report."""
+    results = list(map(_test_result, result.scenario_results))
+    left_out = f"fail_fast left out: {', '.join(result.not_reached)}"
+    return TestReport(
+        agent_name=result.suite_name,
+        agent_config_path="",
+        results=results,
+        summary=summarize(results, round(result.total_duration_ms)),
+        timestamp=result.timestamp.isoformat(),
+        holodeck_version="",
+        environment={"Run": result.run_id},
+        notes=[left_out] if result.not_reached else [],
+    )
+
+
+def _test_result(result: ScenarioRunResult) -> TestResult:
+    scenario, answer = result.scenario, result.agent_result
+    usage = answer.token_usage
+    return TestResult(
+        test_name=scenario.name,
+        tags=scenario.tags,
+        test_input=scenario.input,
+        ground_truth=scenario.expected_output,
+        agent_response=answer.output or None,
+        tool_invocations=[
+            ToolInvocation(
+                name=one.name, args=to_json_value(one.arguments), result=to_json_value(one.result)
+            )
+            for one in answer.tool_calls
         ],
-        thing="Scenario",
-        cases=list(map(_row, result.scenario_results)),
-        notes=notes,
+        metric_results=list(map(_metric, result.scores)),
+        passed=result.outcome.is_pass,
+        outcome=result.outcome,
+        errors=[result.error] if result.error else [],
+        raised=[] if result.raised is None else [result.raised],
+        execution_time_ms=round(result.duration_ms),
+        timestamp="",
+        token_usage=usage and TokenUsage.of(usage.prompt_tokens, usage.completion_tokens),
     )
 
 
-def _row(result: ScenarioRunResult) -> CaseRow:
-    return CaseRow(
-        name=result.scenario.name,
-        status=result.status,
-        kind={"PASS": "passed", "FAIL": "failed", "ERROR": "error"}[result.status],
-        score=result.mean_score,
-        elapsed_ms=result.duration_ms,
-        reasons=result.explanations,
-        parts=list(_parts(result)),
+def _metric(row: ScoreResult) -> MetricResult:
+    return MetricResult(
+        metric_name=row.scorer_name,
+        score=None if row.error else row.score,
+        passed=row.passed,
+        error=row.error,
+        raised=row.raised,
+        reasoning=row.explanation or None,
     )
-
-
-def _parts(result: ScenarioRunResult) -> Iterator[CasePart]:
-    answer = result.agent_result
-    yield CasePart("Input", result.scenario.input)
-    yield CasePart("Response", answer.output or "(no response)")
-    if result.scenario.expected_output is not None:
-        yield CasePart("Expected", result.scenario.expected_output)
-    if answer.tool_calls:
-        calls = [f"{one.name}({json_text(one.arguments)})" for one in answer.tool_calls]
-        yield CasePart("Tool calls", "\n".join(calls))
-    if result.scores:
-        yield CasePart("Scores", "\n".join(map(_score, result.scores)))
-    if result.raised is not None:
-        yield CasePart("Raised", "\n".join([*result.raised.traceback, result.raised.error]))
-
-
-def _score(row: ScoreResult) -> str:
-    verdict = "error" if row.error else "pass" if row.passed else "fail"
-    return f"{verdict}: {row.scorer_name} {row.score:.2f} {row.explanation}".rstrip()

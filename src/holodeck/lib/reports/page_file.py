@@ -1,0 +1,212 @@
+"""The file of a page: markup, style and scripts, and results that the page decompresses on demand.
+
+The texts of the results are only in compressed blocks, which the page reads as data and shows as
+text. The policy in its head permits the page's own style and scripts by their hashes, and nothing
+else: a text that became markup could neither run nor load anything.
+"""
+
+import gzip
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import NamedTuple
+
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
+
+from holodeck.lib.text import one_line, plural
+from holodeck.models.base import Json
+
+Row = dict[str, Json]
+"""What the list shows of a case, and filters and sorts it by."""
+CHUNK_CHARACTERS = 500_000
+"""About how much a block of cases holds; opening a case decompresses its block."""
+_SCRIPTS = (
+    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "main.js",
+)  # fmt: skip
+_MAX_NAME = 200
+_MAX_LISTED = 100
+"""Cases that a page lists for browsers without scripts."""
+
+
+class PageCase(NamedTuple):
+    """A case of a page."""
+
+    row: Row
+    line: str
+    """Everything about it, as JSON without line ends."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a page shows."""
+
+    title: str
+    verdict: str
+    """One word, such as "passed"."""
+    verdict_text: str
+    """The counts."""
+    cases: Iterable[PageCase]
+    """Taken one by one, so that never all of them are in memory."""
+    not_passed: Sequence[Row] = ()
+    """Rows that readers without scripts see, too."""
+    kind: str = "report"
+    """"report" or "comparison"."""
+    thing: str = "test case"
+    facts: Sequence[tuple[str, str]] = ()
+    """Label → value: what ran."""
+    figures: Sequence[tuple[str, str]] = ()
+    """Label → number, of the whole run."""
+    notes: Sequence[str] = ()
+    """What readers must know to judge the results."""
+    currency: str | None = None
+    metrics: Sequence[Mapping[str, Json]] = ()
+    outcomes: Mapping[str, int] = field(default_factory=dict)
+    more: Mapping[str, Json] = field(default_factory=dict)
+    """What only this kind of page shows."""
+
+
+def render_page(page: Page) -> str:
+    """Return the page as one HTML document."""
+    return "".join(_document(page))
+
+
+def _document(page: Page) -> Iterator[str]:
+    head, tail = _parts()
+    summary = "".join(_summary(page))
+    yield head.substitute(title=_text(page.title), summary=summary, **_code())
+    rows: list[Row] = []
+    starts: list[int] = []
+    for chunk in _chunks(page.cases):
+        starts.append(len(rows))
+        rows += [case.row for case in chunk]
+        yield _block("cases", "\n".join(case.line for case in chunk))
+    yield _block("index", json.dumps(_index(page) | {"rows": rows, "starts": starts}))
+    yield tail.substitute(_code())
+
+
+def _chunks(cases: Iterable[PageCase]) -> Iterator[list[PageCase]]:
+    chunk: list[PageCase] = []
+    size = 0
+    for case in cases:
+        chunk.append(case)
+        size += len(case.line)
+        if size >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _index(page: Page) -> dict[str, Json]:
+    return {
+        "kind": page.kind,
+        "title": page.title,
+        "verdict": page.verdict,
+        "counts": page.verdict_text,
+        "thing": page.thing,
+        "facts": page.facts,
+        "figures": page.figures,
+        "notes": page.notes,
+        "currency": page.currency,
+        "metrics": page.metrics,
+        "outcomes": page.outcomes,
+        **page.more,
+    }
+
+
+def _block(name: str, text: str) -> str:
+    # Without the time, so that the same results are the same file.
+    data = gzip.compress(text.encode("utf-8", "backslashreplace"), compresslevel=6, mtime=0)
+    return f'<script type="text/plain" data-block="{name}">{b64encode(data).decode()}</script>\n'
+
+
+def json_line(model: BaseModel, **more: Json) -> str:
+    """Return a model without its defaults and with further keys, as JSON on one line."""
+    try:
+        line = model.model_dump_json(exclude_defaults=True)
+    except PydanticSerializationError:  # a lone surrogate, which JSON must escape
+        line = json.dumps(_finite(model.model_dump(exclude_defaults=True)), default=str)
+    return line if not more else f"{line[:-1]}{',' if line != '{}' else ''}{json.dumps(more)[1:]}"
+
+
+def _finite(value: Json) -> Json:
+    """Return the value with None for numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    return [_finite(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _summary(page: Page) -> Iterator[str]:
+    """Yield what readers without scripts see."""
+    yield f"<h1>{_text(page.title)}</h1>"
+    yield f"<p><strong>{_text(page.verdict.capitalize())}:</strong> {_text(page.verdict_text)}</p>"
+    for note in page.notes:
+        yield f"<p>{_text(note, 2_000)}</p>"
+    yield "<dl>"
+    for label, value in (*page.figures, *page.facts):
+        yield f"<dt>{_text(label)}</dt><dd>{_text(value, 1_000)}</dd>"
+    yield "</dl>"
+    if page.not_passed:
+        listed = "".join(map(_list_item, page.not_passed[:_MAX_LISTED]))
+        yield f"<h2>Not passed</h2><ul>{listed}</ul>"
+    left = len(page.not_passed) - _MAX_LISTED
+    if left > 0:
+        yield f"<p>{plural(left, 'further case')} did not pass.</p>"
+    yield "<p>Everything else on this page needs JavaScript.</p>"
+
+
+def _list_item(row: Row) -> str:
+    name = row.get("name") or row.get("id") or row.get("input") or ""
+    name = " › ".join([*(row[key] for key in ("agent", "suite") if key in row), name])
+    return (
+        f"<li><strong>{_text(name)}</strong> {_text(row.get('outcome', ''))}:"
+        f" {_text(row.get('reason', ''), 500)}</li>"
+    )
+
+
+def _text(text: str, limit: int = _MAX_NAME) -> str:
+    """Return a text on one line, without markup."""
+    return escape(one_line(text, limit))
+
+
+@cache
+def _parts() -> tuple[Template, Template]:
+    """Return the markup before and after the results."""
+    head, _, tail = _read("page.html").partition("<!-- results -->\n")
+    return Template(head), Template(tail)
+
+
+@cache
+def _code() -> dict[str, str]:
+    """Return style and scripts, and the policy that permits nothing else."""
+    style = "\n" + _read("page.css")
+    script = "\n" + "".join(map(_read, _SCRIPTS))
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src 'sha256-{_hash(script)}'",
+            f"style-src 'sha256-{_hash(style)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "require-trusted-types-for 'script'",
+            "trusted-types 'none'",
+        )
+    )
+    return {"policy": policy, "style": style, "script": script}
+
+
+def _read(name: str) -> str:
+    return files("holodeck.lib.reports").joinpath("page", name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    return b64encode(sha256(text.encode()).digest()).decode()

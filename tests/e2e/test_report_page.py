@@ -1,0 +1,323 @@
+"""The HTML report in a real browser: what readers see, press and hear, and what nothing may do."""
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from holodeck.lib.reports.html import generate_html_report
+from holodeck.lib.text import printable
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_result import MetricResult, ToolInvocation
+from support.chromium import MISSING, PROGRAM, running_chromium
+from support.report_examples import example_report
+from support.results import a_report, a_result
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+HOSTILE = (
+    "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
+    "<svg onload=\"document.title='pwned'\"> ${1} `x` \u202egnp.exe \x1b[31m \ud800"
+)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    with running_chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def write_page(tmp_path_factory):
+    """Writes the page of a report and returns its URL."""
+
+    def write(report):
+        path = tmp_path_factory.mktemp("page") / "report.html"
+        path.write_text(generate_html_report(report), encoding="utf-8")
+        return path.as_uri()
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def example(write_page):
+    return write_page(example_report())
+
+
+@pytest.fixture
+def tab(chromium, example):
+    """The example, on a wide screen."""
+    with chromium.open(example) as tab:
+        yield tab
+        assert tab.problems == []
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_each_script_is_valid_on_its_own():
+    check = "for (const file of process.argv.slice(1)) new vm.Script(fs.readFileSync(file, 'utf8'))"
+    folder = Path(str(files("holodeck.lib.reports"))) / "page"
+
+    subprocess.run(["node", "-e", check, *map(str, folder.glob("*.js"))], check=True)
+
+
+def names(tab):
+    """The names of the listed cases, from the top."""
+    return tab.js(
+        "[...document.querySelectorAll('.row')]"
+        ".sort((a, b) => a.ariaPosInSet - b.ariaPosInSet)"
+        ".map(row => row.querySelector('.name').textContent)"
+    )
+
+
+def test_the_summary_and_the_failures_come_first(tab):
+    assert tab.text("#title") == "Test Report: support"
+    assert tab.text("#verdict").lower() == "failed"
+    assert tab.text("#counts") == (
+        "7 test cases, 3 failed, 1 agent error, 1 flaky, 1 passed, 1 skipped"
+    )
+    assert names(tab) == [
+        "returns › refunds nothing on its own",
+        "orders › keeps the order in mind",
+        "returns › names the window for returns",
+        "orders › looks an order up",
+        "small talk › says good-bye",
+        "small talk › greets",
+        "small talk › speaks Dutch",
+    ]
+    assert tab.text("#case h2") == "returns › refunds nothing on its own"
+
+
+def test_a_case_shows_its_calls_checks_and_numbers(tab):
+    tab.click(".call:nth-of-type(2) > summary")
+
+    shown = tab.text("#case")
+    for text in (
+        "agent.yaml:41:5", "smoke, money", "0.00930 USD", "start_refund was called", "0.52 / 0.8",
+        "judge gpt-4o, 3 calls, 960 tokens, 1.8 s", "Returns are possible within thirty days.",
+        "order: 12345678901234567890", "I bought shoes 12 days ago",
+    ):  # fmt: skip
+        assert text in shown
+    tab.click(".call[open] .branches details > summary")
+    tab.wait("document.querySelector('.call[open]').innerText.includes('name: \"Ada\"')")
+
+
+def test_repetitions_turns_tries_and_errors_are_shown(tab):
+    def case(row):
+        tab.js(f"openCase(page.rows[{row}], true)")
+        return tab.text("#case")
+
+    assert "2 of 3 repetitions passed, 3 needed; 95 % interval 21 % to 94 %" in case(4)
+    assert tab.js("document.querySelectorAll('.column').length") == 3
+    assert "Turn 2\n✗\nFailed" in case(3)
+    assert "It is polite" in tab.text("#case")
+    assert "agent.py:12" in case(2)
+    tab.js("document.querySelectorAll('#case details').forEach(one => one.open = true)")
+    assert "429 Too Many Requests" in tab.text("#case")
+    assert "Try 1" in case(5)
+
+
+def test_filters_search_and_order_are_in_the_address(tab):
+    tab.click("[data-state=failed]")
+    tab.js("change({suite: 'returns', sort: 'name'})")
+    assert names(tab) == [
+        "returns › names the window for returns",
+        "returns › refunds nothing on its own",
+    ]
+    assert tab.text("#count") == "2 of 7 test cases"
+
+    tab.press("/")
+    tab.write("money")
+    tab.wait("shown.length === 1")
+    assert names(tab) == ["returns › refunds nothing on its own"]
+    hash_ = tab.js("location.hash")
+    assert hash_ == "#q=money&filter=failed&suite=returns&sort=name"
+
+    tab.click("#clear")
+    assert tab.text("#count") == "7 test cases"
+    assert tab.js("document.activeElement.id") == "query"
+
+
+def test_the_search_also_reads_conversations_and_tool_calls(tab):
+    tab.js("change({q: 'with the receipt'})")
+    tab.wait("deep.done")
+
+    assert names(tab) == ["returns › refunds nothing on its own"]
+
+    tab.js("change({q: 'nowhere at all'})")
+    tab.wait("deep.done")
+    assert tab.js("!document.querySelector('#empty').hidden")
+
+
+def test_only_cases_that_fail_a_metric_are_shown_on_request(tab):
+    tab.js("change({metric: '!faithfulness'})")
+    assert names(tab) == ["returns › refunds nothing on its own"]
+
+
+def test_an_address_opens_its_case_and_back_returns(chromium, example):
+    with chromium.open(f"{example}#case=orders+%E2%80%BA+keeps+the+order+in+mind", 360) as tab:
+        assert tab.text("#case h2") == "orders › keeps the order in mind"
+        assert tab.js("document.querySelector('#cases').offsetParent") is None
+
+        tab.click(".back")
+
+        assert tab.js("location.hash") in ("", "#")
+        assert tab.js("document.activeElement.id") == "list"
+        tab.js("history.back()")
+        tab.wait("document.body.classList.contains('reading')")
+        assert tab.problems == []
+
+
+def test_everything_can_be_done_with_keys(tab):
+    tab.press("j")
+    tab.press("j")
+    tab.wait("document.querySelector('#case h2').innerText.includes('names the window')")
+    tab.press("k")
+    tab.wait("document.querySelector('#case h2').innerText.includes('keeps the order')")
+    assert tab.js("location.hash") == "#case=orders+%E2%80%BA+keeps+the+order+in+mind"
+    selected = tab.js("document.querySelector('#list').getAttribute('aria-activedescendant')")
+    assert tab.js(f"document.getElementById('{selected}').ariaSelected") == "true"
+
+    tab.press("Enter")
+    tab.wait("document.activeElement.id === 'case'")
+    tab.press("Escape")
+    assert tab.js("document.activeElement.id") == "list"
+    tab.press("?")
+    assert "Next case" in tab.text("#help")
+    tab.press("Escape")
+    assert not tab.js("document.querySelector('#help').open")
+
+
+def test_ten_thousand_cases_are_a_few_elements(chromium, write_page):
+    results = [a_result(test_name=f"case {number}") for number in range(10_000)]
+    report = a_report(*results, a_result(Outcome.FAILED, test_name="the one"))
+
+    with chromium.open(write_page(report)) as tab:
+        assert tab.text("#count") == "10,001 test cases"
+        assert names(tab)[:2] == ["the one", "case 0"]
+        assert tab.js("document.querySelectorAll('.row').length") < 60
+        tab.js("document.querySelector('#list').focus({preventScroll: true})")
+        tab.press("End")
+        tab.wait("document.querySelector('#case h2').innerText === 'case 9999'")
+        last = "document.querySelector('[aria-posinset=\"10001\"]').getBoundingClientRect()"
+        assert tab.js(f"{last}.bottom <= innerHeight + 1 && {last}.top > 0")
+        assert tab.problems == []
+
+
+def test_hostile_texts_are_shown_as_they_are_and_do_nothing(chromium, write_page):
+    arguments = {"__proto__": {"polluted": HOSTILE}, "constructor": 1, HOSTILE: [HOSTILE]}
+    call = ToolInvocation(name=HOSTILE, args=arguments, result=HOSTILE, error=HOSTILE)
+    hostile = a_result(
+        Outcome.FAILED,
+        test_name=HOSTILE,
+        test_input=HOSTILE,
+        suite=HOSTILE,
+        tags=[HOSTILE, "__proto__"],
+        location=HOSTILE,
+        agent_response=HOSTILE,
+        ground_truth=HOSTILE,
+        errors=[HOSTILE],
+        tool_invocations=[call],
+        messages=[{"role": HOSTILE, "content": HOSTILE}, HOSTILE],
+        metric_results=[
+            MetricResult(metric_name=one, score=0, passed=False, reasoning=HOSTILE)
+            for one in (HOSTILE, "__proto__")
+        ],
+    )
+    report = a_report(hostile, agent_name=HOSTILE, notes=[HOSTILE], stopped=HOSTILE)
+
+    url = write_page(report)
+    with chromium.open(url) as tab:
+        tab.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+        tab.wait("document.querySelector('#case').innerText.includes('polluted')")
+        shown = tab.text("#case")
+        assert "<script>document.title='pwned'</script><img src=x onerror=" in shown
+        assert "\\u202egnp.exe \\x1b[31m \\ud800" in shown
+        assert "__proto__" in shown
+        assert not tab.js("/[\\u202e\\x1b]/.test(document.documentElement.outerHTML)")
+        tab.js("change({metric: '!__proto__', tag: '__proto__'})")
+        assert tab.text("#count") == "1 test case"
+        assert "pwned'" in tab.js("document.title")
+        assert tab.js("({}).polluted") is None
+        assert tab.requests == [url]
+        assert tab.problems == []
+
+
+def test_the_policy_refuses_scripts_styles_and_requests(chromium, example):
+    with chromium.open(example) as tab:
+        tab.js("try { document.body.innerHTML = '<b>x</b>' } catch { window.refused = true }")
+        assert tab.js("window.refused")
+        tab.js("document.body.setAttribute('style', 'color: red')")
+        assert tab.js("fetch('https://localhost/').catch(() => 'refused')") == "refused"
+        assert len(tab.problems) >= 2
+        assert tab.requests == [example]
+
+
+def test_a_long_answer_is_shown_in_part_until_the_reader_asks(chromium, write_page):
+    long = a_result(Outcome.FAILED, agent_response="word " * 200_000 + "the end")
+
+    with chromium.open(write_page(a_report(long))) as tab:
+        assert "the end" not in tab.text("#case")
+        assert "Show all 1,000,007 characters" in tab.text("#case")
+        tab.click("#case .exchange button")
+        assert "the end" in tab.text("#case")
+
+
+def test_the_page_escapes_the_same_characters_as_holodeck(tab):
+    escaped = tab.js(
+        "[...Array(0x110000).keys()].map(code => String.fromCodePoint(code))"
+        ".filter(one => visible(one) !== one).map(one => one.codePointAt(0))"
+    )
+
+    assert escaped == [
+        code for code in range(sys.maxunicode + 1) if printable(chr(code)) != chr(code)
+    ]
+    sample = "\x00\x7f\xad\u202e\ufeff\U000e0001\ud800"
+    assert tab.js(f"visible({json.dumps(sample)})") == printable(sample)
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 360])
+def test_everyone_can_use_it(chromium, example, width, dark):
+    axe = pytest.importorskip("axe_core_python", reason="needs axe-core-python")
+    script = files(axe).joinpath("axe.min.js").read_text()
+    with chromium.open(example, width, dark=dark) as tab:
+        tab.js(script + ";0")
+        for row in (None, 1, 4, 2):
+            if row is not None:
+                tab.js(f"openCase(page.rows[{row}], true)")
+                tab.js("document.querySelectorAll('details').forEach(one => one.open = true)")
+            assert not tab.js(
+                "document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            )
+            violations = tab.js(
+                "axe.run().then(found => found.violations.map("
+                "one => one.id + ': ' + one.nodes.map(node => node.html).join(' ')))"
+            )
+            assert violations == []
+
+
+def test_dark_and_light_are_a_choice(tab):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = tab.js(paper)
+
+    tab.click("#theme")
+
+    assert tab.js(paper) != light
+    assert tab.text("#theme") == "Light"
+
+
+def test_paper_gets_every_listed_case(tab):
+    tab.js("change({filter: 'failed'})")
+    tab.send("Emulation.setEmulatedMedia", media="print")
+    tab.js("dispatchEvent(new Event('beforeprint'))")
+
+    assert [one for one in tab.text("#paper").splitlines() if "›" in one] == [
+        "returns › refunds nothing on its own\t",
+        "orders › keeps the order in mind\t",
+        "returns › names the window for returns\t",
+    ]
+    assert tab.js("document.querySelector('#controls').offsetParent") is None
+    assert tab.pdf().startswith(b"%PDF-")

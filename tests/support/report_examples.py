@@ -1,0 +1,160 @@
+"""Reports that show everything a page can show."""
+
+from holodeck.models.outcome import Attempt, CriterionRow, Outcome, RaisedError
+from holodeck.models.price import Cost
+from holodeck.models.test_result import (
+    MetricResult,
+    Repeats,
+    Spread,
+    TestReport,
+    TestResult,
+    ToolCheck,
+    ToolInvocation,
+    TurnResult,
+)
+from holodeck.models.token_usage import TokenUsage
+from support.results import a_report, a_result
+
+
+def contains(is_found: bool, wanted: str = "thirty") -> MetricResult:
+    return MetricResult(
+        metric_name="contains",
+        score=float(is_found),
+        threshold=1,
+        passed=is_found,
+        reasoning=None if is_found else f"did not find {wanted!r}",
+    )
+
+
+def refund() -> TestResult:
+    """A failed case with tool calls, a judge, tokens and costs."""
+    return a_result(
+        Outcome.FAILED,
+        test_name="refunds nothing on its own",
+        test_id="refund",
+        suite="returns",
+        tags=["smoke", "money"],
+        location="agent.yaml:41:5",
+        test_input="I bought shoes 12 days ago and they don't fit. Can I get my money back?",
+        agent_response="You can return them within thirty days. I have started the refund.",
+        ground_truth="Returns are possible within thirty days.",
+        tool_invocations=[
+            ToolInvocation(
+                name="search_terms",
+                args={"query": "returns", "top_k": 1},
+                result="Returns: within thirty days, unworn, with the receipt.",
+                duration_ms=41,
+            ),
+            ToolInvocation(
+                name="start_refund",
+                args={"order": 12345678901234567890, "customer": {"name": "Ada", "vip": True}},
+                result={"ok": True, "amount": 79.9},
+                duration_ms=210,
+            ),
+        ],
+        tool_checks=[
+            ToolCheck(
+                expectation="forbidden_tools: start_refund",
+                passed=False,
+                reason="start_refund was called",
+            )
+        ],
+        metric_results=[
+            contains(True),
+            MetricResult(
+                metric_name="faithfulness",
+                score=0.52,
+                threshold=0.8,
+                passed=False,
+                model_used="gpt-4o",
+                judge_calls=3,
+                judge_ms=1800,
+                judge_tokens=TokenUsage.of(900, 60),
+                reasoning="The context says nothing of a refund that was started.",
+            ),
+        ],
+        token_usage=TokenUsage.of(812, 94),
+        cost=Cost(currency="USD", total=0.0093, agent=0.0041, judges=0.0052),
+        execution_time_ms=3120,
+        agent_time_ms=1320,
+    )
+
+
+def example_report() -> TestReport:
+    """A report with every kind of case."""
+    raised = RaisedError(
+        error="KeyError: 'order'",
+        file="agent.py",
+        line=12,
+        function="answer",
+        code="return orders[number]",
+        traceback=['  File "agent.py", line 12, in answer', "    return orders[number]"],
+    )
+    turns = [
+        TurnResult(
+            input="I am asking about order 7.",
+            agent_response="Sure, order 7.",
+            outcome=Outcome.PASSED,
+            metric_results=[contains(True)],
+        ),
+        TurnResult(
+            input="Has it been paid?",
+            agent_response="Which order?",
+            outcome=Outcome.FAILED,
+            metric_results=[contains(False, "paid")],
+        ),
+    ]
+    runs = [
+        a_result(
+            Outcome.PASSED if is_right else Outcome.FAILED,
+            agent_response="Within thirty days." if is_right else "Within a month.",
+            metric_results=[contains(is_right)],
+        )
+        for is_right in (True, False, True)
+    ]
+    return a_report(
+        a_result(test_name="greets", suite="small talk", metric_results=[contains(True, "hello")]),
+        refund(),
+        a_result(
+            Outcome.AGENT_ERROR,
+            test_name="looks an order up",
+            suite="orders",
+            agent_response=None,
+            errors=["KeyError: 'order'"],
+            raised=[raised],
+            attempts=[Attempt(number=1, error="429 Too Many Requests", retry_after_ms=1000)],
+        ),
+        a_result(
+            Outcome.FAILED,
+            test_name="keeps the order in mind",
+            suite="orders",
+            tags=["memory"],
+            test_input="I am asking about order 7.\nHas it been paid?",
+            agent_response="Which order?",
+            turns=turns,
+            criteria=[CriterionRow(criterion="It is polite", status="passed")],
+        ),
+        a_result(
+            Outcome.FAILED,
+            test_name="names the window for returns",
+            suite="returns",
+            repeats=Repeats(
+                planned=3,
+                needed=3,
+                passed=2,
+                interval=(0.21, 0.94),
+                spread=[Spread(metric_name="contains", scored=3, mean=0.67, least=0, most=1)],
+                runs=runs,
+            ),
+        ),
+        a_result(
+            Outcome.FLAKY,
+            test_name="says good-bye",
+            suite="small talk",
+            tries=[a_result(Outcome.FAILED, metric_results=[contains(False, "bye")])],
+            metric_results=[contains(True, "bye")],
+        ),
+        a_result(Outcome.SKIPPED, test_name="speaks Dutch", suite="small talk"),
+        agent_name="support",
+        notes=["Two judges disagree."],
+    )
