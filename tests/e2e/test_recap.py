@@ -1,6 +1,7 @@
 """What stands at the end of a run: each failure by name, in lines that fit."""
 
 import json
+import re
 
 import pytest
 
@@ -15,19 +16,43 @@ def case(name, said, wanted="hello", **fields):
     return {"name": name, "input": said} | checks | fields
 
 
-@pytest.mark.parametrize("flag", ["--quiet", "--no-record"])
-def test_quiet_or_not_each_failure_is_named_at_the_end_with_its_reason(write_bot, bot_dir, flag):
+def recap_of(ran):
+    """The lines between the results and the summary, without the numbers of lines in the YAML."""
+    recap = ran.stdout.partition("\nFailures:\n")[2].partition(f"\n\n{RULE}\n")[0]
+    return re.sub(r"yaml:\d+", "yaml:N", recap).split("\n")
+
+
+def test_quiet_names_each_failure_on_one_line_with_its_reason(write_bot, bot_dir):
     write_bot(test_cases=[case("greets", "hello"), case("errs", "bye"), case("breaks", "raise no")])
 
-    ran = bot_dir.run("test", flag)
+    ran = bot_dir.run("test", "--quiet")
 
     assert_plain(ran)
-    head, _, recap = ran.stdout.partition("\nFailures:\n")
-    assert recap.split(f"\n\n{RULE}\n")[0].splitlines() == [
-        "  FAIL errs: contains: 0.00: did not find 'hello'; got 'bye'",
-        "  ERROR breaks: RuntimeError: no (bot.py:7: raise RuntimeError(rest))",
+    assert recap_of(ran) == [
+        "  FAIL errs (agent.yaml:N): contains: 0.00: did not find 'hello'; got 'bye'",
+        "  ERROR breaks (agent.yaml:N): RuntimeError: no (bot.py:7: raise RuntimeError(rest))",
     ]
-    assert ("[Test 2/3] FAIL errs" in head) is (flag != "--quiet")
+
+
+def test_what_was_expected_and_found_is_told_once_and_at_the_end(write_bot, bot_dir):
+    long = "bye " * 20
+    cases = [case("errs", "bye", ground_truth="hello"), case("rambles", long, ground_truth="hi")]
+    write_bot(test_cases=[*cases, case("breaks", "raise no")])
+
+    ran = bot_dir.run("test")
+
+    assert_plain(ran)
+    assert ran.stdout.startswith("[Test 1/3] FAIL errs")
+    assert ran.stdout.count("got 'bye'") == ran.stdout.count("RuntimeError: no") == 1
+    assert recap_of(ran) == [
+        "  FAIL errs (agent.yaml:N)",
+        "    contains: 0.00: did not find 'hello'; got 'bye'",
+        "  FAIL rambles (agent.yaml:N)",
+        f"    contains: 0.00: did not find 'hello'; got {long!r}",
+        "    expected: hi",
+        "  ERROR breaks (agent.yaml:N)",
+        "    RuntimeError: no (bot.py:7: raise RuntimeError(rest))",
+    ]
 
 
 def test_a_run_without_failures_has_no_recap(write_bot, bot_dir):
@@ -36,22 +61,36 @@ def test_a_run_without_failures_has_no_recap(write_bot, bot_dir):
     assert "Failures:" not in bot_dir.run("test").stdout
 
 
-def test_the_same_error_in_60_cases_is_told_once_at_the_end(write_bot, bot_dir):
+@pytest.mark.parametrize(
+    ("flag", "lines"),
+    [
+        ("--quiet", ["  ERROR n0 (agent.yaml:N) and 59 more: RuntimeError: no (bot.py:7: "]),
+        (
+            "--no-record",
+            [
+                "  ERROR 60 cases: n0 (agent.yaml:N), n1 (agent.yaml:N), n2 (agent.yaml:N) and 57 more",  # noqa: E501
+                "    RuntimeError: no (bot.py:7: ",
+            ],
+        ),
+    ],
+)
+def test_the_same_error_in_60_cases_is_told_once_at_the_end(write_bot, bot_dir, flag, lines):
     write_bot(test_cases=[case(f"n{number}", "raise no") for number in range(60)])
 
+    ran = bot_dir.run("test", flag)
+
+    assert [line.partition("raise ")[0] for line in recap_of(ran)] == lines
+
+
+def test_cases_share_a_line_only_if_all_their_reasons_are_equal(write_bot, bot_dir):
+    write_bot(test_cases=[case("one", "bye"), case("two", "bye"), case("three", "goodbye")])
+
     ran = bot_dir.run("test", "--quiet")
 
-    assert ran.stdout.count("RuntimeError: no") == 1
-    assert "    same error in 59 more cases: n1, n2, n3, " in ran.stdout
-
-
-def test_cases_that_fail_for_the_same_reason_are_named_one_by_one(write_bot, bot_dir):
-    write_bot(test_cases=[case("one", "bye"), case("two", "bye")])
-
-    ran = bot_dir.run("test", "--quiet")
-
-    assert ran.stdout.count("did not find 'hello'") == 2
-    assert "same error" not in ran.stdout
+    assert [line.partition(": ")[0] for line in recap_of(ran)] == [
+        "  FAIL one (agent.yaml:N) and 1 more",
+        "  FAIL three (agent.yaml:N)",
+    ]
 
 
 def test_a_case_without_a_name_shows_its_input(write_bot, bot_dir):
@@ -64,19 +103,22 @@ def test_a_case_without_a_name_shows_its_input(write_bot, bot_dir):
 
     assert "[Test 1/3] PASS 'hello'\n" in ran.stdout
     assert f"[Test 2/3] PASS '{long[:49]}…'\n" in ran.stdout
-    assert "  FAIL 'bye': contains: 0.00" in ran.stdout
+    assert recap_of(ran)[0] == "  FAIL 'bye' (agent.yaml:N)"
 
 
-def test_on_a_terminal_of_40_columns_no_line_of_the_end_wraps(write_bot, bot_dir):
+@pytest.mark.parametrize("flag", ["--quiet", "--no-record"])
+def test_on_a_terminal_of_40_columns_no_line_of_the_end_wraps(write_bot, bot_dir, flag):
     name = "a name that is far too long for so small a window"
     write_bot(test_cases=[case(name, "raise no"), case(f"{name} 2", "raise no")])
 
-    ran = run_in_pty("test", "--quiet", cwd=bot_dir.path, cols=40)
+    ran = run_in_pty("test", flag, cwd=bot_dir.path, cols=40)
 
-    lines = [line.rstrip() for line in ran.screen.splitlines()]
+    lines = [line.rstrip() for line in ran.screen.partition("Failures:")[2].splitlines()]
     assert lines.count("=" * 40) == 2
-    assert [line for line in lines if line.startswith("    same error in 1 more case: ")]
-    assert lines[lines.index("Failures:") + 3] == ""
+    recap = lines[1 : lines.index("=" * 40) - 1]
+    assert all(line.startswith(("  ⚠ ", "    ")) for line in recap)
+    assert "RuntimeError: no" in " ".join(map(str.strip, recap)) or flag == "--quiet"
+    assert len(recap) == 1 or flag == "--no-record"
 
 
 def test_one_is_never_plural(write_bot, bot_dir):

@@ -66,7 +66,8 @@ def test_quiet_shows_failures_and_summary_alone_on_a_terminal_too(slow_bot):
 
     assert "good" not in ran.raw.decode().replace("goodbye", "")
     assert ran.screen.split("\n")[:3] == [
-        "", "Failures:", "  ✗ bad: contains: 0.00: did not find 'goodbye'; got 'hello'",
+        "", "Failures:",
+        "  ✗ bad (agent.yaml:9): contains: 0.00: did not find 'goodbye'; got 'hello'",
     ]  # fmt: skip
     assert "Running" not in ran.raw.decode()
     assert "Test Results: 1/2 passed (50.0%)" in ran.screen
@@ -105,10 +106,10 @@ def test_colours_can_be_asked_for_where_there_is_no_terminal(bot_dir, write_bot)
     assert ran.stdout.count("\x1b") == 2 * ran.stdout.count(ANSIColors.RESET)
 
 
-def test_a_failing_test_shows_its_reason_while_the_next_one_runs(bot_dir, write_bot):
+def test_a_failing_test_shows_its_reason_if_verbose_while_the_next_one_runs(bot_dir, write_bot):
     write_bot(test_cases=[CASES[1], case("slow", "sleep 30", contains="sleep")])
 
-    with start_in_pty("test", cwd=bot_dir.path) as run:
+    with start_in_pty("test", "--verbose", cwd=bot_dir.path) as run:
         run.read_until("did not find 'goodbye'; got 'hello'")
         run.read_until("Test 2/2: Running... slow")
         run.interrupt()

@@ -257,7 +257,7 @@ class ComparisonRun:
         at: int,
     ) -> None:
         """Pass the results of one agent, without secrets, to its record and the display."""
-        from holodeck.lib.test_runner.progress import case_label
+        from holodeck.lib.reports.recap import case_label
 
         redactor, recorder = self.context.redactor, self.recorders[at] if self.recorders else None
 

@@ -258,7 +258,7 @@ class TestRun:
         self, executor: "TestExecutor", progress: "ProgressIndicator", live: "LiveLine"
     ) -> None:
         """Pass the executor's results, without secrets, to the record and the display."""
-        from holodeck.lib.test_runner.progress import case_label
+        from holodeck.lib.reports.recap import case_label
 
         redactor, recorder = self.context.redactor, self.recorder
         read_tracker = self.context.read_tracker

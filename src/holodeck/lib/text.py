@@ -111,6 +111,22 @@ def clip(text: str, columns: int) -> str:
     return text
 
 
+def wrap(text: str, columns: int) -> list[str]:
+    """Break `text` between words into lines of a width; a word that is longer is cut in two."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if columns_of(joined) <= columns:
+            lines[-1] = joined
+            continue
+        lines += [word] if lines[-1] else []
+        lines[-1] = word
+        while columns_of(lines[-1]) > columns > 1:
+            head = clip(lines[-1], columns + 1).removesuffix("…")
+            lines[-1:] = [head, lines[-1][len(head) :]]
+    return lines
+
+
 def _columns(char: str) -> int:
     if unicodedata.combining(char) or char in "\u200c\u200d\ufe0e\ufe0f":
         return 0

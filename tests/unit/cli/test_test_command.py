@@ -92,13 +92,17 @@ def test_the_exit_code_tells_what_came_of_it(folder, cases, code):
     assert run_cli("test", cwd=folder(*cases)).code == code
 
 
-def test_reasons_stand_under_what_did_not_pass(folder):
+def test_reasons_stand_under_what_did_not_pass_at_the_end(folder):
     ran = run_cli("test", cwd=folder(BAD, BOOM))
 
-    assert without_times(ran.stdout)[:4] == [
+    assert without_times(ran.stdout)[:8] == [
         "[Test 1/2] FAIL says hullo",
-        "    contains: 0.00: did not find 'hello'; got 'hullo'",
         "[Test 2/2] ERROR says raise",
+        "",
+        "Failures:",
+        "  FAIL says hullo (agent.yaml:4)",
+        "    contains: 0.00: did not find 'hello'; got 'hullo'",
+        "  ERROR says raise (agent.yaml:9)",
         '    RuntimeError: no such thing (mine.py:6: raise RuntimeError("no such thing"))',
     ]
 
@@ -107,7 +111,8 @@ def test_quiet_shows_the_failures_and_the_summary_alone(folder):
     ran = run_cli("test", "--quiet", cwd=folder(BAD))
 
     assert without_times(ran.stdout) == [
-        "", "Failures:", "  FAIL says hullo: contains: 0.00: did not find 'hello'; got 'hullo'",
+        "", "Failures:",
+        "  FAIL says hullo (agent.yaml:4): contains: 0.00: did not find 'hello'; got 'hullo'",
         "", RULE, "Test Results: 0/1 passed (0.0%)", "  Failed: 1", RULE,
     ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holodeck.lib.reports.case_section import STATUS
+from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
 from holodeck.lib.reports.junit import case_title, split_location
 from holodeck.lib.reports.markdown import inline, table
 from holodeck.lib.text import one_line, plural
@@ -13,7 +14,6 @@ MOST_ANNOTATIONS = 10
 """GitHub shows no more of a kind for one step."""
 _MOST_ROWS = 50
 _MAX_MESSAGE = 1_000
-_ORDER = (Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED)
 _DATA = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A", ":": "%3A", ",": "%2C"})
 
@@ -38,12 +38,9 @@ def step_summary(report: TestReport) -> str:
 
 
 def _most_telling(report: TestReport) -> list[TestResult]:
-    failed = [one for one in report.results if one.outcome in _ORDER]
-    by_reason: dict[tuple[str, ...], TestResult] = {}
-    for one in failed:
-        by_reason.setdefault((one.outcome.value, *one.reasons()), one)
-    first = sorted(by_reason.values(), key=lambda one: _ORDER.index(one.outcome))
-    return first + [one for one in failed if one not in first]
+    groups = sorted(group_failures(report.results), key=lambda one: NOT_PASSED.index(one.outcome))
+    others = (one for group in groups for one in group.results[1:])
+    return [*(group.first for group in groups), *others]
 
 
 def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
@@ -74,7 +71,7 @@ def _summary_lines(report: TestReport) -> Iterator[str]:
         yield from (f"**Stopped: {inline(report.stopped)}**", "")
     elif report.interrupted:
         yield from ("**Interrupted before every test had run.**", "")
-    listed = [one for one in report.results if one.outcome in {*_ORDER, Outcome.FLAKY}]
+    listed = [one for one in report.results if one.outcome in {*NOT_PASSED, Outcome.FLAKY}]
     if listed:
         cells = [
             (

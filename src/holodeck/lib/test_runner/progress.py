@@ -4,10 +4,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from holodeck.lib.llm.retry import Wait
 from holodeck.lib.reports.costs import describe_cost
+from holodeck.lib.reports.recap import (
+    ERROR,
+    FAIL,
+    MARKS,
+    MAX_NAME,
+    MAX_REASON,
+    PASS,
+    case_label,
+    recap_failures,
+    short_reason,
+    shown_name,
+)
 from holodeck.lib.reports.summary import summarize, unknown_usage_note
 from holodeck.lib.text import clip, columns_of, one_line, percent, plural
 from holodeck.lib.ui import ANSIColors, SpinnerMixin, colorize, is_tty
@@ -16,13 +27,7 @@ from holodeck.models.outcome import Reason
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import MetricResult, Outcome, TestResult
 
-_MAX_NAME = 120
-_MAX_REASON = 300
-_MAX_REASONS = 3
 _RULE_COLUMNS = 60
-_MAX_INPUT = 50
-_MIN_COLUMNS = 20
-_NOT_PASSED = {Outcome.FAILED, Outcome.AGENT_ERROR, Outcome.METRIC_ERROR, Outcome.UNCHECKED}
 SLOW_S = 3.0
 """The summary of a sequential run that takes longer suggests `-j`."""
 _OTHER_COUNTS = (
@@ -31,34 +36,6 @@ _OTHER_COUNTS = (
     ("Errors", (Outcome.AGENT_ERROR, Outcome.METRIC_ERROR)),
     ("Unchecked", (Outcome.UNCHECKED,)),
 )
-
-
-class _Mark(NamedTuple):
-    word: str
-    symbol: str
-    color: str
-
-
-_PASS = _Mark("PASS", "✓", ANSIColors.GREEN)
-_FAIL = _Mark("FAIL", "✗", ANSIColors.RED)
-_ERROR = _Mark("ERROR", "⚠", ANSIColors.YELLOW)
-_UNCHECKED = _Mark("UNCHECKED", "?", ANSIColors.YELLOW)
-_FLAKY = _Mark("FLAKY", "≈", ANSIColors.YELLOW)
-_SKIPPED = _Mark("SKIPPED", "-", ANSIColors.YELLOW)
-_MARKS = {
-    Outcome.PASSED: _PASS,
-    Outcome.FAILED: _FAIL,
-    Outcome.AGENT_ERROR: _ERROR,
-    Outcome.METRIC_ERROR: _ERROR,
-    Outcome.UNCHECKED: _UNCHECKED,
-    Outcome.FLAKY: _FLAKY,
-    Outcome.SKIPPED: _SKIPPED,
-}
-
-
-def case_label(name: str | None, test_input: str) -> str:
-    """Return the name of a test, else the beginning of its input in quotes."""
-    return name or f"'{one_line(test_input, _MAX_INPUT)}'"
 
 
 class ProgressIndicator(SpinnerMixin):
@@ -150,7 +127,7 @@ class ProgressIndicator(SpinnerMixin):
     def _current_wait(self) -> str:
         """Return the wait that was noted last; empty once it is over."""
         sentence, until = self._wait
-        return one_line(sentence, _MAX_REASON) if time.monotonic() < until else ""
+        return one_line(sentence, MAX_REASON) if time.monotonic() < until else ""
 
     def get_progress_line(self) -> str:
         """Return the line of the last finished test; empty if quiet or there is none.
@@ -164,25 +141,16 @@ class ProgressIndicator(SpinnerMixin):
             return ""
         counter = f"Test {self.current_test}/{self.total_tests}"
         counter = f"{counter}:" if is_tty() else f"[{counter}]"
-        name, mark = _name(result), _mark(_MARKS[result.outcome])
+        name, mark = shown_name(result), str(MARKS[result.outcome])
         parts = (counter, mark, name, _repetitions(result), self._duration(result))
         return " ".join(part for part in parts if part)
 
     def get_reason_lines(self) -> list[str]:
-        """Return why the last test did not pass, indented; at most three reasons unless verbose."""
+        """Return why the last test did not pass, indented, if verbose; else the end says it."""
         result = self._last_to_show()
-        if result is None:
+        if result is None or not self.verbose:
             return []
-        reasons = result.detailed_reasons()
-        shown = reasons if self.verbose else reasons[:_MAX_REASONS]
-        lines = [line for reason in shown for line in self._reason_lines(reason)]
-        hidden = len(reasons) - len(shown)
-        return [*lines, f"    … and {hidden} more (--verbose shows all)"] if hidden else lines
-
-    def _reason_lines(self, reason: Reason) -> Iterator[str]:
-        yield f"    {_short(reason)}"
-        if self.verbose and reason.raised is not None:
-            yield from (f"      {one_line(one, _MAX_REASON)}" for one in reason.raised.traceback)
+        return [line for reason in result.detailed_reasons() for line in _reason_lines(reason)]
 
     def _last_to_show(self) -> TestResult | None:
         """Return the last result, unless only the summary counts it."""
@@ -199,18 +167,11 @@ class ProgressIndicator(SpinnerMixin):
         return "\n".join(["", rule, *self._summary_lines(), rule])
 
     def get_failures(self) -> str:
-        """Return a line `FAIL name: reason` per test that did not pass; empty if all did.
+        """Return the tests that did not pass, grouped by cause; empty if all did.
 
-        Tests with the same error share a line.
+        A line for each cause if quiet, or if `verbose` has shown the reasons before.
         """
-        failed = [one for one in self.test_results if one.outcome in _NOT_PASSED]
-        if not failed:
-            return ""
-        groups: dict[object, list[TestResult]] = {}
-        for result in failed:
-            groups.setdefault(_group_key(result), []).append(result)
-        lines = [line for one in groups.values() for line in _failure_lines(one)]
-        return "\n".join(["", "Failures:", *lines])
+        return recap_failures(self.test_results, brief=self.quiet or self.verbose)
 
     def __str__(self) -> str:
         """Return the last progress line, or the summary once all tests are done."""
@@ -230,7 +191,7 @@ class ProgressIndicator(SpinnerMixin):
         if not_run := self.total_tests - self.current_test + self.unreached:
             yield f"  Not run: {not_run}"
         if self.selection is not None:
-            yield f"  Selected: {one_line(str(self.selection), _MAX_REASON)}"
+            yield f"  Selected: {one_line(str(self.selection), MAX_REASON)}"
         yield f"  Duration: {self._elapsed_seconds():.2f}s"
         if self.is_one_at_a_time and ran > 1 and self._elapsed_seconds() >= SLOW_S:
             yield "  One test at a time (not async, or a shared object); try -j N"
@@ -272,25 +233,10 @@ class ProgressIndicator(SpinnerMixin):
         return (datetime.now(UTC) - self.start_time).total_seconds()
 
 
-def _group_key(result: TestResult) -> object:
-    """Return the same key for tests with the same error; a failed test has a key of its own."""
-    reasons = result.detailed_reasons()
-    is_error = result.outcome in {Outcome.AGENT_ERROR, Outcome.METRIC_ERROR}
-    return (result.outcome, str(reasons[0])) if is_error and reasons else id(result)
-
-
-def _failure_lines(group: list[TestResult]) -> Iterator[str]:
-    """Yield the first test with its reason, then the names of the others."""
-    first, *others = group
-    columns = max(width(), _MIN_COLUMNS) if is_tty() else _MAX_REASON
-    mark = _MARKS[first.outcome]
-    name = clip(_name(first), columns // 2)
-    used = len(f"  {mark.symbol if is_tty() else mark.word} : ") + columns_of(name)
-    reason = "".join(_short(one, columns - used) for one in first.detailed_reasons()[:1])
-    yield f"  {_mark(mark)} {name}: {clip(reason, columns - used)}"
-    if others:
-        names = ", ".join(map(_name, others))
-        yield clip(f"    same error in {plural(len(others), 'more case')}: {names}", columns)
+def _reason_lines(reason: Reason) -> Iterator[str]:
+    yield f"    {short_reason(reason)}"
+    if reason.raised is not None:
+        yield from (f"      {one_line(one, MAX_REASON)}" for one in reason.raised.traceback)
 
 
 def _repetitions(result: TestResult) -> str:
@@ -301,17 +247,17 @@ def _repetitions(result: TestResult) -> str:
 
 def _details(number: int, result: TestResult) -> Iterator[str]:
     name = _short_name(result.test_name) or f"Test {number}"
-    yield f"  {_mark(_MARKS[result.outcome])} {name} ({result.execution_time_ms}ms)"
+    yield f"  {MARKS[result.outcome]} {name} ({result.execution_time_ms}ms)"
     if result.cost is not None:
         yield f"      Cost: {describe_cost(result.cost)}"
     for turn_number, turn in enumerate(result.turns, 1):
         yield from _row_lines(turn.metric_results, f"turn {turn_number}: ")
     yield from _row_lines(result.metric_results)
     for one in result.criteria:
-        mark = _PASS if one.status == "passed" else _FAIL
-        yield f"      {_mark(mark)} {_short_name(one.criterion)}: {one.status}{_note(one.required)}"
-        if one.reasoning:
-            yield f"        Reasoning: {one_line(one.reasoning, _MAX_REASON)}"
+        mark = PASS if one.status == "passed" else FAIL
+        yield f"      {mark} {_short_name(one.criterion)}: {one.status}{_note(one.required)}"
+        if one.reasoning and not one.is_missed:  # else it was among the reasons
+            yield f"        Reasoning: {one_line(one.reasoning, MAX_REASON)}"
     for repetition, run in enumerate(result.repeats.runs if result.repeats else (), 1):
         yield from _row_lines(run.metric_results, f"repetition {repetition}: ")
 
@@ -320,8 +266,8 @@ def _row_lines(rows: list[MetricResult], prefix: str = "") -> Iterator[str]:
     for row in rows:
         text = f"{prefix}{_short_name(row.metric_name)}: {_score(row)}{_note(row.required)}"
         yield f"      {_metric_mark(row)} {text}"
-        if row.reasoning:
-            yield f"        Reasoning: {one_line(row.reasoning, _MAX_REASON)}"
+        if row.reasoning and not (row.required and row.passed is False):
+            yield f"        Reasoning: {one_line(row.reasoning, MAX_REASON)}"
 
 
 def _note(required: bool) -> str:
@@ -330,35 +276,18 @@ def _note(required: bool) -> str:
 
 def _metric_mark(row: MetricResult) -> str:
     if row.error is not None:
-        return _mark(_ERROR)
+        return str(ERROR)
     if row.passed is None:
         return "-"
-    return _mark(_PASS if row.passed else _FAIL)
+    return str(PASS if row.passed else FAIL)
 
 
 def _score(row: MetricResult) -> str:
     if row.error is not None:
-        return f"ERROR: {one_line(row.error, _MAX_REASON)}"
+        return f"ERROR: {one_line(row.error, MAX_REASON)}"
     score = "not computed" if row.score is None else f"{row.score:.2f}"
     return score if row.threshold is None else f"{score} (threshold: {row.threshold:.2f})"
 
 
-def _mark(mark: _Mark) -> str:
-    # Colours can be forced without a terminal, for example in the log of a CI job.
-    return colorize(mark.symbol if is_tty() else mark.word, mark.color)
-
-
-def _short(reason: Reason, limit: int = _MAX_REASON) -> str:
-    """Return the reason on one line; shortening keeps the location of an error."""
-    if reason.raised is None:
-        return one_line(reason.text, limit)
-    location = one_line(reason.raised.location, limit // 2)
-    return f"{one_line(reason.text, limit - len(location) - 3)} ({location})"
-
-
-def _name(result: TestResult) -> str:
-    return _short_name(case_label(result.test_name, result.test_input))
-
-
 def _short_name(name: str | None) -> str:
-    return one_line(name or "", _MAX_NAME)
+    return one_line(name or "", MAX_NAME)

@@ -118,22 +118,28 @@ def test_before_the_first_result_there_is_no_progress_line():
 
 
 @on_pipe
-def test_the_first_reasons_of_a_failure_are_shown_at_once():
+def test_the_reasons_of_a_failure_are_shown_at_once_or_at_the_end_but_not_twice():
     result = a_result(Outcome.FAILED, errors=["one", "two\nlines", "three", "four", "five"])
 
-    assert after(result).get_reason_lines() == [
+    assert after(result).get_reason_lines() == []
+    assert after(result).get_failures().split("\n") == [
+        "",
+        "Failures:",
+        "  FAIL greets",
         "    one",
         "    two lines",
         "    three",
         "    … and 2 more (--verbose shows all)",
+        "    found: hello",
     ]
     assert len(after(result, verbose=True).get_reason_lines()) == 5
+    assert after(result, verbose=True).get_failures().split("\n")[2:] == ["  FAIL greets: one"]
 
 
 @on_terminal
 def test_names_and_reasons_cannot_steer_the_terminal():
     result = a_result(Outcome.FAILED, test_name="a\x1b[2Jb\r\nc", errors=["\x1b]0;owned\x07"])
-    progress = after(result)
+    progress = after(result, verbose=True)
 
     assert "a\\x1b[2Jb c" in progress.get_progress_line()
     assert progress.get_reason_lines() == ["    \\x1b]0;owned\\x07"]
@@ -199,12 +205,18 @@ def test_a_long_name_does_not_push_out_how_many_more_run():
 
 @writing_to(Terminal, TERM="xterm", COLUMNS="40", NO_COLOR="1")
 def test_rules_and_failures_fit_a_narrow_terminal():
-    progress = after(a_result(Outcome.FAILED, errors=["so long a reason " * 9]))
+    result = a_result(Outcome.FAILED, errors=["so long a reason " * 9], location="agent.yaml:4:5")
+    progress = after(result, quiet=True)
 
     lines = [*progress.get_failures().splitlines(), *progress.get_summary().splitlines()]
 
     assert max(map(len, lines)) == 40
     assert lines[:3] == ["", "Failures:", "  ✗ greets: so long a reason so long a …"]
+    assert after(result).get_failures().split("\n")[2:5] == [
+        "  ✗ greets (agent.yaml:4)",
+        "    so long a reason so long a reason so",
+        "    long a reason so long a reason so",
+    ]
 
 
 @on_pipe

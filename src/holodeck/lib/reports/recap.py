@@ -1,0 +1,140 @@
+"""The cases that did not pass, as the end of a run lists them in a terminal."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from holodeck.lib.reports.failure_groups import (
+    FailureGroup,
+    failed_part,
+    group_failures,
+    short_location,
+)
+from holodeck.lib.text import clip, columns_of, one_line, plural, wrap
+from holodeck.lib.ui.terminal import ANSIColors, colorize, is_tty, width
+from holodeck.models.outcome import Outcome, Reason
+from holodeck.models.test_result import TestResult
+
+MAX_NAME = 120
+MAX_REASON = 300
+MAX_REASONS = 3
+_MAX_INPUT = 50
+_MAX_NAMED = 3
+"""Cases of a group that are named."""
+_MIN_COLUMNS = 20
+_MIN_NAME = 8
+
+
+class Mark(NamedTuple):
+    """How a result is marked: a word, on a terminal a symbol, and its color."""
+
+    word: str
+    symbol: str
+    color: str
+
+    def __str__(self) -> str:
+        # Colours can be forced without a terminal, for example in the log of a CI job.
+        return colorize(self.symbol if is_tty() else self.word, self.color)
+
+
+PASS = Mark("PASS", "✓", ANSIColors.GREEN)
+FAIL = Mark("FAIL", "✗", ANSIColors.RED)
+ERROR = Mark("ERROR", "⚠", ANSIColors.YELLOW)
+MARKS = {
+    Outcome.PASSED: PASS,
+    Outcome.FAILED: FAIL,
+    Outcome.AGENT_ERROR: ERROR,
+    Outcome.METRIC_ERROR: ERROR,
+    Outcome.UNCHECKED: Mark("UNCHECKED", "?", ANSIColors.YELLOW),
+    Outcome.FLAKY: Mark("FLAKY", "≈", ANSIColors.YELLOW),
+    Outcome.SKIPPED: Mark("SKIPPED", "-", ANSIColors.YELLOW),
+}
+
+
+def case_label(name: str | None, test_input: str) -> str:
+    """Return the name of a test, else the beginning of its input in quotes."""
+    return name or f"'{one_line(test_input, _MAX_INPUT)}'"
+
+
+def shown_name(result: TestResult) -> str:
+    """Return the label of a test on one printable line."""
+    return one_line(case_label(result.test_name, result.test_input), MAX_NAME)
+
+
+def short_reason(reason: Reason, limit: int = MAX_REASON) -> str:
+    """Return the reason on one line; shortening keeps the location of an error."""
+    if reason.raised is None:
+        return one_line(reason.text, limit)
+    location = one_line(reason.raised.location, limit // 2)
+    return f"{one_line(reason.text, limit - len(location) - 3)} ({location})"
+
+
+def recap_failures(results: Sequence[TestResult], *, brief: bool) -> str:
+    """Return the tests that did not pass, those of one cause together; empty if all passed.
+
+    Args:
+        results: The results of the run.
+        brief: One line for each cause, instead of its reasons, what was expected and what found.
+    """
+    groups = group_failures(results)
+    if not groups:
+        return ""
+    render = _brief_line if brief else _lines
+    return "\n".join(["", "Failures:", *(line for one in groups for line in render(one))])
+
+
+def _brief_line(group: FailureGroup) -> Iterator[str]:
+    """Yield such as `  FAIL greets (agent.yaml:4) and 2 more: contains: 0.00`."""
+    columns = _columns()
+    mark = MARKS[group.outcome]
+    more = f" and {len(group.results) - 1} more" if group.results[1:] else ""
+    used = columns_of(f"  {mark.symbol if is_tty() else mark.word} : {more}")
+    name = _place(group.first, columns // 2)
+    room = columns - used - columns_of(name)
+    reason = "".join(short_reason(one, room) for one in group.reasons[:1])
+    yield f"  {mark} {name}{more}" + (f": {clip(reason, room)}" if reason else "")
+
+
+def _lines(group: FailureGroup) -> Iterator[str]:
+    """Yield the cases, then the reasons, then what was expected and found."""
+    cases = [_place(one, MAX_NAME) for one in group.results[:_MAX_NAMED]]
+    count = "" if len(cases) == 1 else f"{plural(len(group.results), 'case')}: "
+    more = len(group.results) - len(cases)
+    listed = ", ".join(cases) + (f" and {more} more" if more else "")
+    mark = MARKS[group.outcome]
+    head, *rest = _wrapped(f"{count}{listed}", 3 + len(mark.symbol if is_tty() else mark.word))
+    yield f"  {mark} {head}"
+    yield from (f"    {line}" for line in rest)
+    reasons = group.reasons
+    texts = [short_reason(one) for one in reasons[:MAX_REASONS]]
+    if reasons[MAX_REASONS:]:
+        texts.append(f"… and {len(reasons) - MAX_REASONS} more (--verbose shows all)")
+    texts += _expected_and_found(group, [one.text for one in reasons])
+    yield from (f"    {line}" for text in texts for line in _wrapped(text, 4))
+
+
+def _expected_and_found(group: FailureGroup, reasons: Sequence[str]) -> Iterator[str]:
+    """Yield the ground truth and the response, unless a reason quotes them."""
+    if group.outcome is not Outcome.FAILED:
+        return
+    part = failed_part(group.first)
+    for title, text in (("expected", part.ground_truth), ("found", part.agent_response)):
+        if text is not None and not any(repr(text) in one for one in reasons):
+            yield f"{title}: {one_line(text, MAX_REASON) or '(empty)'}"
+
+
+def _place(result: TestResult, columns: int) -> str:
+    """Return the name and, if there is room, the place of a case."""
+    location = short_location(result)
+    place = "" if location is None else f" ({one_line(location, MAX_NAME)})"
+    if columns_of(place) > columns - _MIN_NAME:
+        place = ""
+    return clip(shown_name(result), columns - columns_of(place)) + place
+
+
+def _wrapped(text: str, indent: int) -> list[str]:
+    """Return the lines of `text` on a terminal; elsewhere, `text` is one line."""
+    return wrap(text, _columns() - indent) if is_tty() else [text]
+
+
+def _columns() -> int:
+    return max(width(), _MIN_COLUMNS) if is_tty() else MAX_REASON
