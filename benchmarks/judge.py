@@ -17,7 +17,7 @@ def main(model: str = MODEL) -> int:
     """Print the table; 1 if the judge does not tell every good answer from its bad twin."""
     subject = load_named_judge(f"local/{model}", None, lambda _: None)
     started = time.perf_counter()
-    check = asyncio.run(subject.check(read_labels(DEFAULT_LABELS), repeats=3, on_progress=tell))
+    check = asyncio.run(subject.checker(read_labels(DEFAULT_LABELS), tell).run(repeats=3))
     print(render_table(check))
     print(f"{time.perf_counter() - started:.0f} s in all, loading the model included")
     return 0 if check.agreement.accuracy.value == 1 and not check.errors else 1

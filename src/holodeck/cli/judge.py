@@ -33,7 +33,7 @@ def judge() -> None:
 )
 @click.option("--model", "model", metavar="PROVIDER/NAME", help="Check this model instead.")
 @click.option("--endpoint", metavar="URL", help="The endpoint of --model.")
-@click.option("--metric", metavar="NAME", help="Use the prompt of this `type: judge` metric.")
+@click.option("--metric", metavar="NAME", help="Check this judged metric, or `criteria`.")
 @click.option(
     "--criterion",
     "criteria",
@@ -144,9 +144,9 @@ def _select(labels: "list[Label]", criteria: tuple[str, ...]) -> "list[Label]":
 
     if not criteria:
         return labels
-    selected = [one for one in labels if any(text in one.criterion for text in criteria)]
+    selected = [one for one in labels if any(text in (one.criterion or "") for text in criteria)]
     if not selected:
-        known = "; ".join(dict.fromkeys(one.criterion for one in labels))
+        known = "; ".join(dict.fromkeys(one.criterion or "(none)" for one in labels))
         raise NothingSelected(f"--criterion: no label has such a criterion; known: {known}")
     return selected
 
@@ -166,11 +166,10 @@ async def _check(
 ) -> "JudgeCheckResult":
     """Run the check; `repeats` None means a quick one."""
     try:
-        if repeats is None:
-            return await subject.quick_check(labels, _Progress())
-        return await subject.check(labels, repeats, _Progress())
+        checker = subject.checker(labels, _Progress())
+        return await (checker.quick() if repeats is None else checker.run(repeats))
     finally:
-        await subject.judge.close()
+        await subject.judges.close()
 
 
 class _Progress:

@@ -123,7 +123,7 @@ backend: "shop:answer"
 evaluations:
   model: {{provider: openai, name: wise, endpoint: "{server.url}", api_key: k}}
   metrics:
-    - {{type: judge, name: price, margin: 0.1, threshold: 0.5, criteria: [Is it polite?]}}
+    - {{type: judge, name: price, margin: 0.1, threshold: 0.5, criteria: [Does it name a price?]}}
 """)
 
     ran = check(

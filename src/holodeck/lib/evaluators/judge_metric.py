@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from statistics import median_low
 from typing import Any, ClassVar, TypeVar, Unpack
@@ -10,6 +11,7 @@ from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD, JudgedEvaluator, JudgedOptions
 from holodeck.lib.evaluators.judge_prompt import (
     TAGS,
+    WORDINGS,
     Question,
     Texts,
     examples_for,
@@ -225,7 +227,6 @@ class JudgeEvaluator(JudgedEvaluator):
             close to it.
         margin: A score closer to the threshold than this is inconclusive.
         include_reason: Whether the judge is asked for a reason if it gave none.
-        first_wording: The number of the first wording, of `WORDINGS`.
     """
 
     PARAM_SPEC: ClassVar[ParamSpec] = ParamSpec(
@@ -245,7 +246,6 @@ class JudgeEvaluator(JudgedEvaluator):
         confirm_on_fail: int = 0,
         margin: float = 0.0,
         include_reason: bool = False,
-        first_wording: int = 0,
         **options: Unpack[JudgedOptions],
     ) -> None:
         super().__init__(threshold=threshold, **options)
@@ -260,8 +260,20 @@ class JudgeEvaluator(JudgedEvaluator):
         self._confirmations = confirm_on_fail
         self._margin = margin
         self._include_reason = include_reason
-        self._first_wording = first_wording
+        self._first_wording = 0
         self._asker = QuestionAsker()
+
+    @property
+    def rounds(self) -> int:
+        """How many times everything can be asked without using a wording twice."""
+        return max(1, WORDINGS // (self._votes + self._confirmations))
+
+    def reworded(self, number: int) -> "JudgeEvaluator":
+        """Return the evaluator of round `number`, below `rounds`, with wordings of its own."""
+        other = copy(self)
+        first = number * (self._votes + self._confirmations)
+        other._first_wording = first  # noqa: SLF001 - a copy of its own class
+        return other
 
     def required_params(self) -> frozenset[EvalParam]:
         return self.PARAM_SPEC.required | {_PARAMS[key] for key in self._inputs}

@@ -5,9 +5,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ValidationError
+from pydantic import Field, PrivateAttr, ValidationError
 
 from holodeck import errors
 from holodeck.errors import ConfigError
@@ -27,35 +27,69 @@ from holodeck.lib.judging.gate import (
 )
 from holodeck.lib.suggestions import did_you_mean_or_list
 from holodeck.lib.text import one_line, plural
-from holodeck.models.base import Model, NonBlank
+from holodeck.models.base import Json, Model, NonBlank
+from holodeck.models.history import Messages
 from holodeck.models.token_usage import UsageMeter
 
 DEFAULT_LABELS = Path(__file__).parents[2] / "data" / "judge_labels.jsonl"
 """The forty labels that come with holodeck."""
 
 
+class LabelledCall(Model):
+    """A tool call of the agent."""
+
+    name: NonBlank
+    """Name of the tool."""
+    arguments: dict[str, Json] = {}
+    """The arguments."""
+    result: Json = None
+    """What the tool returned."""
+    error: NonBlank | None = None
+    """Why it failed."""
+
+
 class Label(Model):
-    """A response and the verdict of a person."""
+    """A response and the verdict of a person, with everything that a metric may read."""
 
     input: NonBlank
     """The user's input."""
     response: str
     """The response."""
-    criterion: NonBlank
-    """A question about the response, phrased so that yes is good."""
     label: Literal["pass", "fail"]
-    """The person's answer: yes (pass) or no (fail)."""
+    """The person's verdict: for a criterion, yes is "pass"."""
+    criterion: NonBlank | None = None
+    """A question about the response, phrased so that yes is good; None if the label is about the
+    metric as a whole."""
     ground_truth: NonBlank | None = None
     """The right answer; the judge sees it if it is given."""
+    retrieval_context: Annotated[list[NonBlank], Field(min_length=1)] | None = None
+    """Retrieved passages."""
+    history: Messages | None = None
+    """The messages before the input."""
+    tool_calls: list[LabelledCall] | None = None
+    """The tool calls of the agent; None if they are unknown, [] if there were none."""
+    expected_tools: list[NonBlank] | None = None
+    """The tools that the agent should have called."""
+    _location: str = PrivateAttr(default="labels")
 
     @property
     def is_good(self) -> bool:
         return self.label == "pass"
 
     @property
-    def question(self) -> tuple[str, str, str, str | None]:
-        """What is asked; labels with the same question count once."""
-        return self.input, self.response, self.criterion, self.ground_truth
+    def question(self) -> str:
+        """Everything but the verdict, as JSON; labels with the same question count once."""
+        return self.model_dump_json(exclude={"label"})
+
+    @property
+    def location(self) -> str:
+        """File and line of the label."""
+        return self._location
+
+    def at(self, location: str) -> "Label":
+        """Set file and line, and return the label."""
+        self._location = location
+        return self
 
 
 def read_labels(path: Path) -> list[Label]:
@@ -67,18 +101,19 @@ def read_labels(path: Path) -> list[Label]:
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), f"is not UTF-8 text ({error.reason})") from error
     labels: list[Label] = []
-    first_lines: dict[tuple[str, str, str, str | None], tuple[int, Label]] = {}
+    first_of: dict[str, Label] = {}
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
             continue
-        labels.append(_parse_label(line, f"{path}:{number}"))
-        first_line, first = first_lines.setdefault(labels[-1].question, (number, labels[-1]))
-        if first.label != labels[-1].label:
+        label = _parse_label(line, f"{path}:{number}")
+        first = first_of.setdefault(label.question, label)
+        if first.label != label.label:
             raise ConfigError(
-                f"{path}:{number}",
-                f"the label is {labels[-1].label!r}, but line {first_line} gives the same response"
+                label.location,
+                f"the label is {label.label!r}, but {first.location} gives the same response"
                 f" {first.label!r}; remove one of them",
             )
+        labels.append(label)
     if not labels:
         raise ConfigError(str(path), "is empty; write one JSON object per line: " + _EXAMPLE)
     return labels
@@ -95,21 +130,27 @@ def _parse_label(line: str, location: str) -> Label:
     if not isinstance(data, dict):
         raise ConfigError(location, f"is not a JSON object; write {_EXAMPLE}")
     try:
-        return Label.model_validate(data)
+        label = Label.model_validate(data)
     except ValidationError as error:
         raise ConfigError(location, _describe_error(error)) from error
+    return label.at(location)
+
+
+_TEXTS = ("input", "response", "criterion", "ground_truth")
 
 
 def _describe_error(error: ValidationError) -> str:
     first = error.errors()[0]
-    key = str(first["loc"][0])
+    key = ".".join(str(one) for one in first["loc"])
     if first["type"] == "missing":
         return f"{key!r} is missing"
-    if first["type"] == "extra_forbidden":
+    if first["type"] == "extra_forbidden" and len(first["loc"]) == 1:
         return f"unknown key {key!r}{did_you_mean_or_list(key, Label.model_fields)}"
     if key == "label":
         return f"the label is {first['input']!r}; write 'pass' or 'fail'"
-    return f"{key!r} is {first['input']!r}; write a text that is not empty"
+    if key in _TEXTS:
+        return f"{key!r} is {first['input']!r}; write a text that is not empty"
+    return f"{key!r}: {first['msg']}"
 
 
 def require_enough_labels(labels: Sequence[Label], limits: Limits, location: str) -> None:
@@ -131,7 +172,7 @@ def require_enough_labels(labels: Sequence[Label], limits: Limits, location: str
 
 def pair_labels(labels: Sequence[Label]) -> list[tuple[Label, Label]]:
     """Pair good and bad responses to the same input by the same criterion, in the file's order."""
-    bad: dict[tuple[str, str], list[Label]] = {}
+    bad: dict[tuple[str, str | None], list[Label]] = {}
     for one in labels:
         if not one.is_good:
             bad.setdefault((one.input, one.criterion), []).append(one)
@@ -198,8 +239,10 @@ class JudgeCheckResult:
     """The errors of all requests."""
     usage: UsageMeter
     repeats: int = 1
+    has_wordings: bool = True
+    """Whether each repetition used other words; otherwise they were the same."""
     same_each_time: Proportion | None = None
-    """Responses with the same verdict for every wording; None without repeats."""
+    """Responses with the same verdict each time; None without repeats."""
     order: OrderEffect | None = None
     """None without pairs, and for a quick check."""
     length: LengthEffect | None = None
@@ -366,7 +409,8 @@ def _effects(check: JudgeCheckResult) -> list[tuple[str, str]]:
     rows = []
     if check.same_each_time is not None:
         times = plural(check.repeats, "time")
-        text = f"{_format_share(check.same_each_time)}, asked {times}, worded differently"
+        words = "worded differently" if check.has_wordings else "in the same words"
+        text = f"{_format_share(check.same_each_time)}, asked {times}, {words}"
         rows.append(("same verdict each time", text))
     if check.order is not None:
         rows += [
@@ -404,7 +448,8 @@ def _differences(check: JudgeCheckResult) -> list[str]:
     others = [one for one in check.judgements if one.passed is not None and not one.agrees]
     lines = [
         f"  people say {one.label.label}, the judge {_number(one.score)}:"
-        f" {one_line(one.label.criterion, 60)} {one_line(one.label.response, 60)}"
+        f" {one_line(one.label.criterion or one.label.input, 60)}"
+        f" {one_line(one.label.response, 60)}"
         for one in others[:_MAX_SHOWN]
     ]
     return (

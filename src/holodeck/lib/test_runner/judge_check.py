@@ -1,10 +1,9 @@
 """Checks how well a judge agrees with people, and which judge that is."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -13,8 +12,8 @@ from holodeck.config.providers import missing_key_message, with_provider_variabl
 from holodeck.config.secrets import collect
 from holodeck.errors import ConfigError, EvaluationError
 from holodeck.lib.evaluators.base import DEFAULT_THRESHOLD
-from holodeck.lib.evaluators.build import judge_model_of
-from holodeck.lib.evaluators.judge_metric import JudgeEvaluator, gather_all
+from holodeck.lib.evaluators.build import judge_model_of, needs_judge
+from holodeck.lib.evaluators.judge_metric import gather_all
 from holodeck.lib.evaluators.judge_prompt import unique_tag
 from holodeck.lib.judging.agreement import Proportion
 from holodeck.lib.judging.check_report import (
@@ -26,8 +25,9 @@ from holodeck.lib.judging.check_report import (
     pair_labels,
 )
 from holodeck.lib.judging.judge import Judge, Judges, count_judge_usage
-from holodeck.models.agent import Agent
-from holodeck.models.judged_metrics import Criterion, JudgeInput, JudgeMetric
+from holodeck.lib.test_runner.labelled_cases import CRITERIA, LabelledCases
+from holodeck.models.agent import IN_PYTHON, Agent
+from holodeck.models.evaluation import EvaluationConfig, MetricSettings
 from holodeck.models.llm import LLMProvider, ProviderEnum
 
 MAX_CONCURRENCY = 20
@@ -37,9 +37,6 @@ PADDING = (
 )
 """Meaningless text that makes a response longer."""
 
-T = TypeVar("T")
-EvaluatorFor = Callable[[Label, int], JudgeEvaluator]
-"""Returns the evaluator of a label, given the number of the first wording."""
 ProgressCallback = Callable[[int, int], None]
 """Gets the numbers of answered and of planned questions."""
 
@@ -58,71 +55,83 @@ class JudgeChecker:
 
     Args:
         judge: The judge.
-        evaluator_for: Returns the evaluator that the metric would use.
+        labels: What people said.
+        cases: The same labels as test cases.
+        threshold: The score that passes; for reports.
         on_progress: Called after each question.
     """
 
     def __init__(
-        self, judge: Judge, evaluator_for: EvaluatorFor, on_progress: ProgressCallback
+        self,
+        judge: Judge,
+        labels: Sequence[Label],
+        cases: LabelledCases,
+        threshold: float,
+        on_progress: ProgressCallback,
     ) -> None:
         self._judge = judge
-        self._evaluator_for = evaluator_for
+        self._labels = labels
+        self._cases = cases
+        self._threshold = threshold
         self._on_progress = on_progress
         self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
         self._done = 0
         self._planned = 0
         self._errors: list[str] = []
 
-    async def quick(self, labels: Sequence[Label], threshold: float) -> JudgeCheckResult:
+    async def quick(self) -> JudgeCheckResult:
         """Measure only how well the judge agrees with people."""
-        self._planned = len(labels)
+        self._planned = len(self._labels)
+        return self._result(await self._judge_all())
+
+    async def run(self, repeats: int) -> JudgeCheckResult:
+        """Judge every label `repeats` times, and measure the effects of order and length.
+
+        There are fewer repetitions if the metric has not enough different wordings.
+        """
+        rounds = self._cases.rounds
+        repeats = repeats if rounds is None else min(repeats, rounds)
+        pairs = pair_labels(self._labels)
+        self._planned = len(self._labels) * (repeats + 1) + 2 * len(pairs)
+        judged = [await self._judge_all(words=words) for words in range(repeats)]
+        padded = await self._judge_all(padding=PADDING)
         with count_judge_usage() as usage:
-            judgements = await self._judge_all(labels, 0)
+            choices = await gather_all(self._compare(good, bad) for good, bad in pairs)
+        self._cases.usage.merge(usage)
+        return replace(
+            self._result(judged[0]),
+            same_each_time=_consistency(judged) if repeats > 1 else None,
+            order=_order_effect(choices) if pairs else None,
+            length=_length_effect(judged[0], padded),
+            repeats=repeats,
+            has_wordings=rounds is not None,
+        )
+
+    def _result(self, judgements: Sequence[Judgement]) -> JudgeCheckResult:
         return JudgeCheckResult(
             judge=self._judge.name,
-            threshold=threshold,
+            threshold=self._threshold,
             judgements=judgements,
             errors=self._errors,
-            usage=usage,
+            usage=self._cases.usage,
         )
 
-    async def run(
-        self, labels: Sequence[Label], repeats: int, threshold: float
-    ) -> JudgeCheckResult:
-        """Judge every label `repeats` times, and measure the effects of order and length."""
-        pairs = pair_labels(labels)
-        self._planned = len(labels) * (repeats + 1) + 2 * len(pairs)
-        with count_judge_usage() as usage:
-            rounds = [await self._judge_all(labels, wording) for wording in range(repeats)]
-            padded = await self._judge_all(labels, 0, PADDING)
-            choices = await gather_all(self._compare(good, bad) for good, bad in pairs)
-        return JudgeCheckResult(
-            judge=self._judge.name,
-            threshold=threshold,
-            judgements=rounds[0],
-            same_each_time=_consistency(rounds) if repeats > 1 else None,
-            order=_order_effect(choices) if pairs else None,
-            length=_length_effect(rounds[0], padded),
-            repeats=repeats,
-            errors=self._errors,
-            usage=usage,
+    async def _judge_all(self, *, words: int = 0, padding: str = "") -> list[Judgement]:
+        return await gather_all(
+            self._judge_label(at, words, padding) for at in range(len(self._labels))
         )
 
-    async def _judge_all(
-        self, labels: Sequence[Label], wording: int, padding: str = ""
-    ) -> list[Judgement]:
-        return await gather_all(self._judge_label(label, wording, padding) for label in labels)
+    async def _judge_label(self, at: int, words: int, padding: str) -> Judgement:
+        async with self._slots:
+            found = await self._cases.judge(at, words=words, padding=padding)
+        if found.error is not None:
+            self._errors.append(found.error)
+        self._count()
+        return found
 
-    async def _judge_label(self, label: Label, wording: int, padding: str) -> Judgement:
-        evaluator = self._evaluator_for(label, wording)
-        evaluated = evaluator.evaluate(
-            query=label.input, response=label.response + padding, ground_truth=label.ground_truth
-        )
-        result = await self._run_in_slot(evaluated)
-        if isinstance(result, EvaluationError):
-            return Judgement(label, error=str(result))
-        passed = None if result["inconclusive"] else result["passed"]
-        return Judgement(label, result["score"], passed, result["reasoning"])
+    def _count(self) -> None:
+        self._done += 1
+        self._on_progress(self._done, self._planned)
 
     async def _compare(self, good: Label, bad: Label) -> PairChoice:
         first = await self._choose(good, bad)
@@ -132,22 +141,16 @@ class JudgeChecker:
         )
 
     async def _choose(self, first: Label, second: Label) -> str | None:
-        found = await self._run_in_slot(
-            self._judge.ask(_choice_prompt(first, second), _CHOICE_SCHEMA)
-        )
-        return None if isinstance(found, EvaluationError) else str(found["answer"])
-
-    async def _run_in_slot(self, coroutine: Coroutine[Any, Any, T]) -> T | EvaluationError:
-        """Await the coroutine when a slot is free; return and record its error, if any."""
+        """Return the judge's choice, "A" or "B"; None for an error, which is recorded."""
         try:
             async with self._slots:
-                return await coroutine
+                found = await self._judge.ask(_choice_prompt(first, second), _CHOICE_SCHEMA)
         except EvaluationError as error:
             self._errors.append(str(error))
-            return error
+            return None
         finally:
-            self._done += 1
-            self._on_progress(self._done, self._planned)
+            self._count()
+        return str(found["answer"])
 
 
 _CHOICE_SCHEMA = {
@@ -156,6 +159,10 @@ _CHOICE_SCHEMA = {
     "required": ["answer"],
     "additionalProperties": False,
 }
+
+
+_WHOLE = "It is a good answer."
+"""What is asked of a pair of answers whose labels have no criterion."""
 
 
 def _choice_prompt(first: Label, second: Label) -> list[dict[str, str]]:
@@ -216,63 +223,22 @@ Protect = Callable[[Iterable[str]], None]
 """Gets the secrets that must not be printed."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class CheckedJudge:
-    """A judge to check, and the metric whose settings it uses."""
+    """A judge to check, as it is used by an agent's metric."""
 
+    agent: Agent
     judge: Judge
-    metric: JudgeMetric | None = None
-    """None for the default settings."""
-    _evaluators: dict[tuple[str, bool, int], JudgeEvaluator] = field(default_factory=dict)
+    judges: Judges
+    metric: MetricSettings | str | None = None
+    """None for yes-or-no questions with default settings; `criteria` for those of test cases."""
 
-    async def check(
-        self, labels: list[Label], repeats: int, on_progress: ProgressCallback
-    ) -> JudgeCheckResult:
-        """Run the whole check."""
-        return await JudgeChecker(self.judge, self._evaluator_for, on_progress).run(
-            labels, repeats, self._threshold
-        )
-
-    async def quick_check(
-        self, labels: list[Label], on_progress: ProgressCallback
-    ) -> JudgeCheckResult:
-        """Measure only the agreement, with one call per label."""
-        return await JudgeChecker(self.judge, self._evaluator_for, on_progress).quick(
-            labels, self._threshold
-        )
-
-    @property
-    def _threshold(self) -> float:
-        return self.metric.threshold if self.metric else DEFAULT_THRESHOLD
-
-    def _evaluator_for(self, label: Label, wording: int) -> JudgeEvaluator:
-        """Return one evaluator per criterion, so that it remembers what the endpoint supports."""
-        key = (label.criterion, label.ground_truth is not None, wording)
-        if key not in self._evaluators:
-            inputs: list[JudgeInput] = ["input", "response"]
-            if label.ground_truth is not None:
-                inputs.append("ground_truth")
-            options = {**self._options(label.criterion), "inputs": inputs}
-            self._evaluators[key] = JudgeEvaluator(
-                **options, first_wording=wording, judge=self.judge, timeout=None
-            )
-        return self._evaluators[key]
-
-    def _options(self, criterion: str) -> dict[str, Any]:
-        """Return the metric's options except those about its own questions."""
-        if self.metric is None:
-            return {"criteria": [criterion]}
-        options = {**self.metric.options(), "threshold": self.metric.threshold}
-        criteria, examples = [Criterion(question=criterion)], []
-        for number, question in enumerate(self.metric.questions):
-            if question.question == criterion:
-                criteria = [question]
-                examples = [
-                    one.model_copy(update={"answers": [one.answers[number]]})
-                    for one in self.metric.examples
-                ]
-                break
-        return {**options, "criteria": criteria, "examples": examples, "include_reason": False}
+    def checker(self, labels: list[Label], on_progress: ProgressCallback) -> JudgeChecker:
+        """Return a check on these labels. Raises ConfigError if they do not fit the metric."""
+        cases = LabelledCases(self.agent, self.metric, labels, self.judges)
+        threshold = self.metric.threshold if isinstance(self.metric, MetricSettings) else None
+        shown = DEFAULT_THRESHOLD if threshold is None else threshold
+        return JudgeChecker(self.judge, labels, cases, shown, on_progress)
 
 
 def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protect) -> CheckedJudge:
@@ -280,13 +246,15 @@ def load_agent_judge(agent_config: str, metric_name: str | None, protect: Protec
     agent, execution, loader = load_agent_with_config(agent_config)
     protect(collect(agent, loader.environment(agent.base_dir)))
     metric = None if metric_name is None else _metric(agent, metric_name)
-    shared = agent.evaluations.model if agent.evaluations else None
-    llm = judge_model_of(agent, metric) if metric else shared or agent.model
+    llm = agent.judge_model
+    if isinstance(metric, MetricSettings):
+        llm = judge_model_of(agent, metric)
     if llm is None:
         raise ConfigError(agent_config, "names no model that judges; write 'evaluations.model'")
     _require_key(llm)
     judges = Judges(execution, agent.base_dir)
-    return CheckedJudge(judges.of(llm, is_agents_own=llm is agent.model), metric)
+    judge = judges.of(llm, is_agents_own=llm is agent.model)
+    return CheckedJudge(agent, judge, judges, metric)
 
 
 def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> CheckedJudge:
@@ -306,21 +274,26 @@ def load_named_judge(name: str, endpoint: str | None, protect: Protect) -> Check
         raise ConfigError("--model", str(error.errors()[0]["msg"])) from None
     protect(collect(llm, env))
     _require_key(llm)
-    return CheckedJudge(Judges().of(llm))
+    judges = Judges()
+    agent = Agent(name="labels", backend=IN_PYTHON, evaluations=EvaluationConfig(model=llm))
+    return CheckedJudge(agent, judges.of(llm), judges)
 
 
-def _metric(agent: Agent, name: str) -> JudgeMetric:
+def _metric(agent: Agent, name: str) -> MetricSettings | str:
+    """Return the judged metric of that name, in agent.yaml or one of its cases."""
     cases = agent.test_cases or []
     metrics = [
         *(agent.evaluations.metrics if agent.evaluations else []),
         *(metric for case in cases for metric in case.own_metrics),
     ]
-    known = [one for one in metrics if isinstance(one, JudgeMetric)]
-    found = next((one for one in known if one.name == name), None)
-    if found is None:
-        names = ", ".join(one.name for one in known) or "none"
-        raise ConfigError("--metric", f"no 'type: judge' metric is named {name!r}; known: {names}")
-    return found
+    judged = [one for one in metrics if needs_judge(one)]
+    found = next((one for one in judged if one.label == name), None)
+    if found is not None:
+        return found
+    if name == CRITERIA:
+        return CRITERIA
+    names = ", ".join(dict.fromkeys([*(one.label for one in judged), CRITERIA]))
+    raise ConfigError("--metric", f"no judged metric is named {name!r}; known: {names}")
 
 
 def _require_key(llm: LLMProvider) -> None:

@@ -45,7 +45,9 @@ def without(key):
     [
         ("{", "is not JSON"),
         ("[1]", "is not a JSON object"),
-        (without("criterion"), "'criterion' is missing"),
+        (without("response"), "'response' is missing"),
+        (ROW | {"tool_calls": [{"tool": "x"}]}, "'tool_calls.0.name' is missing"),
+        (ROW | {"history": [{"role": "bot"}]}, "'history.0.role': Input should be"),
         (ROW | {"grounds": "x"}, "unknown key 'grounds'"),
         (ROW | {"respons": "x"}, "did you mean 'response'?"),
         (ROW | {"label": "good"}, "the label is 'good'; write 'pass' or 'fail'"),
@@ -141,7 +143,7 @@ def test_the_accuracy_of_a_threshold_is_measured_on_labels_that_did_not_choose_i
 def test_labels_that_contradict_each_other_are_refused_with_both_lines(tmp_path):
     path = written(tmp_path, ROW, ROW, ROW | {"label": "fail"})
 
-    with pytest.raises(ConfigError, match="line 1 gives the same response 'pass'") as caught:
+    with pytest.raises(ConfigError, match="jsonl:1 gives the same response 'pass'") as caught:
         read_labels(path)
 
     assert caught.value.field == f"{path}:3"
