@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from fakes import AgentFolder, FakeOpenAI, Reply, case
+from support.rest_services import KEY
 from support.store_servers import PASSWORD
 
 RETURNS = "You may return shoes within thirty days of purchase.\n"
@@ -23,13 +24,18 @@ def postgres_database(server, folder):
     return {"provider": "postgres", "connection_string": address}
 
 
+def pinecone_database(server, folder):
+    return {"provider": "pinecone", "url": server.url, "api_key": KEY}
+
+
 @pytest.mark.parametrize(
     ("fixture", "database", "how"),
     [
         ("redis_server", redis_database, signal.SIGKILL),
         ("postgres_server", postgres_database, signal.SIGQUIT),
+        ("pinecone_server", pinecone_database, None),
     ],
-    ids=["redis", "postgres"],
+    ids=["redis", "postgres", "pinecone"],
 )
 def test_a_server_that_dies_between_two_cases_is_an_error_row(
     request, tmp_path, fixture, database, how
@@ -67,4 +73,6 @@ def test_a_server_that_dies_between_two_cases_is_an_error_row(
     assert [one["outcome"] for one in results] == ["passed", "failed"]
     [call] = results[1]["tool_invocations"]
     assert f"127.0.0.1:{server.port}" in call["error"]
-    assert PASSWORD not in ran.stdout + ran.stderr + (folder.path / "out.json").read_text()
+    shown = ran.stdout + ran.stderr + (folder.path / "out.json").read_text()
+    assert PASSWORD not in shown
+    assert KEY not in shown

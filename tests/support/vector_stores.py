@@ -9,6 +9,7 @@ import pytest
 from holodeck.lib.knowledge.stores.base import VectorStore
 from holodeck.lib.knowledge.stores.collection import open_store
 from holodeck.models.database import DatabaseConfig
+from support.rest_services import KEY
 from support.store_servers import PASSWORD
 
 
@@ -73,6 +74,21 @@ def chroma(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
     return StoreFactory(folder, provider="chromadb", connection_string=url)
 
 
+def weaviate(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
+    url = request.getfixturevalue("weaviate_server").url
+    return StoreFactory(folder, provider="weaviate", url=url, api_key=KEY)
+
+
+def pinecone(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
+    url = request.getfixturevalue("pinecone_server").url
+    return StoreFactory(folder, provider="pinecone", url=url, api_key=KEY)
+
+
+def azure_ai_search(folder: Path, request: pytest.FixtureRequest) -> StoreFactory:
+    url = request.getfixturevalue("azure_search_server").url
+    return StoreFactory(folder, provider="azure-ai-search", url=url, api_key=KEY)
+
+
 STORES: dict[str, Callable[[Path, pytest.FixtureRequest], StoreFactory]] = {
     "embedded": embedded,
     "in-memory": in_memory,
@@ -83,6 +99,9 @@ STORES: dict[str, Callable[[Path, pytest.FixtureRequest], StoreFactory]] = {
     "pgvector": pgvector,
     "chroma-folder": chroma_folder,
     "chroma": chroma,
+    "weaviate": weaviate,
+    "pinecone": pinecone,
+    "azure-ai-search": azure_ai_search,
 }
 """Every store that a test can run, with what builds it."""
 _NEEDS = {

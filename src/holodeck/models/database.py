@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -46,6 +46,11 @@ KEYS: Mapping[VectorStoreProvider, tuple[str, ...]] = {
     VectorStoreProvider.POSTGRES: ("connection_string", "db_schema"),
     VectorStoreProvider.REDIS: ("connection_string", "url"),
     VectorStoreProvider.FAISS: (),
+    VectorStoreProvider.WEAVIATE: ("connection_string", "url", "api_key"),
+    VectorStoreProvider.PINECONE: (
+        *("connection_string", "url", "api_key", "namespace", "index_name", "cloud", "region"),
+    ),
+    VectorStoreProvider.AZURE_AI_SEARCH: ("url", "api_key"),
 }
 """The keys of each provider that is supported, besides `provider` and `timeout`."""
 
@@ -53,17 +58,26 @@ _NOT_SUPPORTED = frozenset(VectorStoreProvider) - KEYS.keys()
 _ADDRESSES = ("connection_string", "url", "path")
 """Keys that say where a store is; a store has one of them."""
 _NEEDS_ADDRESS = (
+    VectorStoreProvider.AZURE_AI_SEARCH,
     VectorStoreProvider.CHROMADB,
     VectorStoreProvider.QDRANT,
     VectorStoreProvider.POSTGRES,
     VectorStoreProvider.REDIS,
+    VectorStoreProvider.WEAVIATE,
 )
 _EXAMPLES = {
     VectorStoreProvider.CHROMADB: "connection_string: http://localhost:8000",
     VectorStoreProvider.QDRANT: "url: http://localhost:6333",
     VectorStoreProvider.POSTGRES: "connection_string: postgresql://user@localhost:5432/name",
     VectorStoreProvider.REDIS: "connection_string: redis://localhost:6379",
+    VectorStoreProvider.WEAVIATE: "url: http://localhost:8080",
+    VectorStoreProvider.AZURE_AI_SEARCH: "url: https://NAME.search.windows.net",
 }
+_NEEDS_API_KEY = (VectorStoreProvider.AZURE_AI_SEARCH, VectorStoreProvider.PINECONE)
+_OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
+    VectorStoreProvider.AZURE_AI_SEARCH: {"search_endpoint": "url", "endpoint": "url"},
+}
+"""Names of keys in existing files, with ours."""
 
 
 class DatabaseConfig(Model):
@@ -80,11 +94,19 @@ class DatabaseConfig(Model):
     """File (`sqlite`) or folder (`chromadb`, `qdrant`) of a store without a server, relative to
     `agent.yaml`."""
     api_key: Secret | None = None
-    """API key of a server, for `chromadb` and `qdrant`."""
+    """API key of a server."""
     tenant: NonBlank | None = None
     """Tenant of a Chroma server."""
     database: NonBlank | None = None
     """Database of a Chroma server."""
+    index_name: NonBlank | None = None
+    """Index in Pinecone that the tools share; by default each tool has one of its own."""
+    namespace: NonBlank | None = None
+    """What the names of namespaces in Pinecone begin with."""
+    cloud: Literal["aws", "gcp", "azure"] | None = None
+    """Cloud of new indexes in Pinecone; by default aws."""
+    region: NonBlank | None = None
+    """Region of new indexes in Pinecone; by default us-east-1."""
     db_schema: NonBlank | None = None
     """Schema of the tables in PostgreSQL; by default the first one of the search path."""
     timeout: Seconds = 30.0
@@ -93,9 +115,14 @@ class DatabaseConfig(Model):
     @model_validator(mode="before")
     @classmethod
     def _resolve_alias(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or data.get("provider") not in ALIASES:
+        if not isinstance(data, dict) or not isinstance(data.get("provider"), str):
             return data
-        return {**data, "provider": ALIASES[data["provider"]]}
+        provider = ALIASES.get(data["provider"], data["provider"])
+        names = _OTHER_NAMES.get(str(provider), {})
+        renamed = {names.get(key, key): value for key, value in data.items()}
+        if len(renamed) < len(data):
+            return data  # two names of one key; the other one is unknown
+        return {**renamed, "provider": provider}
 
     @model_validator(mode="after")
     def _check(self) -> "DatabaseConfig":
@@ -124,6 +151,12 @@ class DatabaseConfig(Model):
                 [f"{name!r} is no key of {self.provider.value}; known: {known}" for name in others]
             )
         self._has_one_address(given)
+        if self.provider in _NEEDS_API_KEY and not {"api_key", "connection_string"} & set(given):
+            name = self.provider.value.upper().replace("-", "_")
+            raise ValueError(
+                f"the API key of {self.provider.value} is missing; write, for example,"
+                f" 'api_key: ${{{name}_API_KEY}}'"
+            )
 
     def _has_one_address(self, given: list[str]) -> None:
         addresses = [name for name in _ADDRESSES if name in given]

@@ -58,20 +58,26 @@ def test_an_unknown_name_is_an_error_with_its_place(folder, config, name):
 
 
 def test_a_product_that_is_not_supported_is_an_error_only_where_it_is_used(folder):
-    stores = "{pine: {provider: pinecone, api_key: x, index_name: y}, kb: {provider: in-memory}}"
+    stores = "{sql: {provider: sql-server, driver: x, index_name: y}, kb: {provider: in-memory}}"
     config = config_of(folder, f"vectorstores: {stores}\n")
 
     assert resolve(config, "kb")[1] == []
-    [problem] = resolve(config, "pine")[1]
+    [problem] = resolve(config, "sql")[1]
     assert problem.startswith(
-        "agent.yaml:3:57: tools[0].database: of the vector store 'pine': 'provider': 'pinecone' is"
+        "agent.yaml:3:57: tools[0].database: of the vector store 'sql': 'provider': 'sql-server' is"
         " not supported yet; use one of sqlite,"
     )
 
 
 def test_a_product_that_is_not_supported_is_an_error_in_a_tool():
-    with pytest.raises(ValidationError, match="'pinecone' is not supported yet; use one of"):
-        DatabaseConfig.model_validate({"provider": "pinecone"})
+    with pytest.raises(ValidationError, match="'sql-server' is not supported yet; use one of"):
+        DatabaseConfig.model_validate({"provider": "sql-server"})
+
+
+def test_the_name_that_other_files_give_a_key_is_known():
+    values = {"provider": "azure-ai-search", "search_endpoint": "https://x", "api_key": "y"}
+
+    assert DatabaseConfig.model_validate(values).url == "https://x"
 
 
 def test_a_mapping_and_no_database_stay_as_they_are(folder):
@@ -102,6 +108,9 @@ def test_the_store_of_the_project_wins_over_the_users(folder):
         ("{provider: redis}", "the address of redis is missing; write, for example,"),
         ("{provider: redis, connection_string: ''}", "connection_string"),
         ("{provider: qdrant, url: a, path: b}", "'url' and 'path' are both set; keep one of them"),
+        ("{provider: pinecone}", "write, for example, 'api_key: ${PINECONE_API_KEY}'"),
+        ("{provider: azure-ai-search, api_key: x}", "url: https://NAME.search.windows.net"),
+        ("{provider: azure-ai-search, url: a, endpoint: b}", "endpoint: unknown key"),
         ("{provider: sqlite, timeout: 0}", "timeout: found 0; expected more than 0"),
         ("{provider: sqlite, options: {db_schema: x}}", "'db_schema' is no key of sqlite"),
     ],

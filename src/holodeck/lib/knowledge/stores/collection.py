@@ -43,6 +43,9 @@ STORES: Registry[Callable[[DatabaseConfig, StoreContext], StoreAdapter]] = Regis
         "postgres": "holodeck.lib.knowledge.stores.postgres:PostgresAdapter",
         "redis": "holodeck.lib.knowledge.stores.redis:RedisAdapter",
         "faiss": "holodeck.lib.knowledge.stores.faiss:FaissAdapter",
+        "weaviate": "holodeck.lib.knowledge.stores.weaviate:WeaviateAdapter",
+        "pinecone": "holodeck.lib.knowledge.stores.pinecone:PineconeAdapter",
+        "azure-ai-search": "holodeck.lib.knowledge.stores.azure_ai_search:AzureSearchAdapter",
     },
 )
 """Provider → the class of its adapter."""
