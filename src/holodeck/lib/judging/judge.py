@@ -1,5 +1,6 @@
 """Judge models: send a prompt, and check the JSON of the answer before it is used."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +20,18 @@ from holodeck.errors import (
 )
 from holodeck.lib.llm.json_answer import parse_json_answer
 from holodeck.lib.llm.limits import build_limiters, call_limits
-from holodeck.lib.llm.model import ChatModel, ChatRequest, ChatResponse, ask_model
+from holodeck.lib.llm.model import (
+    ChatModel,
+    ChatRequest,
+    ChatResponse,
+    RequestListener,
+    ask_model,
+)
 from holodeck.lib.llm.options import NO_OPTIONS, RequestOptions
+from holodeck.lib.llm.retry import Wait, on_wait
 from holodeck.lib.observability import names, span
 from holodeck.lib.text import one_line
+from holodeck.lib.threads import is_cancelled
 from holodeck.models.config import ExecutionConfig
 from holodeck.models.llm import LLMProvider, ProviderEnum
 from holodeck.models.token_usage import TokenUsage, UsageMeter
@@ -41,6 +50,11 @@ Parser = Callable[[Any], Any]
 MAX_REFUSALS = 3
 """After this many permanent errors in a row, the judge is not asked again. A rejected API key of a
 judge that never answered counts at once."""
+MAX_FAILURES = 10
+"""After this many failed attempts in a row, none of them answered, the judge is not asked again."""
+MIN_ATTEMPTS = 3
+"""A request that failed so often, or for good, must be among them: a burst of first attempts may be
+refused by a service that answers the retries."""
 MAX_QUOTED = 160
 
 _meter: ContextVar[UsageMeter | None] = ContextVar("holodeck_judging", default=None)
@@ -68,6 +82,8 @@ class Judge:
     def __init__(self, model: ChatModel) -> None:
         self._model = model
         self._refusals = 0
+        self._failures = 0
+        self._in_flight: set[asyncio.Future[ChatResponse]] = set()
         self._refusal: str | None = None
         self._has_answered = False
 
@@ -129,28 +145,70 @@ class Judge:
 
         try:
             with span(names.JUDGE, {names.JUDGE_MODEL: self.name}):
-                response = await ask_model(self._model, request, count)
-        except ConfigError:
+                response = await self._ask_unless_down(request, count)
+        except (ConfigError, EvaluationError):
             raise
         except HoloDeckError as error:
             message = f"the judge {self.name}: {error}"
             self._record_refusal(error, message)
             raise EvaluationError(message) from error
-        self._refusals, self._has_answered = 0, True
+        self._refusals, self._failures, self._has_answered = 0, 0, True
         return response
+
+    async def _ask_unless_down(
+        self, request: ChatRequest, listener: RequestListener
+    ) -> ChatResponse:
+        """Return the model's response. Raises EvaluationError once the judge is given up."""
+        token = on_wait.set(partial(self._record_wait, on_wait.get()))
+        try:
+            task = asyncio.ensure_future(ask_model(self._model, request, listener))
+        finally:
+            on_wait.reset(token)
+        self._in_flight.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if self._refusal is None or is_cancelled():
+                raise
+            raise EvaluationError(self._refusal) from None
+        finally:
+            self._in_flight.discard(task)
+
+    def _record_wait(self, listener: Callable[[Wait], None] | None, wait: Wait) -> None:
+        """Count an attempt that failed and is to be repeated."""
+        if listener is not None:
+            listener(wait)
+        self._record_failure(wait.reason, is_repeated=wait.retry >= MIN_ATTEMPTS)
+
+    def _record_failure(self, reason: str, *, is_repeated: bool) -> None:
+        """Count an attempt without an answer that might have succeeded; after many, stop asking."""
+        self._failures += 1
+        if is_repeated and self._failures >= MAX_FAILURES:
+            failed = f"{self._failures} attempts in a row failed"
+            self._give_up(f"the judge {self.name} is down: {failed}; {reason}")
 
     def _record_refusal(self, error: HoloDeckError, message: str) -> None:
         """Stop asking after a rejected API key, or after several permanent errors in a row.
 
         A judge that has answered before may reject this request only.
         """
-        permanent = isinstance(error, BackendError) and error.permanent
-        self._refusals = self._refusals + 1 if permanent else 0
+        is_permanent = isinstance(error, BackendError) and error.permanent
+        self._refusals = self._refusals + 1 if is_permanent else 0
         is_key = isinstance(error, BackendError) and error.refusal == "key"
         limit = 1 if is_key and not self._has_answered else MAX_REFUSALS
-        if self._refusals >= limit and self._refusal is None:
-            self._refusal = message
-            logger.error("the judge is not asked any more: %s", message)
+        if self._refusals >= limit:
+            self._give_up(message)
+        elif not is_permanent:
+            self._record_failure(str(error), is_repeated=True)
+
+    def _give_up(self, message: str) -> None:
+        """Answer every request with this error, also those that are waiting to be repeated."""
+        if self._refusal is not None:
+            return
+        self._refusal = message
+        logger.error("the judge is not asked any more: %s", message)
+        for task in self._in_flight:
+            task.cancel()
 
 
 def _meter_request(

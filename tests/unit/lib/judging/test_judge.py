@@ -169,6 +169,60 @@ async def test_a_judge_that_is_refused_is_not_asked_for_ever(judge, server, stat
     assert len(server.requests) == most
 
 
+async def errors_of(judge, count):
+    asked = (judge.ask(ASKED, SCHEMA) for _ in range(count))
+    return [str(one) for one in await asyncio.gather(*asked, return_exceptions=True)]
+
+
+async def test_a_judge_that_is_down_is_given_up_by_all_that_wait_for_it(server):
+    """It used to cost 120 requests and two minutes for 20 metrics."""
+    server.otherwise(status=429, content="slow down")
+    judges = Judges(ExecutionConfig(max_retries=5, retry_delay=0.01, attempt_timeout=60))
+    judge = judges.of(LLMProvider(provider="openai", name="wise", endpoint=server.url, api_key="k"))
+
+    found = await errors_of(judge, 20)
+    sent = len(server.requests)
+    later = await errors_of(judge, 5)
+    await judges.close()
+
+    assert set(found) == set(later)
+    assert "the judge openai/wise is down:" in found[0]
+    assert "HTTP 429: slow down" in found[0]
+    assert sent <= 80
+    assert len(server.requests) == sent
+
+
+async def test_a_judge_whose_retries_succeed_is_not_given_up(server):
+    seen = set()
+
+    def busy_at_first(request):
+        is_new = request.prompt not in seen
+        seen.add(request.prompt)
+        return Reply(status=429, content="slow down") if is_new else Reply(GOOD)
+
+    server.otherwise(busy_at_first)
+    judges = Judges(ExecutionConfig(max_retries=5, retry_delay=0.01, attempt_timeout=60))
+    judge = judges.of(LLMProvider(provider="openai", name="wise", endpoint=server.url, api_key="k"))
+
+    asked = [judge.ask([{"role": "user", "content": f"{n}?"}], SCHEMA) for n in range(30)]
+    found = await asyncio.gather(*asked)
+    await judges.close()
+
+    assert len(found) == 30
+
+
+async def test_requests_that_fail_for_good_count_and_an_answer_starts_anew(judge, server):
+    server.otherwise(status=500, content="oops")
+    first = await errors_of(judge, 4)  # two attempts each
+    server.reply(GOOD)
+
+    assert await judge.ask(ASKED, SCHEMA)
+    again = [error for _ in range(6) for error in await errors_of(judge, 1)]
+
+    assert not any("is down" in one for one in first)
+    assert ["is down" in one for one in again] == [False] * 5 + [True]
+
+
 async def test_a_judge_that_has_answered_may_refuse_a_question(judge, server):
     server.reply(GOOD).reply(status=403, content="not about this").reply(GOOD)
 
