@@ -7,7 +7,6 @@ from pathlib import Path
 import junitparser
 import junitparser.xunit2
 import pytest
-import yaml
 from lxml import etree
 
 from support import cli
@@ -186,26 +185,3 @@ def test_github_gets_one_annotation_for_one_reason_and_ten_at_most(write_bot, bo
     ran = bot_dir.run("test", env=actions(bot_dir))
 
     assert len(commands(ran.stdout)[0]) == 10
-
-
-def test_the_commands_of_the_guide_to_ci_run(folder):
-    guide = (Path(__file__).parents[2] / "docs/guide/ci.md").read_text()
-    blocks = [
-        yaml.safe_load(one)
-        for one in re.findall(r"^```yaml\n(.*?)^```$", guide, re.DOTALL | re.MULTILINE)
-    ]
-    [github] = [one["jobs"]["test"] for one in blocks if "jobs" in one]
-    [gitlab] = [one["agent"] for one in blocks if "agent" in one]
-    lines = [step["run"] for step in github["steps"] if "run" in step]
-    lines += gitlab["script"] + gitlab["after_script"]
-    commands = [line.split()[1:] for line in lines if line.startswith("holodeck ")]
-    assert len(commands) == 3
-
-    for arguments in commands:
-        text = " ".join(arguments)
-        text = text.replace("${{ matrix.shard }}", "1/2")
-        text = text.replace("$CI_NODE_INDEX/$CI_NODE_TOTAL", "2/2")
-        ran = folder.run(*text.split())
-        assert ran.code in {0, 1, 3}, ran.stderr
-    read_xml(folder.path / "report.xml")
-    assert json.loads((folder.path / "quality.json").read_text()) is not None

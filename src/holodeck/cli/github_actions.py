@@ -25,11 +25,17 @@ class GitHubActions:
 
     def show(self, report: "TestReport") -> None:
         """Annotate the lines of YAML of tests that did not pass, and add to the step summary."""
-        from holodeck.lib.reports.github import annotations, step_summary
+        from holodeck.lib.reports.github import annotations
 
         lines = annotations(report, self.workspace)
         if lines:
             self._write(f"::{self.token}::\n{lines}::stop-commands::{self.token}\n")
+        self.summarize(report)
+
+    def summarize(self, report: "TestReport") -> None:
+        """Add the counts and the tests that did not pass to the step summary."""
+        from holodeck.lib.reports.github import step_summary
+
         if self.summary_file is None:
             return
         try:

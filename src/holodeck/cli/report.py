@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holodeck.cli.context import CliContext
+from holodeck.cli.github_actions import github_actions
 from holodeck.cli.options import (
     agent_option,
     output_option,
@@ -57,8 +58,13 @@ def report(
 
     if len(runs) > 1 and not merge:
         raise click.UsageError(f"{len(runs)} runs are named; add --merge to join them")
+    if merge and not runs:
+        raise click.UsageError("--merge needs the runs to join; name them")
     cli_context = context.ensure_object(CliContext)
     targets = report_targets(outputs, report_format if outputs else None)
+    github = github_actions() if targets else None
+    if github is not None:
+        context.with_resource(github.commands_stopped())
     render = FORMATS.load(report_format or "markdown", location="--format")
     store = run_store_of(agent)
     named = [_read(one, store, cli_context) for one in runs or ("last",)]
@@ -67,6 +73,8 @@ def report(
     if not targets:
         write_text(sys.stdout, render(shown))
     failures = write_reports(shown, targets, cli_context)
+    if github is not None and merge:
+        github.summarize(shown)
     if failures:
         raise ReportError("\n".join(failures))
     context.exit(code)

@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from holodeck.lib.reports.junit import case_title, split_location
+from holodeck.lib.reports.junit import case_title, split_location, why_incomplete
 from holodeck.lib.text import one_line
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
@@ -21,7 +21,22 @@ _MAX_DESCRIPTION = 500
 def generate_code_quality_report(report: TestReport) -> str:
     """Return the problems of a run as JSON; an empty list if every test passed each time."""
     rows = [_row(report, one) for one in report.results if one.outcome in _SEVERITY]
+    incomplete = why_incomplete(report)
+    if incomplete is not None:
+        rows.append(_run_row(report, incomplete))
     return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+
+def _run_row(report: TestReport, reason: str) -> dict[str, Any]:
+    """Return the problem that results are missing, which must not look like no problem."""
+    paths = [one.agent_config_path for one in report.merged] or [report.agent_config_path]
+    return {
+        "description": one_line(f"the run is not complete: {reason}", _MAX_DESCRIPTION),
+        "check_name": "holodeck/incomplete",
+        "fingerprint": hashlib.sha256(report.agent_name.encode(errors="replace")).hexdigest(),
+        "severity": "blocker",
+        "location": {"path": paths[0], "lines": {"begin": 1}},
+    }
 
 
 def _row(report: TestReport, result: TestResult) -> dict[str, Any]:

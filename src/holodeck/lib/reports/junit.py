@@ -38,7 +38,7 @@ def generate_junit_report(report: TestReport) -> str:
         suites.setdefault(key, []).append(result)
     root = ET.Element("testsuites", name=_name(report.agent_name))
     root.extend(_suite(report, *key, results) for key, results in suites.items())
-    incomplete = _why_incomplete(report)
+    incomplete = why_incomplete(report)
     if incomplete is not None:
         root.append(_run_suite(report, incomplete))
     for count in ("tests", "failures", "errors", "skipped"):
@@ -62,7 +62,7 @@ def split_location(location: str | None) -> tuple[str | None, int | None, int | 
     return location, None, None
 
 
-def _why_incomplete(report: TestReport) -> str | None:
+def why_incomplete(report: TestReport) -> str | None:
     """Return why the run as a whole did not pass although its tests may have; None if it did."""
     if report.stopped is not None:
         return report.stopped

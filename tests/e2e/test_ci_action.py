@@ -1,0 +1,188 @@
+"""`action.yml` and the pipelines of the guide, run as the services run them."""
+
+import json
+import re
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import yaml
+
+from support.actions_runner import ROOT, Runner
+
+GUIDE = (ROOT / "docs/guide/ci.md").read_text()
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+SCRIPTS = [step for step in ACTION["runs"]["steps"] if "run" in step]
+
+
+def guide_files():
+    """The files that the guide shows, by name."""
+    block = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+    return dict(block.findall(GUIDE))
+
+
+@pytest.fixture
+def machine(bot_dir, tmp_path):
+    """A checkout with the files of the guide, whose agent has a baseline."""
+    for name, text in guide_files().items():
+        bot_dir.write(name, text)
+    bot_dir.run("test")
+    bot_dir.run("bless")
+    return Runner(bot_dir.path, tmp_path / "machine")
+
+
+def test_no_script_contains_an_expression_and_every_action_is_pinned():
+    assert [step["name"] for step in SCRIPTS if "${{" in step["run"]] == []
+    assert all(step["shell"] == "bash" for step in SCRIPTS)
+    files = {"action.yml": (ROOT / "action.yml").read_text(), "guide": GUIDE}
+    used = re.findall(r"uses: (\S+)", "\n".join(files.values()))
+    assert len(used) == 8
+    own = [one for one in used if one.startswith("OWNER/")]
+    assert len(own) == 2
+    assert all(re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", one) for one in {*used} - {*own})
+
+
+def test_the_table_of_the_guide_has_every_input():
+    rows = re.findall(r"^\| (`.*?`) \|", GUIDE, re.MULTILINE)
+    inputs = {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
+
+    assert ACTION["inputs"].keys() <= inputs
+
+
+def test_the_workflow_of_the_guide_gates_merges_and_comments_once(machine):
+    workflow = yaml.safe_load(guide_files()[".github/workflows/agent.yml"])
+    jobs = workflow["jobs"]
+    assert set(jobs) == {"test", "report"}
+
+    shards = machine.run_job(jobs["test"], number=12)
+    merged = machine.run_job(jobs["report"], number=12)
+    machine.run_action({"merge": "shards", "comment": "true"}, number=12)
+
+    assert [one.code for one in shards + merged] == [0] * len(shards + merged), merged
+    assert set(machine.artifacts) == {
+        "holodeck-report-1-of-2",
+        "holodeck-report-2-of-2",
+        "holodeck-report",
+    }
+    kept = {file.name for file in machine.artifacts["holodeck-report"].iterdir()}
+    assert kept == {"report.json", "report.md", "report.html", "report.xml", "quality.json"}
+    [comment] = json.loads((machine.calls / "comments.json").read_text())
+    lines = comment["body"].splitlines()
+    assert lines[:2] == [
+        "<!-- holodeck report -->",
+        "[The run and its reports](https://github.test/us/shop/actions/runs/7)",
+    ]
+    assert "says goodbye" in comment["body"]
+    installed = (machine.calls / "pip").read_text().splitlines()
+    assert {line.rpartition(" ")[2] for line in installed} == {str(ROOT)}
+    summary = (machine.home / "summary.md").read_text()
+    assert summary.count("### ❌ echo") == 3  # of a shard, and of the merges
+
+
+def test_a_missing_shard_makes_the_report_red_and_is_commented(machine):
+    (machine.workspace / "shards").mkdir()
+    machine.run_action({"shard": "1/2", "extras": "nlp,local", "version": "0.2.0"})
+    machine._fetch({"pattern": "holodeck-report-1*", "path": "shards"})
+
+    steps = machine.run_action({"merge": "shards", "comment": "true"}, number=12)
+
+    assert [one.code for one in steps] == [0, 5, 0]
+    assert "holodeck-harness[nlp,local]==0.2.0" in (machine.calls / "pip").read_text()
+    [comment] = json.loads((machine.calls / "comments.json").read_text())
+    assert "shard 2/2 is missing" in comment["body"]
+
+
+HOSTILE = '$(touch hacked); `touch hacked`\n"; touch hacked; echo "'
+
+
+def test_no_input_is_run_and_mistakes_are_loud(machine):
+    agents = machine.run_action({"agents": HOSTILE, "title": HOSTILE, "cache": "false"})
+    both = machine.run_action({"merge": "nowhere", "baseline": "true"})
+    none = machine.run_action({"merge": "."})
+
+    assert not list(machine.workspace.rglob("hacked"))
+    assert [steps[1].code for steps in (agents, both, none)] == [2, 2, 2]
+    assert "touch hacked" in agents[1].output
+    assert "give 'baseline' to the jobs that run tests" in both[1].output
+    assert "--merge needs the runs to join" in none[1].output
+
+
+class GitLab(BaseHTTPRequestHandler):
+    """The notes of one merge request."""
+
+    notes: list = []
+
+    def do_GET(self):
+        self.answer(self.notes)
+
+    def do_POST(self):
+        self.notes.append({"id": len(self.notes) + 1, **self.body()})
+        self.answer(self.notes[-1])
+
+    def do_PUT(self):
+        note = self.notes[int(self.path.rpartition("/")[2]) - 1]
+        note.update(self.body())
+        self.answer(note)
+
+    def body(self):
+        assert self.headers["PRIVATE-TOKEN"] == "a-token"
+        return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+
+    def answer(self, document):
+        text = json.dumps(document).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def gitlab():
+    server = HTTPServer(("127.0.0.1", 0), type("Project", (GitLab,), {"notes": []}))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_the_pipeline_of_the_guide_gates_merges_and_comments_once(machine, gitlab):
+    pipeline = yaml.safe_load(guide_files()[".gitlab-ci.yml"])
+    assert pipeline[".holodeck"]["before_script"] == ["pip install holodeck-harness"]
+    variables = {
+        "CI_NODE_TOTAL": "2",
+        "CI_PROJECT_ID": "3",
+        "CI_MERGE_REQUEST_IID": "4",
+        "CI_API_V4_URL": f"http://127.0.0.1:{gitlab.server_port}/api/v4",
+        "HOLODECK_GITLAB_TOKEN": "a-token",
+        "NO_PROXY": "127.0.0.1",
+    }
+
+    def run(job, node="1"):
+        script = "\n".join(pipeline[job]["script"])
+        more = variables | {"CI_NODE_INDEX": node}
+        return machine.bash(script, machine.workspace, more)
+
+    codes = [run("agent", node).code for node in ("1", "2")]
+    merged = run("report")
+    (machine.workspace / "shards" / "2.json").unlink()
+    partial = run("report")
+
+    assert (codes, merged.code, partial.code) == ([0, 0], 0, 5), merged.output
+    [note] = gitlab.RequestHandlerClass.notes
+    assert note["body"].startswith("<!-- holodeck -->\n")
+    assert "shard 2/2 is missing" in note["body"]
+    assert {file.name for file in machine.workspace.glob("report*")} == {
+        "report-1.xml",
+        "report-2.xml",
+        "report.html",
+        "report.json",
+        "report.md",
+    }
+    [row] = json.loads((machine.workspace / "quality.json").read_text())
+    assert (row["check_name"], row["severity"]) == ("holodeck/incomplete", "blocker")
+    assert row["location"]["path"] == "agent.yaml"
