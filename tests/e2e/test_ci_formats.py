@@ -2,16 +2,13 @@
 
 import json
 import re
-from pathlib import Path
 
 import junitparser
 import junitparser.xunit2
 import pytest
-from lxml import etree
 
-from support import cli
+from support.ci import commands, read_xml
 
-SCHEMA = etree.XMLSchema(etree.parse(Path(cli.__file__).with_name("junit.xsd")))
 HOSTILE = "]]><testcase name='x'/>&amp;\x1b[31m\n::error::forged\u202e"
 FLAKY = """
 seen = []
@@ -45,12 +42,6 @@ def folder(write_bot, bot_dir):
         ]
     )
     return bot_dir
-
-
-def read_xml(path):
-    text = path.read_bytes()
-    SCHEMA.assertValid(etree.fromstring(text))
-    return junitparser.JUnitXml.fromstring(text)
 
 
 def test_a_junit_reader_sees_each_outcome_with_its_reason_and_its_line(folder):
@@ -138,23 +129,6 @@ def actions(folder, **more):
         "GITHUB_WORKSPACE": str(folder.path.parent),
         "GITHUB_STEP_SUMMARY": str(folder.path / "summary.md"),
     } | more
-
-
-def commands(stdout):
-    """Return the workflow commands that GitHub would obey, as its runner reads them."""
-    token, found = None, []
-    for line in stdout.splitlines():
-        match = re.match(r"\s*::([^ :]+)(?: ([^:]*))?::(.*)", line)
-        if match is None:
-            continue
-        name, properties, data = match.groups()
-        if token is not None:
-            token = None if name == token else token
-        elif name == "stop-commands":
-            token = data
-        else:
-            found.append((name, properties, data))
-    return found, token
 
 
 def test_github_annotates_the_lines_of_what_did_not_pass_and_nothing_else(folder):

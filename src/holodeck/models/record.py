@@ -55,6 +55,10 @@ class RunStarted(Model):
     """Of holodeck and Python."""
     commit: str | None = None
     """The commit checked out in the agent's folder; None outside of git."""
+    folder: str | None = None
+    """The working folder; None if unknown."""
+    checkout: str | None = None
+    """The folder of the checkout around the agent; None outside of git."""
     hashes: dict[str, str] = {}
     """Part of the configuration → hash of it and of the files it names."""
     cases: list[PlannedCase] = []

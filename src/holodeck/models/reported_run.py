@@ -15,6 +15,10 @@ class RunOrigin(Model):
     """The commit checked out in the agent's folder; None outside of git."""
     hashes: dict[str, str] = {}
     """Part of the configuration → hash of it and of the files it names; empty if unknown."""
+    folder: str | None = None
+    """The working folder, to which locations are relative; None if unknown."""
+    checkout: str | None = None
+    """The folder of the checkout around the agent; None outside of git."""
     exit_code: Count | None = None
     """Of `holodeck test`; None if the run was killed."""
 

@@ -507,8 +507,17 @@ class TestReport(Model):
 
     def config_path_of(self, result: TestResult) -> str:
         """Return the agent.yaml of a result."""
-        paths = (one.agent_config_path for one in self.merged if one.label == result.agent_name)
-        return next(paths, self.agent_config_path)
+        run = self._run_of(result)
+        return self.agent_config_path if run is None else run.agent_config_path
+
+    def origin_of(self, result: TestResult) -> RunOrigin | None:
+        """Return where a result comes from; of shards, the first one. None if it is unknown."""
+        run = self._run_of(result)
+        return self.origin if run is None else run.origin
+
+    def _run_of(self, result: TestResult) -> MergedRun | None:
+        name = result.agent_name
+        return next((one for one in self.merged if name in {None, one.label}), None)
 
     @property
     def ran(self) -> int:

@@ -99,6 +99,7 @@ class Recorder:
         carried_over: Mapping[int, "TestResult"] | None = None,
     ) -> None:
         """Write the configuration of the run, and the results of the run that it resumes."""
+        origin = _origin_of(self._agent, self._fingerprint)
         head = RunStarted(
             id=self.id,
             started=datetime.now(UTC).isoformat(timespec="milliseconds"),
@@ -107,7 +108,9 @@ class Recorder:
             resumes=resumes,
             compared_with=self.compared_with,
             versions={"holodeck": version, "python": platform.python_version()},
-            commit=checked_out_commit(self._agent.base_dir),
+            commit=origin.commit,
+            folder=origin.folder,
+            checkout=origin.checkout,
             hashes=self._fingerprint.parts,
             prompts=prompt_versions(self._agent),
             settings=settings.model_dump(mode="json"),
@@ -116,7 +119,13 @@ class Recorder:
             selection=selection,
         )
         head = _without_secrets(head, redactor)
-        self.origin = RunOrigin(run=self.id, commit=head.commit, hashes=head.hashes)
+        self.origin = RunOrigin(
+            run=self.id,
+            commit=head.commit,
+            folder=head.folder,
+            checkout=head.checkout,
+            hashes=head.hashes,
+        )
         events: list[Event] = [
             head,
             *(
@@ -160,8 +169,20 @@ class Recorder:
 
 def origin_of(agent: "Agent") -> RunOrigin:
     """Return what identifies a run without a record."""
-    hashes = fingerprint_of(agent).parts
-    return RunOrigin(commit=checked_out_commit(agent.base_dir), hashes=hashes)
+    return _origin_of(agent, fingerprint_of(agent))
+
+
+def _origin_of(agent: "Agent", fingerprint: Fingerprint) -> RunOrigin:
+    folder = None
+    with suppress(OSError):  # the working folder was removed
+        folder = str(Path.cwd())
+    checkout = checkout_of(agent.base_dir)
+    return RunOrigin(
+        commit=checked_out_commit(agent.base_dir),
+        folder=folder,
+        checkout=None if checkout is None else str(checkout.resolve()),
+        hashes=fingerprint.parts,
+    )
 
 
 def _create_folder(parent: Path) -> str:
@@ -287,14 +308,17 @@ class AppendOnlyFile:
             logger.error("the run record cannot be written: %s: %s", self.path, reason)
 
 
+def checkout_of(folder: Path) -> Path | None:
+    """Return the folder of the checkout around `folder`; None outside of git."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 def checked_out_commit(folder: Path) -> str | None:
     """Return the commit checked out around `folder`, read without git; None outside of git."""
-    for parent in (folder, *folder.parents):
-        marker = parent / ".git"
-        if marker.exists():
-            with suppress(OSError, ValueError):
-                return _read_head(_git_folder(marker))
-            return None
+    checkout = checkout_of(folder)
+    if checkout is not None:
+        with suppress(OSError, ValueError):
+            return _read_head(_git_folder(checkout / ".git"))
     return None
 
 

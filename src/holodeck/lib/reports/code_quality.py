@@ -4,7 +4,7 @@ import hashlib
 import json
 from typing import Any
 
-from holodeck.lib.reports.junit import case_title, split_location, why_incomplete
+from holodeck.lib.reports.junit import case_title, path_in_checkout, place_of, why_incomplete
 from holodeck.lib.text import one_line
 from holodeck.models.test_result import Outcome, TestReport, TestResult
 
@@ -29,18 +29,20 @@ def generate_code_quality_report(report: TestReport) -> str:
 
 def _run_row(report: TestReport, reason: str) -> dict[str, Any]:
     """Return the problem that results are missing, which must not look like no problem."""
-    paths = [one.agent_config_path for one in report.merged] or [report.agent_config_path]
+    path, origin = report.agent_config_path, report.origin
+    if report.merged:
+        path, origin = report.merged[0].agent_config_path, report.merged[0].origin
     return {
         "description": one_line(f"the run is not complete: {reason}", _MAX_DESCRIPTION),
         "check_name": "holodeck/incomplete",
         "fingerprint": hashlib.sha256(report.agent_name.encode(errors="replace")).hexdigest(),
         "severity": "blocker",
-        "location": {"path": paths[0], "lines": {"begin": 1}},
+        "location": {"path": path_in_checkout(path, origin), "lines": {"begin": 1}},
     }
 
 
 def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
-    file, line, _ = split_location(result.location)
+    file, line, _ = place_of(report, result)
     name = case_title(result)
     agent = result.agent_name or report.agent_name
     identity = "\0".join((agent, result.suite or "", result.test_id or name))
@@ -50,5 +52,5 @@ def _row(report: TestReport, result: TestResult) -> dict[str, Any]:
         "check_name": f"holodeck/{result.outcome.value}",
         "fingerprint": hashlib.sha256(identity.encode(errors="replace")).hexdigest(),
         "severity": _SEVERITY[result.outcome],
-        "location": {"path": file or report.config_path_of(result), "lines": {"begin": line or 1}},
+        "location": {"path": file, "lines": {"begin": line or 1}},
     }

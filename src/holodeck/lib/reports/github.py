@@ -5,7 +5,7 @@ from pathlib import Path
 
 from holodeck.lib.reports.case_section import STATUS
 from holodeck.lib.reports.failure_groups import NOT_PASSED, group_failures
-from holodeck.lib.reports.junit import case_title, split_location
+from holodeck.lib.reports.junit import case_title, place_of
 from holodeck.lib.reports.markdown import inline, table
 from holodeck.lib.text import one_line, plural
 from holodeck.models.test_result import Outcome, TestReport, TestResult
@@ -25,7 +25,8 @@ def annotations(report: TestReport, workspace: Path) -> str:
 
     Args:
         report: The results.
-        workspace: The folder of the checkout, to which paths must be relative.
+        workspace: The folder of the checkout, to which paths must be relative, unless the report
+            knows it better.
     """
     telling = _most_telling(report)
     lines = [_command(one, report, workspace) for one in telling[:MOST_ANNOTATIONS]]
@@ -44,11 +45,8 @@ def _most_telling(report: TestReport) -> list[TestResult]:
 
 
 def _command(result: TestResult, report: TestReport, workspace: Path) -> str:
-    file, line, column = split_location(result.location)
-    path = Path(file or report.config_path_of(result)).absolute()
-    if path.is_relative_to(workspace):
-        path = path.relative_to(workspace)
-    properties = {"file": path.as_posix(), "line": line, "col": column}
+    file, line, column = place_of(report, result, str(workspace))
+    properties = {"file": file, "line": line, "col": column}
     properties["title"] = one_line(case_title(result), 100)
     written = ",".join(
         f"{key}={str(value).translate(_PROPERTY)}"

@@ -5,11 +5,14 @@ cases pass and hold a `flakyFailure` for each run that did not, `file` and `line
 a `testcase`, and `type` of a `failure` is the check that failed.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from holodeck.lib.reports.markdown import json_text
 from holodeck.lib.text import one_line, plural, printable, shorten_middle
+from holodeck.models.reported_run import RunOrigin
 from holodeck.models.test_result import (
     MetricResult,
     Outcome,
@@ -62,6 +65,30 @@ def split_location(location: str | None) -> tuple[str | None, int | None, int | 
     return location, None, None
 
 
+def place_of(
+    report: TestReport, result: TestResult, checkout: str | None = None
+) -> tuple[str, int | None, int | None]:
+    """Return file, line and column of a case; the file is that of the agent if it has no other.
+
+    `checkout` is the folder of the checkout if the report does not know it.
+    """
+    file, line, column = split_location(result.location)
+    path = file or report.config_path_of(result)
+    return path_in_checkout(path, report.origin_of(result), checkout), line, column
+
+
+def path_in_checkout(path: str, origin: RunOrigin | None, checkout: str | None = None) -> str:
+    """Return a path relative to the checkout, as services expect it; unchanged if it is elsewhere.
+
+    `checkout` is the folder of the checkout if the origin does not know it.
+    """
+    root = checkout if origin is None or origin.checkout is None else origin.checkout
+    if origin is None or origin.folder is None or root is None:
+        return path
+    inside = Path(os.path.relpath(Path(origin.folder, path), root))
+    return path if ".." in inside.parts else inside.as_posix()
+
+
 def why_incomplete(report: TestReport) -> str | None:
     """Return why the run as a whole did not pass although its tests may have; None if it did."""
     if report.stopped is not None:
@@ -106,14 +133,14 @@ def _suite(
     for number, note in enumerate(report.notes, 1):
         ET.SubElement(properties, "property", name=f"note {number}", value=_message([note]))
     class_name = ".".join(dict.fromkeys((_name(agent), _name(name or agent))))
-    suite.extend(_case(one, class_name) for one in results)
+    suite.extend(_case(report, one, class_name) for one in results)
     return suite
 
 
-def _case(result: TestResult, class_name: str) -> ET.Element:
+def _case(report: TestReport, result: TestResult, class_name: str) -> ET.Element:
     case = ET.Element("testcase", name=case_title(result), classname=class_name)
-    file, line, _ = split_location(result.location)
-    if file is not None:
+    file, line, _ = place_of(report, result)
+    if result.location is not None:
         case.set("file", printable(file, keep_newlines=False))
     if line is not None:
         case.set("line", str(line))

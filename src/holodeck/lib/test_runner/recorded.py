@@ -81,6 +81,8 @@ def report_of(run: Run) -> TestReport:
         origin=RunOrigin(
             run=started.id if started else run.id,
             commit=started.commit if started else None,
+            folder=started.folder if started else None,
+            checkout=started.checkout if started else None,
             hashes=started.hashes if started else {},
             exit_code=ended.exit_code if ended else None,
         ),
