@@ -24,6 +24,7 @@ COMMANDS = {
     "schema": ("holodeck.cli.schema:schema", "Print the JSON Schema of agent.yaml."),
     "runs": ("holodeck.cli.runs:runs", "List, show and remove recorded runs."),
     "report": ("holodeck.cli.report:report", "Report on a recorded run."),
+    "view": ("holodeck.cli.view:view", "Open a recorded run in the browser."),
     "compare": ("holodeck.cli.compare:compare", "Compare a run with an earlier one."),
     "bless": ("holodeck.cli.compare:bless", "Make a run the baseline."),
     "score": ("holodeck.cli.score:score", "Grade the responses of a recorded run again."),

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from holodeck.models.base import Count, Json, Model
-from holodeck.models.outcome import StopKind
+from holodeck.models.outcome import Outcome, StopKind
 from holodeck.models.prompt_version import PromptVersion
 from holodeck.models.selection import Selection
 from holodeck.models.test_result import ReportSummary, TestResult
@@ -26,6 +26,17 @@ class PlannedCase(Model):
         if self.id is not None:
             return "id", self.id
         return ("hash", self.hash) if self.name is None else ("name", self.suite or "", self.name)
+
+
+class PastOutcome(Model):
+    """How a case ended in a recorded run."""
+
+    run: str
+    timestamp: str
+    outcome: Outcome
+    elapsed_ms: Count
+    score: float | None
+    """Mean of its scores; None without any."""
 
 
 class ComparedWith(Model):

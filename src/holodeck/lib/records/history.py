@@ -10,9 +10,9 @@ from statistics import median
 from holodeck.config.suite_files import DEFAULT_AGENT_FILE
 from holodeck.errors import ConfigError
 from holodeck.lib.records.recorder import RECORD_FILE
-from holodeck.lib.records.run_store import RunStore, parse_event, read_run
+from holodeck.lib.records.run_store import Run, RunStore, parse_event, read_run
 from holodeck.lib.selection.request import CaseHistory
-from holodeck.models.record import PlannedCase, RunStarted
+from holodeck.models.record import PastOutcome, PlannedCase, RunStarted
 from holodeck.models.test_result import TestResult
 
 logger = logging.getLogger(__name__)
@@ -167,3 +167,66 @@ def _simulator_tokens(result: TestResult) -> int:
 def _cost(result: TestResult, currency: str | None) -> float | None:
     cost = result.cost
     return None if cost is None or cost.currency != currency else cost.total
+
+
+MOST_PAST_RUNS = 20
+MOST_PAST_BYTES = 50_000_000
+"""Records are read until then, so that the past of a large run does not take minutes."""
+
+
+def past_outcomes(run: Run, run_store: RunStore) -> list[list[PastOutcome]]:
+    """Return how each result of a run ended in earlier runs and in this one, the oldest first.
+
+    The results are in the order of the report. Only runs of the same agent in the same file count,
+    and results that a resumed run took over count once.
+    """
+    started = run.started
+    indexes = sorted({**run.skipped, **run.finished})
+    if started is None:
+        return []
+    query = HistoryQuery(started.agent_name, started.agent_config_path, started.cases)
+    found: dict[Key, dict[ResultId, PastOutcome]] = {one.key: {} for one in started.cases}
+    for earlier in [*_earlier_runs(run, run_store, query), run]:
+        cases = earlier.started.cases if earlier.started else []
+        numbers = Counter[tuple[Key, str]]()
+        for index, one in earlier.finished.items():
+            if index < len(cases) and cases[index].key in found:
+                key, time = cases[index].key, one.result.timestamp
+                numbers[key, time] += 1
+                past = _past_outcome(earlier.id, one.result)
+                found[key].setdefault((time, numbers[key, time]), past)
+    return [
+        sorted(found[started.cases[index].key].values(), key=lambda one: one.timestamp)
+        if index < len(started.cases)
+        else []
+        for index in indexes
+    ]
+
+
+def _earlier_runs(run: Run, run_store: RunStore, query: HistoryQuery) -> list[Run]:
+    """Return the runs before a run, the oldest first; one that cannot be read is left out."""
+    runs: list[Run] = []
+    size = 0
+    for name in run_store.ids():
+        path = run_store.folder / name / RECORD_FILE
+        if name >= run.id or _read_start(path, query) is None:
+            continue
+        size += path.stat().st_size
+        if len(runs) == MOST_PAST_RUNS or size > MOST_PAST_BYTES:
+            break
+        try:
+            runs.insert(0, read_run(path))
+        except ConfigError as error:
+            logger.warning("a run is ignored in the history of the cases: %s", error)
+    return runs
+
+
+def _past_outcome(run: str, result: TestResult) -> PastOutcome:
+    scores = [row.score for row in result.rows if row.score is not None]
+    return PastOutcome(
+        run=run,
+        timestamp=result.timestamp,
+        outcome=result.outcome,
+        elapsed_ms=result.execution_time_ms,
+        score=sum(scores) / len(scores) if scores else None,
+    )

@@ -7,6 +7,7 @@ from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, rende
 from holodeck.lib.reports.summary import unknown_usage_note
 from holodeck.lib.text import one_line, percent, plural
 from holodeck.models.outcome import Outcome
+from holodeck.models.record import PastOutcome
 from holodeck.models.test_result import TestReport, TestResult
 
 _MAX_REASON = 300
@@ -18,8 +19,20 @@ def generate_html_report(report: TestReport) -> str:
     return render_page(page_of(report))
 
 
-def page_of(report: TestReport, kind: str = "Test Report", thing: str = "test case") -> Page:
-    """Return the page about a run; `thing` is what its results are about."""
+def page_of(
+    report: TestReport,
+    kind: str = "Test Report",
+    thing: str = "test case",
+    trends: Sequence[Sequence[PastOutcome]] = (),
+) -> Page:
+    """Return the page about a run.
+
+    Args:
+        report: The results.
+        kind: What the page is called.
+        thing: What its results are about.
+        trends: For each result, how its case ended in recorded runs; empty if that is unknown.
+    """
     return Page(
         title=f"{kind}: {report.agent_name}",
         verdict=verdict_of(report),
@@ -33,6 +46,9 @@ def page_of(report: TestReport, kind: str = "Test Report", thing: str = "test ca
         outcomes=report.summary.outcomes,
         cases=(page_case(result) for result in report.results),
         not_passed=[row_of(one) for one in report.results if not one.passed],
+        more={"trends": [[one.model_dump(mode="json") for one in trend] for trend in trends]}
+        if trends
+        else {},
     )
 
 

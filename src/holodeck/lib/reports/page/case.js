@@ -4,6 +4,7 @@
 function caseView(row, result) {
   return [
     caseHead(row, result),
+    trend(page.trends?.[row.index] ?? []),
     reasons(result.reasons ?? []),
     result.history?.length ? fold(`Earlier messages (${result.history.length})`, false, messages(result.history)) : null,
     ...resultParts(result),
@@ -131,4 +132,20 @@ function columns(runs, what) {
       make("h4", {}, `${what} ${place + 1} `, chip(run.outcome ?? (run.passed ? "passed" : "failed"))),
       singleRun(run)));
   return make("div", { class: "columns", tabindex: "0", role: "group", "aria-label": `${what}s side by side` }, cells);
+}
+
+/** Return how a case ended in the recorded runs, the oldest first; nothing for a single run. */
+function trend(list) {
+  if (list.length < 2) return null;
+  const items = list.map((past, place) => {
+    const known = stateOf(past.outcome);
+    const mean = past.score === null ? "" : `, score ${score(past.score)}`;
+    const facts = `${past.run}: ${known.label}${mean}, ${milliseconds(past.elapsed_ms)}`;
+    return make("li", { class: `${known.kind}${place === list.length - 1 ? " now" : ""}`, title: facts },
+      make("span", { "aria-hidden": "true" }, known.mark),
+      make("span", { class: "unseen" }, facts));
+  });
+  const passed = list.filter((past) => past.outcome === "passed").length;
+  return make("section", { class: "past", "aria-label": "Earlier runs" },
+    label(`Passed in ${passed} of ${list.length} recorded runs`), make("ol", { class: "trend" }, items));
 }

@@ -1,0 +1,57 @@
+"""`holodeck view`: opens a recorded run in the browser."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from holodeck.cli.context import CliContext
+from holodeck.cli.options import agent_option, read_run, run_store_of
+
+if TYPE_CHECKING:
+    from holodeck.lib.records.run_store import Run, RunStore
+
+
+@click.command()
+@click.argument("run", default="last")
+@click.option("--no-open", is_flag=True, help="Write the page, and print its path only.")
+@agent_option
+@click.pass_context
+def view(context: click.Context, run: str, no_open: bool, agent: Path) -> None:
+    """Open RUN in the browser: an id, the beginning of one, `last`, or the path of a record.
+
+    The page is a temporary file; `holodeck report RUN -o report.html` writes one to keep.
+    """
+    from holodeck.lib.ui.browser import open_in_browser
+
+    cli_context = context.ensure_object(CliContext)
+    store = run_store_of(agent)
+    page = _write_page(read_run(store, run, cli_context), store, cli_context)
+    click.echo(page)
+    if not no_open:
+        open_in_browser(page.as_uri(), f"open {page} in one, or write the page where one is")
+
+
+def _write_page(run: "Run", store: "RunStore", context: CliContext) -> Path:
+    """Write the page into a new folder that only the user can read."""
+    import tempfile
+
+    from holodeck.errors import ReportError
+    from holodeck.lib.records.history import past_outcomes
+    from holodeck.lib.reports.formats import write_report_text
+    from holodeck.lib.reports.html import page_of
+    from holodeck.lib.reports.page_file import render_page
+    from holodeck.lib.test_runner.recorded import report_of
+
+    report = context.redactor.redact_report(report_of(run))
+    page = page_of(report, trends=past_outcomes(run, store))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="holodeck-"))
+    except OSError as error:
+        raise ReportError(
+            f"no temporary file can be written ({error.strerror});"
+            " `holodeck report -o report.html` writes the page to a file"
+        ) from error
+    path = folder / f"{run.id or 'run'}.html"
+    write_report_text(render_page(page), path)
+    return path

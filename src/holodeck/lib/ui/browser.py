@@ -1,0 +1,15 @@
+"""Opens pages in the user's browser."""
+
+import webbrowser
+
+import click
+
+
+def open_in_browser(url: str, instead: str) -> None:
+    """Open a page; if there is no browser, say on stderr what to do instead."""
+    try:
+        is_open = webbrowser.open(url)
+    except webbrowser.Error:
+        is_open = False
+    if not is_open:
+        click.echo(f"No browser was found: {instead}", err=True)
