@@ -4,6 +4,8 @@ import functools
 
 import pytest
 
+from support.chromium import running_chromium
+
 BOT = """
 import time
 
@@ -40,3 +42,10 @@ def write_bot(bot_dir):
     return functools.partial(
         bot_dir.write_agent, model=None, instructions=None, backend="bot:answer"
     )
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """A browser; a test that uses it has the mark `needs_chromium`."""
+    with running_chromium() as browser:
+        yield browser

@@ -13,21 +13,15 @@ from holodeck.lib.reports.html import generate_html_report
 from holodeck.lib.text import printable
 from holodeck.models.outcome import Outcome
 from holodeck.models.test_result import MetricResult, ToolInvocation
-from support.chromium import MISSING, PROGRAM, running_chromium
+from support.chromium import needs_chromium
 from support.report_examples import example_report
 from support.results import a_report, a_result
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason=MISSING)
+pytestmark = needs_chromium
 HOSTILE = (
     "</script><script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">"
     "<svg onload=\"document.title='pwned'\"> ${1} `x` \u202egnp.exe \x1b[31m \ud800"
 )
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    with running_chromium() as browser:
-        yield browser
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+import pytest
 from websockets.sync.client import ClientConnection, connect
 
 PROGRAM = shutil.which("chromium")
-MISSING = "needs Chromium: apt-get install chromium"
+needs_chromium = pytest.mark.skipif(
+    PROGRAM is None, reason="needs Chromium: apt-get install chromium"
+)
 FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync",
     "--disable-background-networking", "--disable-component-update", "--disable-quic",
@@ -147,7 +150,7 @@ class Tab:
 @contextmanager
 def running_chromium() -> Iterator[Browser]:
     """Chromium, with an empty profile of its own."""
-    assert PROGRAM is not None, MISSING
+    assert PROGRAM is not None
     # It may write into its profile until its last process has ended.
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         process = subprocess.Popen(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("base", default="baseline")
 @click.argument("head", default="last")
-@click.option("--format", "report_format", metavar="FORMAT", help="markdown or json.")
+@click.option("--format", "report_format", metavar="FORMAT", help="markdown, json or html.")
 @output_option("Write the comparison to a file, too; repeatable.")
 @click.option(
     "--fail-on",
@@ -74,12 +74,14 @@ def compare(
 
 def _rendered(report: "ComparisonReport", report_format: str) -> str:
     from holodeck.errors import ConfigError
+    from holodeck.models.comparison import COMPARISON_FORMATS
 
-    if report_format not in {"markdown", "json"}:
+    if report_format not in COMPARISON_FORMATS:
+        known = " or ".join(COMPARISON_FORMATS)
         raise ConfigError(
-            "--format", f"found {report_format!r}; a comparison is written as markdown or json"
+            "--format", f"found {report_format!r}; a comparison is written as {known}"
         )
-    return report.to_json() if report_format == "json" else report.to_markdown()
+    return report.rendered(report_format)
 
 
 def _write(report: "ComparisonReport", target: ReportTarget) -> None:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_FORMATS = ("markdown", "json")
 BACKEND_PREFIX = "backend="
 """Begins a value of `--against` that is no file."""
 
@@ -99,12 +98,14 @@ def _with_backend(argument: str, first: Agent) -> SecondAgent:
 
 def check_formats(targets: Sequence[ReportTarget]) -> None:
     """Raise ConfigError for a format that cannot show a comparison."""
+    from holodeck.models.comparison import COMPARISON_FORMATS
+
     for target in targets:
-        if target.report_format not in _FORMATS:
+        if target.report_format not in COMPARISON_FORMATS:
             raise ConfigError(
                 "--format",
                 f"{target.report_format!r} shows one run; a comparison is written as"
-                f" {' or '.join(_FORMATS)}",
+                f" {' or '.join(COMPARISON_FORMATS)}",
             )
 
 
@@ -298,9 +299,7 @@ class ComparisonRun:
             record_errors += close_record(recorder, agent.report, code)
 
         def write(target: ReportTarget) -> None:
-            is_json = target.report_format == "json"
-            rendered = shown.to_json() if is_json else shown.to_markdown()
-            write_report_text(rendered, target.file, target.path)
+            write_report_text(shown.rendered(target.report_format), target.file, target.path)
 
         failures = write_each(self.report_targets, write, self.context)
         if record_errors and len(failures) == len(self.report_targets):

@@ -111,6 +111,9 @@ class Pair(Model):
     id: str | None = None
     suite: str | None = None
     input: str
+    first_at: Count | None = None
+    """The position of its result in the report of the first side; None if there is none."""
+    second_at: Count | None = None
     verdict: PairVerdict
     first: Outcome | None = None
     """How the case ended on the first agent; None if it did not."""
@@ -165,9 +168,10 @@ class Significance(Model):
     pair is decided."""
 
 
-_RENDERERS = {
+COMPARISON_FORMATS = {
     "markdown": "holodeck.lib.reports.against:render_markdown",
     "json": "holodeck.lib.reports.formats:generate_json_report",
+    "html": "holodeck.lib.reports.html_comparison:generate_html_comparison",
 }
 """Format → function from a comparison to its text; a name only, as models import nothing of lib."""
 
@@ -218,14 +222,15 @@ class ComparisonReport(Model):
 
     def to_markdown(self) -> str:
         """Return the comparison as Markdown, as `holodeck test --against … -o report.md` does."""
-        return self._rendered("markdown")
+        return self.rendered("markdown")
 
     def to_json(self) -> str:
         """Return the comparison as JSON, as `holodeck test --against … -o report.json` does."""
-        return self._rendered("json")
+        return self.rendered("json")
 
-    def _rendered(self, report_format: str) -> str:
-        render = resolve_name(_RENDERERS[report_format])
+    def rendered(self, report_format: str) -> str:
+        """Return the comparison in one of COMPARISON_FORMATS."""
+        render = resolve_name(COMPARISON_FORMATS[report_format])
         return str(render(self))
 
     def _repr_markdown_(self) -> str:

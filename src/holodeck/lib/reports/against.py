@@ -266,7 +266,8 @@ def _by_verdict(report: ComparisonReport) -> Iterator[tuple[PairVerdict, list[Pa
             yield verdict, pairs
 
 
-def _label(agent: ComparedAgent) -> str:
+def side_label(agent: ComparedAgent) -> str:
+    """Return the name of a side and where it comes from."""
     return f"{agent.name} ({agent.source})"
 
 
@@ -274,14 +275,19 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     """Return the summary as text; with `verbose`, it lists every pair that ran, not only those
     that are regressions or undecided."""
     listed = set(_TITLES) if verbose else {PairVerdict.ONLY_FIRST, PairVerdict.UNDECIDED}
-    lines = ["", "=" * _RULE_COLUMNS, f"A: {_label(report.first)}", f"B: {_label(report.second)}"]
-    lines += [f"{note}" for note in _notes(report)]
+    lines = [
+        "",
+        "=" * _RULE_COLUMNS,
+        f"A: {side_label(report.first)}",
+        f"B: {side_label(report.second)}",
+    ]
+    lines += [f"{note}" for note in comparison_notes(report)]
     lines += [f"Changed: {change}" for change in report.changes]
     if report.new_failures:
         lines += [f"New and failing: {one_line(', '.join(report.new_failures), _MAX_LINE)}"]
     for side, names in _unpaired(report):
         lines += [f"Only in {side}: {one_line(', '.join(names), _MAX_LINE)}"]
-    lines += ["", *(f"  {title}: {count}" for title, count in _count_rows(report))]
+    lines += ["", *(f"  {title}: {count}" for title, count in count_rows(report))]
     rows = [(f"  {row.name}", row.first, "→", *row[2:]) for row in total_rows(report)]
     lines += ["", format_table(rows)] if rows else []
     for verdict, pairs in _by_verdict(report):
@@ -293,7 +299,7 @@ def render_terminal(report: ComparisonReport, *, verbose: bool = False) -> str:
     return "\n".join(lines)
 
 
-def _count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
+def count_rows(report: ComparisonReport) -> Iterator[tuple[str, str]]:
     """Yield how many pairs have each verdict, and whose tool calls are the same."""
     for verdict in PairVerdict:
         count = report.counts[verdict]
@@ -315,7 +321,7 @@ def _unpaired(report: ComparisonReport) -> Iterator[tuple[str, list[str]]]:
             yield side, names
 
 
-def _notes(report: ComparisonReport) -> Iterator[str]:
+def comparison_notes(report: ComparisonReport) -> Iterator[str]:
     """Yield what readers must know to judge the comparison."""
     first, second = report.first.report, report.second.report
     if first.interrupted or second.interrupted:
@@ -339,7 +345,7 @@ def _document(report: ComparisonReport) -> Iterator[str]:
         yield f"- **{who}:** {inline(agent.name)}, {code(agent.source)}{run}"
     yield f"- **Generated:** {inline(report.second.report.timestamp)}"
     yield ""
-    for note in _notes(report):
+    for note in comparison_notes(report):
         yield from (f"**{inline(note, 1_000)}**", "")
     changes = [f"- Changed: {inline(change)}" for change in report.changes]
     if report.new_failures:
@@ -349,7 +355,7 @@ def _document(report: ComparisonReport) -> Iterator[str]:
     ]
     if changes:
         yield from (*changes, "")
-    yield from ("## Summary", "", *table(("Pairs", "Count"), _count_rows(report)), "")
+    yield from ("## Summary", "", *table(("Pairs", "Count"), count_rows(report)), "")
     yield from (*(f"- {inline(line, 1_000)}" for line in conclusions(report)), "")
     rows = [[inline(cell) for cell in row] for row in total_rows(report)]
     if rows:

@@ -28,7 +28,7 @@ Row = dict[str, Json]
 CHUNK_CHARACTERS = 500_000
 """About how much a block of cases holds; opening a case decompresses its block."""
 _SCRIPTS = (
-    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "main.js",
+    "text.js", "data.js", "filter.js", "list.js", "parts.js", "case.js", "compare.js", "main.js",
 )  # fmt: skip
 _MAX_NAME = 200
 _MAX_LISTED = 100
@@ -65,6 +65,8 @@ class Page:
     """Label → number, of the whole run."""
     notes: Sequence[str] = ()
     """What readers must know to judge the results."""
+    conclusions: Sequence[str] = ()
+    """What the numbers show."""
     currency: str | None = None
     metrics: Sequence[Mapping[str, Json]] = ()
     outcomes: Mapping[str, int] = field(default_factory=dict)
@@ -114,6 +116,7 @@ def _index(page: Page) -> dict[str, Json]:
         "facts": page.facts,
         "figures": page.figures,
         "notes": page.notes,
+        "conclusions": page.conclusions,
         "currency": page.currency,
         "metrics": page.metrics,
         "outcomes": page.outcomes,
@@ -149,7 +152,7 @@ def _summary(page: Page) -> Iterator[str]:
     """Yield what readers without scripts see."""
     yield f"<h1>{_text(page.title)}</h1>"
     yield f"<p><strong>{_text(page.verdict.capitalize())}:</strong> {_text(page.verdict_text)}</p>"
-    for note in page.notes:
+    for note in (*page.notes, *page.conclusions):
         yield f"<p>{_text(note, 2_000)}</p>"
     yield "<dl>"
     for label, value in (*page.figures, *page.facts):

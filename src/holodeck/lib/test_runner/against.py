@@ -1,6 +1,7 @@
 """Run the same test cases on two agents, case by case, and compare the results."""
 
 from contextlib import AsyncExitStack, suppress
+from itertools import count
 
 from holodeck.config.model_calls import merge_prices
 from holodeck.config.settings import with_case_settings
@@ -112,7 +113,16 @@ class AgentComparison:
             )
             for executor, source in zip(self._executors, self._sources, strict=True)
         )
-        pairs = [self.pair(index) for index in range(len(self._executors[0].cases))]
+        places = count(), count()  # of the results, of which a case may have none
+        pairs = [
+            pair.model_copy(
+                update={
+                    "first_at": None if pair.first is None else next(places[0]),
+                    "second_at": None if pair.second is None else next(places[1]),
+                }
+            )
+            for pair in map(self.pair, range(len(self._executors[0].cases)))
+        ]
         return build_comparison(first, second, pairs, None if prices is None else prices.unit)
 
     async def shutdown(self) -> None:

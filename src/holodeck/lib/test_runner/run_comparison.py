@@ -332,8 +332,14 @@ def compare_runs(base: ComparedRun, head: ComparedRun) -> ComparisonReport:
     before, after = (
         dict(zip(side.keys, side.report.results, strict=True)) for side in (base, head)
     )
+    places = [{key: at for at, key in enumerate(side)} for side in (before, after)]
     common = [key for key in after if key in before]
-    pairs = [build_pair(at, after[key], before[key], after[key]) for at, key in enumerate(common)]
+    pairs = [
+        build_pair(at, after[key], before[key], after[key]).model_copy(
+            update={"first_at": places[0][key], "second_at": places[1][key]}
+        )
+        for at, key in enumerate(common)
+    ]
     sides = [
         ComparedAgent(
             name=side.report.agent_name, source=_source(side), run=side.run, report=side.report

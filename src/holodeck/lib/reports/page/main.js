@@ -18,6 +18,7 @@ function showSummary() {
   at("counts").textContent = visible(page.counts);
   at("figures").replaceWith(Object.assign(pairs("figures", page.figures), { id: "figures" }));
   at("notes").replaceChildren(...page.notes.map((note) => make("p", { class: "note" }, note)));
+  if (page.conclusions.length) at("notes").append(make("p", { class: "conclusions" }, page.conclusions.join(" ")));
   at("facts").replaceChildren(pairs("facts", page.facts));
   const metrics = (page.metrics ?? []).map((one) => [
     one.name,
@@ -145,7 +146,7 @@ async function openCase(row, isChosen) {
   let content;
   try {
     const result = await caseOf(row);
-    content = caseView(row, result);
+    content = page.kind === "comparison" ? pairView(row, result) : caseView(row, result);
   } catch (error) {
     content = [make("p", { class: "bad" }, `This case cannot be shown: ${error}`)];
   }

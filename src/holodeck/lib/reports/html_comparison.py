@@ -1,0 +1,110 @@
+"""The comparison of two runs, or of two agents, as one HTML page."""
+
+import json
+from collections.abc import Iterator
+
+from holodeck.lib.reports.against import (
+    comparison_notes,
+    conclusions,
+    count_rows,
+    describe_trajectories,
+    side_label,
+    total_rows,
+)
+from holodeck.lib.reports.html import row_of
+from holodeck.lib.reports.page_file import Page, PageCase, Row, json_line, render_page
+from holodeck.lib.text import one_line
+from holodeck.models.comparison import ComparisonReport, Pair, PairVerdict
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_result import TestResult
+
+_MAX_REASON = 300
+
+
+def generate_html_comparison(report: ComparisonReport) -> str:
+    """Return the comparison as an HTML page."""
+    rows = [case.row for case in _cases(report)]
+    broken = [one for one in rows if one["outcome"] in {"only_first", "new_failure"}]
+    verdict = "undecided" if not report.is_complete else "no regressions"
+    facts = [("A", side_label(report.first)), ("B", side_label(report.second))]
+    return render_page(
+        Page(
+            title=f"Comparison: {report.second.name}",
+            kind="comparison",
+            verdict="regressions" if broken else verdict,
+            verdict_text="; ".join(f"{title}: {count}" for title, count in count_rows(report)),
+            facts=[*facts, *(("Changed", one) for one in report.changes)],
+            figures=[
+                (one.name.capitalize(), f"{one.first} → {one.second} ({one.change})")
+                for one in total_rows(report)
+            ],
+            notes=list(comparison_notes(report)),
+            conclusions=list(conclusions(report)),
+            currency=report.currency,
+            cases=_cases(report),
+            not_passed=broken,
+        )
+    )
+
+
+def _cases(report: ComparisonReport) -> Iterator[PageCase]:
+    before, after = report.first.report.results, report.second.report.results
+    for pair in report.pairs:
+        yield _pair_case(
+            pair,
+            None if pair.first_at is None else before[pair.first_at],
+            None if pair.second_at is None else after[pair.second_at],
+        )
+    if not report.is_of_runs:
+        return
+    paired = {pair.second_at for pair in report.pairs}
+    for result in (one for at, one in enumerate(after) if at not in paired):
+        yield _lone_case(
+            result, "new_failure" if result.outcome is Outcome.FAILED else "new", "second"
+        )
+    paired = {pair.first_at for pair in report.pairs}
+    for result in (one for at, one in enumerate(before) if at not in paired):
+        yield _lone_case(result, "vanished", "first")
+
+
+def _pair_case(pair: Pair, first: TestResult | None, second: TestResult | None) -> PageCase:
+    row: Row = {"name": pair.name, "id": pair.id, "suite": pair.suite, "input": pair.input}
+    result = second or first
+    if result is not None:
+        row = row_of(result)
+    row |= {
+        "outcome": pair.verdict.value,
+        "trajectories": pair.trajectories.state,
+        "reason": one_line(_reason(pair), _MAX_REASON),
+        "delta": _delta(pair),
+    }
+    # A baseline has no inputs and no answers: its result would look like one without a response.
+    is_baseline = first is not None and not first.test_input and bool(pair.input)
+    sides = {"first": None if is_baseline else first, "second": second}
+    parts = [f'"{side}":{json_line(one)}' for side, one in sides.items() if one is not None]
+    calls = json.dumps(describe_trajectories(pair.trajectories))
+    line = ",".join([*parts, f'"pair":{json_line(pair)}', f'"calls":{calls}'])
+    return PageCase(row, f"{{{line}}}")
+
+
+def _lone_case(result: TestResult, verdict: str, side: str) -> PageCase:
+    return PageCase(row_of(result) | {"outcome": verdict}, f'{{"{side}":{json_line(result)}}}')
+
+
+def _reason(pair: Pair) -> str:
+    """Return what a reader should know first of the pair."""
+    if pair.verdict is not PairVerdict.BOTH and pair.second_reasons:
+        return f"B: {pair.second_reasons[0]}"
+    if pair.verdict is not PairVerdict.BOTH and pair.first_reasons:
+        return f"A: {pair.first_reasons[0]}"
+    is_parted = pair.trajectories.state == "parted"
+    return describe_trajectories(pair.trajectories) if is_parted else pair.input
+
+
+def _delta(pair: Pair) -> str:
+    """Return the largest change of a score, and the change of the latency."""
+    changes = [one.delta for one in pair.scores.values() if one.delta]
+    parts = [f"score {max(changes, key=abs):+.2f}"] if changes else []
+    if pair.latency_ms.delta:
+        parts.append(f"{pair.latency_ms.delta:+,.0f} ms")
+    return " · ".join(parts)

@@ -1,0 +1,128 @@
+"""`holodeck view` and the HTML of comparisons: recorded runs in a real browser."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from holodeck.lib.reports.html_comparison import generate_html_comparison
+from holodeck.lib.test_runner.run_comparison import ComparedRun, compare_runs
+from holodeck.models.evidence import evidence
+from holodeck.models.outcome import Outcome
+from holodeck.models.test_result import ToolInvocation
+from support.chromium import needs_chromium
+from support.html_page import HtmlPage
+from support.report_examples import contains
+from support.results import a_report, a_result
+
+CASES = [
+    {"name": "greets", "input": "hello", "evaluations": [{"metric": "contains", "value": "hello"}]},
+    {"name": "parts", "input": "bye", "evaluations": [{"metric": "contains", "value": "bye"}]},
+]
+BROWSER = f"#!{sys.executable}\nimport sys\nopen(__file__ + '.txt', 'w').write(sys.argv[1])\n"
+
+
+@pytest.fixture
+def runs(write_bot, bot_dir):
+    """An agent with two recorded runs, the second of which breaks a case."""
+    write_bot(test_cases=CASES)
+    bot_dir.run("test")
+    bot_dir.write("bot.py", "def answer(message):\n    return message.replace('bye', 'ciao')\n")
+    bot_dir.run("test")
+    return bot_dir
+
+
+def test_view_opens_the_last_run_with_the_past_of_each_case(runs, tmp_path):
+    browser = tmp_path / "browser"
+    browser.write_text(BROWSER)
+    browser.chmod(0o755)
+
+    ran = runs.run("view", env={"BROWSER": str(browser), "TMPDIR": str(tmp_path)})
+
+    assert (ran.code, ran.stderr) == (0, "")
+    path = Path(ran.stdout.strip())
+    assert path.parent.stat().st_mode & 0o077 == 0
+    assert Path(f"{browser}.txt").read_text() == path.as_uri()
+    page = HtmlPage(path.read_text())
+    page.require_harmless()
+    assert [[one["outcome"] for one in trend] for trend in page.index["trends"]] == [
+        ["passed", "passed"],
+        ["passed", "failed"],
+    ]
+
+
+def test_without_a_browser_view_says_what_to_do(runs, tmp_path):
+    nothing = {"BROWSER": "", "PATH": str(tmp_path), "TMPDIR": str(tmp_path), "DISPLAY": None}
+
+    ran = runs.run("view", env=nothing)
+    quiet = runs.run("view", "--no-open", env=nothing)
+
+    assert "No browser was found: open /" in ran.stderr
+    assert (quiet.code, quiet.stderr) == (0, "")
+
+
+def test_compare_writes_a_page(runs):
+    ids = sorted(one.name for one in (runs.path / ".holodeck" / "runs").iterdir() if one.is_dir())
+
+    ran = runs.run("compare", ids[0], "last", "-o", "diff.html")
+
+    assert ran.code == 0
+    page = HtmlPage((runs.path / "diff.html").read_text())
+    page.require_harmless()
+    assert (page.index["kind"], page.index["verdict"]) == ("comparison", "regressions")
+    assert [one["outcome"] for one in page.index["rows"]] == ["both", "only_first"]
+    assert [one["agent_response"] for one in (page.cases[1]["first"], page.cases[1]["second"])] == [
+        "bye",
+        "ciao",
+    ]
+
+
+def side(*results):
+    return ComparedRun(report=a_report(*results), source="run")
+
+
+def called(*names, **fields):
+    calls = [ToolInvocation(name=name, args={"order": 7}, result="ok") for name in names]
+    seen = evidence(tool_calls="backend", history="runner")
+    return a_result(tool_invocations=calls, evidence=seen, **fields)
+
+
+@needs_chromium
+def test_the_page_of_a_comparison_shows_where_two_runs_part(chromium, tmp_path):
+    comparison = compare_runs(
+        side(
+            called(
+                "search", "answer",
+                test_name="refund", agent_response="You get your money back in five days.",
+                metric_results=[contains(True)],
+            ),
+            a_result(test_name="gone"),
+        ),
+        side(
+            called(
+                "search", "refund",
+                test_name="refund", agent_response="You get a voucher in five <b>long</b> days.",
+                outcome=Outcome.FAILED, metric_results=[contains(False)],
+            ),
+            a_result(Outcome.FAILED, test_name="added"),
+        ),
+    )  # fmt: skip
+    path = tmp_path / "diff.html"
+    path.write_text(generate_html_comparison(comparison))
+
+    with chromium.open(path.as_uri()) as tab:
+        states = "[...document.querySelectorAll('#states button')].map(one => one.dataset.state)"
+        assert tab.js(states) == ["only_first", "new_failure", "vanished"]
+        assert "parted at turn 1, call 2: A called answer(order=7), B called refund(order=7)" in (
+            tab.text("#case .note")
+        )
+        changes = "[...document.querySelectorAll('.diff {}')].map(one => one.innerText)"
+        assert tab.js(changes.format("del")) == ["your money back"]
+        assert tab.js(changes.format("ins")) == ["a voucher", " <b>long</b>"]
+        parted = "[...document.querySelectorAll('.call.parted .tool')].map(one => one.innerText)"
+        assert tab.js(parted) == ["answer", "refund"]
+        assert "contains\t1\t0\t−1" in tab.text("#case")
+        tab.js("change({differs: 'calls'})")
+        assert tab.text("#count") == "1 of 3 test cases"
+        assert not tab.js("document.documentElement.scrollWidth > innerWidth")
+        assert tab.problems == []
