@@ -176,6 +176,46 @@ def test_a_database_of_the_project_is_used_by_its_name(folder):
     assert (folder.path / "kb.sqlite").stat().st_size > 0
 
 
+def rerank_agent(folder, **overrides) -> dict:
+    folder.write("docs/terms.md", "# Terms\n\n## Shoes\n\nThirty days.\n\n## Hats\n\nNo way.\n")
+    tool = {"type": "hierarchical_document", "source": "docs/terms.md", "enable_reranking": True}
+    quiet = {"contextual_embeddings": False, "top_k": 1}
+    agent = search_agent(folder, **tool, **quiet, **overrides)
+    return agent | {"test_cases": [case("asks", "shoes", contains="No way.")]}
+
+
+def test_a_model_chooses_the_best_of_what_was_found(folder):
+    def score(request: Request) -> str:
+        passages = request.prompt.split("<passage")[1:]
+        return json.dumps({"scores": [8 if "No way" in one else 3 for one in passages]})
+
+    folder.server.when(lambda one: "rank the results" in one.system, score)
+    folder.write_agent(**rerank_agent(folder))
+
+    ran = run(folder, "--output", "report.json")
+
+    assert ran.code == 0, ran.stdout + ran.stderr
+    [result] = json.loads((folder.path / "report.json").read_text())["results"]
+    [invocation] = result["tool_invocations"]
+    assert invocation["result"].startswith("Found 1 result:\n\n[1] Score: 0.80 | ")
+    assert invocation["model_cost"]["calls"] == 2  # the query's vector, and the scores
+
+
+def test_a_reranker_that_does_not_score_is_an_error_of_the_tool(folder):
+    folder.server.when(lambda one: "rank the results" in one.system, '{"scores": [11]}')
+    folder.write_agent(**rerank_agent(folder))
+
+    ran = run(folder, "--output", "report.json")
+
+    assert ran.code == 1, ran.stdout + ran.stderr
+    [result] = json.loads((folder.path / "report.json").read_text())["results"]
+    [invocation] = result["tool_invocations"]
+    assert "did not answer as asked, twice: " in invocation["error"]
+    assert invocation["model_cost"]["calls"] == 3
+    asked = [one for one in folder.server.requests if "rank the results" in one.system]
+    assert "That cannot be used: " in asked[1].prompt
+
+
 def test_a_structured_document_is_found_by_meaning_keywords_and_exact_matches(folder):
     folder.server.when(
         lambda one: "search engine" in one.system, lambda one: f"Context {one.number}."

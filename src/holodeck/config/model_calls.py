@@ -51,8 +51,13 @@ def _tool_models(agent: Agent) -> Iterator[tuple[KeyPath, str, LLMProvider]]:
     if agent.embedding_provider and any(isinstance(tool, KnowledgeTool) for tool in tools):
         yield ("embedding_provider",), "", agent.embedding_provider
     for index, tool in enumerate(tools):
-        if isinstance(tool, HierarchicalDocumentTool) and tool.context_model is not None:
-            yield ("tools", index, "context_model"), f"the tool {tool.name!r}", tool.context_model
+        if isinstance(tool, HierarchicalDocumentTool):
+            for key, model in (
+                ("context_model", tool.context_model),
+                ("reranker_model", tool.reranker_model if tool.enable_reranking else None),
+            ):
+                if model is not None:
+                    yield ("tools", index, key), f"the tool {tool.name!r}", model
         if isinstance(tool, PromptTool) and tool.model is not None:
             yield ("tools", index, "model"), f"the prompt tool {tool.name!r}", tool.model
 

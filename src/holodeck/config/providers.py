@@ -57,6 +57,7 @@ _AGENT_MODELS = (
     ("evaluations", "metrics", "[]", "model"),
     ("tools", "[]", "model"),
     ("tools", "[]", "context_model"),
+    ("tools", "[]", "reranker_model"),
 )
 _CASE_MODELS = (
     ("simulate", "model"),

@@ -134,11 +134,6 @@ SearchMode = Literal["semantic", "keyword", "hybrid"]
 class HierarchicalDocumentTool(KnowledgeTool):
     """Search in documents with headings, by meaning, by keywords and by exact matches."""
 
-    not_supported_yet: ClassVar = {
-        **ToolConfig.not_supported_yet,
-        "reranker_model": "reranking",
-    }
-
     type: Literal["hierarchical_document"]
     """Type of the tool."""
     chunking_strategy: Literal["structure", "token"] = "structure"
@@ -177,10 +172,22 @@ class HierarchicalDocumentTool(KnowledgeTool):
     """Whether results show the definitions of terms that a chunk uses."""
     extract_cross_references: bool = True
     """Whether results show where the sections are that a chunk refers to."""
-    enable_reranking: Literal[False] = False
-    """Reranking by a model is not supported yet."""
+    enable_reranking: bool = False
+    """Whether a model scores what the search found, three times `top_k` chunks, and the best of
+    them are the result. `min_score` then applies to its scores."""
+    reranker_model: LLMProvider | None = None
+    """The model that scores them; by default the agent's own."""
     keyword_index: KeywordIndexConfig | None = None
     """The index for keyword search."""
+
+    @model_validator(mode="after")
+    def _reranker_is_used(self) -> "HierarchicalDocumentTool":
+        is_off = "enable_reranking" in self.model_fields_set
+        if self.reranker_model is not None and not self.enable_reranking and not is_off:
+            raise ValueError(
+                "'reranker_model' has no effect without 'enable_reranking: true'; add it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _weights_fit_together(self) -> "HierarchicalDocumentTool":

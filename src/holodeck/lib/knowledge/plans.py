@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from holodeck.lib.knowledge.chunking import Passage, Section, chunk_sections
+from holodeck.lib.knowledge.reranking import candidates_for
 from holodeck.lib.knowledge.search import SearchSettings
 from holodeck.models.agent import Agent
 from holodeck.models.knowledge import HierarchicalDocumentTool, KnowledgeTool, VectorstoreTool
@@ -20,6 +21,7 @@ class Plan:
     settings: Mapping[str, Any]
     """The settings that the chunks depend on, as JSON."""
     search: SearchSettings
+    """How chunks are found, before a model reranks them."""
 
 
 def plan_of(config: KnowledgeTool, agent: Agent) -> Plan:
@@ -56,9 +58,10 @@ def _structure_of(config: HierarchicalDocumentTool, agent: Agent) -> dict[str, A
 
 
 def _ranking_of(config: HierarchicalDocumentTool) -> SearchSettings:
+    is_reranked = config.enable_reranking
     return SearchSettings(
-        top_k=config.top_k,
-        min_score=config.min_score,
+        top_k=candidates_for(config.top_k) if is_reranked else config.top_k,
+        min_score=None if is_reranked else config.min_score,
         mode=config.search_mode,
         semantic_weight=config.semantic_weight,
         keyword_weight=config.keyword_weight,

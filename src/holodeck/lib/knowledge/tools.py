@@ -18,6 +18,7 @@ from holodeck.lib.knowledge.hierarchical import Links
 from holodeck.lib.knowledge.ingestion import Ingestion, exclusive_ingestion
 from holodeck.lib.knowledge.models import build_embedder
 from holodeck.lib.knowledge.plans import plan_of
+from holodeck.lib.knowledge.reranking import Reranker
 from holodeck.lib.knowledge.results import format_hits, passage_of
 from holodeck.lib.knowledge.search import ChunkIndex, search
 from holodeck.lib.knowledge.stores.base import VectorStore
@@ -72,6 +73,7 @@ class KnowledgeSource:
         self._index: ChunkIndex | None = None
         self._links: Links | None = None
         self._contexts: ContextWriter | None = None
+        self._reranker = self._build_reranker()
 
     async def open(self) -> Sequence[Tool]:
         """Return the tool, once its documents are in the store.
@@ -108,6 +110,8 @@ class KnowledgeSource:
         contexts, self._contexts = self._contexts, None
         if contexts is not None:
             await contexts.close()
+        if self._reranker is not None:
+            await self._reranker.close()
         await self._embedder.close()
 
     async def _ingest(self, documents: Sequence[Document]) -> None:
@@ -139,6 +143,20 @@ class KnowledgeSource:
             self._index = await run_in_thread(partial(ChunkIndex, chunks), "holodeck-documents")
         if has_links:
             self._links = Links.of(chunks)
+
+    def _build_reranker(self) -> Reranker | None:
+        config, own = self._config, self._context.agent.model
+        if not isinstance(config, HierarchicalDocumentTool) or not config.enable_reranking:
+            return None
+        llm = config.reranker_model or own
+        if llm is None:
+            raise ConfigError(
+                f"tools.{config.name}.reranker_model",
+                "is missing, and the agent has no model; write it, or remove 'enable_reranking'",
+            )
+        judges = Judges(self._context.execution, self._context.base_dir)
+        model = judges.model(llm, "reranker", is_agents_own=config.reranker_model is None)
+        return Reranker(model, config.top_k, config.min_score)
 
     def _context_writer(self) -> "ContextWriter | None":
         config, own = self._config, self._context.agent.model
@@ -203,10 +221,11 @@ class KnowledgeSource:
         return f"{config.name[:40]}_{digest}"
 
     def _cost(self, meter: UsageMeter) -> ModelCost | None:
-        """Return what the embedding of a query cost; None for a model in this process."""
+        """Return what the models of a search cost; None for one in this process."""
         if not meter.requests:
             return None
-        return ModelCost(model=self._embedder.model, calls=meter.requests, tokens=meter.usage)
+        model = self._embedder.model if self._reranker is None else None
+        return ModelCost(model=model, calls=meter.requests, failed=meter.failed, tokens=meter.usage)
 
     async def _search(self, arguments: dict[str, Any]) -> ToolReply:
         query = arguments.get("query")
@@ -220,6 +239,12 @@ class KnowledgeSource:
         stats = RequestStats()
         [vector] = await self._embedder.embed([query], stats)
         hits = await search(query, vector, self._store, self._index, self._plan.search)
+        if self._reranker is not None:
+            try:
+                hits = await self._reranker.rerank(query, hits, stats)
+            except HoloDeckError as error:
+                cost = self._cost(stats.meter)
+                return ToolReply(f"reranking: {error}", is_error=True, model_cost=cost)
         links = self._links
         passages = tuple(passage_of(hit, links.notes(hit) if links else ()) for hit in hits)
         return ToolReply(
